@@ -75,6 +75,23 @@ _OWN_SOURCES: Mapping[ResourceType, str] = {
 }
 
 
+class _Introduced(NamedTuple):
+    """When Kafka introduced the resources of a type, and an API that came with them, by its key and version."""
+
+    name: str
+    kafka: str
+    key: int
+    version: int
+
+
+_INTRODUCED: Mapping[ResourceType, _Introduced] = {
+    # ListClientMetricsResources, which brokers with ZooKeeper do not have.
+    ResourceType.CLIENT_METRICS: _Introduced("subscriptions to metrics of clients", "3.7", 74, 0),
+    # ConsumerGroupDescribe with KIP-1099.
+    ResourceType.GROUP: _Introduced("properties of groups", "4.0", 69, 1),
+}
+
+
 class ConfigResource(NamedTuple):
     """A topic, group or subscription by name, a broker or its loggers by id, or BROKER_DEFAULTS."""
 
@@ -167,7 +184,7 @@ async def describe_configs(
         for result in response.results:
             resource = _resource_of(result.resource_type, result.resource_name)
             if result.error_code:
-                found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
+                found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
             else:
                 entries = [_entry(config, resource, version) for config in result.configs]
                 found[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
@@ -207,12 +224,11 @@ async def alter_configs(
             validate_only=validate_only,
         )
         response = await connection.send(request, IncrementalAlterConfigsResponse)
-        return {
-            _resource_of(result.resource_type, result.resource_name): outcome_of(
-                result.resource_name, result.error_code, result.error_message
-            )
-            for result in response.responses
-        }
+        found: dict[ConfigResource, Outcome] = {}
+        for result in response.responses:
+            resource = _resource_of(result.resource_type, result.resource_name)
+            found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
+        return found
 
     return await _on_brokers_of(client, changes, send_to)
 
@@ -292,6 +308,22 @@ async def _on_any_brokers(
     for outcomes in await client.gather(list(map(send_one, connections, shares))):
         found.update(outcomes)
     return found
+
+
+def _refusal(connection: Connection, resource: ConfigResource, error_code: int, message: str | None) -> Outcome:
+    """The outcome; UNSUPPORTED_VERSION if the broker has no resources of this type, for which it has many errors."""
+    introduced = _INTRODUCED.get(resource.type)
+    if (
+        error_code == ErrorCode.INVALID_REQUEST
+        and introduced is not None
+        and not connection.versions.has(introduced.key, introduced.version)
+    ):
+        text = (
+            f"the broker at {connection.address} has no {introduced.name}, which need Kafka {introduced.kafka} or newer"
+            " without ZooKeeper"
+        )
+        return Outcome(resource.name, ErrorCode.UNSUPPORTED_VERSION, text)
+    return outcome_of(resource.name, error_code, message)
 
 
 def _resource_of(resource_type: int, name: str) -> ConfigResource:

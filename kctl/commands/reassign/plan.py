@@ -222,7 +222,7 @@ def _warn_of_unknown_sizes(run: Invocation, reading: PlacementReading) -> None:
         run.console.warn(f"broker {failed.name} did not return the sizes of its replicas: {failed.message}")
     state = reading.state
     if not state.has_sizes and state.replicas:
-        run.console.note("no sizes of partitions are known: the plan counts replicas instead of bytes")
+        run.console.note("all partitions are empty or of unknown size: the plan counts replicas instead of bytes")
     elif state.unknown_sizes:
         run.console.note(f"{counted(state.unknown_sizes, 'unknown partition size')} replaced by the mean of the others")
 
