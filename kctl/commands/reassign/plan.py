@@ -145,6 +145,8 @@ def plan(
     else:
         run.console.show(broker_columns(leaders_only=leaders_only), changes)
     _note(run, report, moves, parts, rate)
+    if moves:
+        note_files(run, report.files, report.rollback_file, throttle)
     if status is not ExitStatus.DONE and moves and output:
         run.console.warn("the plan is not written, because a broker has too little space")
     return status
@@ -241,4 +243,3 @@ def _note(
     if rate and report.duration_ms:
         text += f"; about {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
-    note_files(run, report.files, report.rollback_file)
