@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -34,13 +35,23 @@ class Peer:
     """None in simulations."""
 
 
+class Audited:
+    """What the audit log has, apart from denials."""
+
+    __slots__ = ("allowed",)
+
+    def __init__(self) -> None:
+        self.allowed = False
+        """Whether allowed operations are logged: a flag, because each request looks at it."""
+
+
 class AccessControl(Protocol):
     """Decides on requests; implemented by `kctl.server.authorization.access`."""
 
     granted: Granted
     """What is allowed for sure, so that further checks are not needed unless they are logged."""
-    logs_allowed: Callable[[], bool]
-    """Whether allowed operations are logged now."""
+    audited: Audited
+    """Changes with the levels of loggers."""
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
@@ -58,7 +69,7 @@ class EverythingAllowed:
 
     def __init__(self) -> None:
         self.granted: Granted = {}
-        self.logs_allowed: Callable[[], bool] = bool
+        self.audited = Audited()
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
@@ -167,6 +178,19 @@ class RequestContext:
         """Whether the client may perform the operation on at least one resource of the type."""
         return self.access.allows_on_any(self.peer, operation, kind, api=self.api_name)
 
+    def permitted(self, operation: Operation, kind: ResourceType) -> AbstractSet[str] | None:
+        """The resources on which the operation is allowed for sure; None if it is allowed on all.
+
+        `denied` decides about others.  It needs several times as long, and Produce and Fetch are so frequent.
+        """
+        access = self.access
+        if access is EVERYTHING_ALLOWED:
+            return None
+        if access.audited.allowed:
+            return _NONE
+        peer = self.peer
+        return access.granted.get((peer.principal, peer.client_host, operation, kind), _NONE)
+
     def denied(
         self, operation: Operation, kind: ResourceType, names: Iterable[str], *, is_logged: bool = True
     ) -> frozenset[str]:
@@ -179,7 +203,7 @@ class RequestContext:
             return _NONE
         names = tuple(names)
         granted = access.granted.get((peer.principal, peer.client_host, operation, kind))
-        if granted is not None and granted.issuperset(names) and not access.logs_allowed():
+        if granted is not None and granted.issuperset(names) and not access.audited.allowed:
             return _NONE
         denied = []
         for name in dict.fromkeys(names):
