@@ -11,7 +11,7 @@ from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
 from kctl.security.authorization import Granted
 from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.quotas.meters import LimitedClient
+from kctl.server.quotas.meters import FoundClient, LimitedClient
 from kctl.server.requests.recorder import ApiRecord
 from kctl.server.requests.timing import ConnectionTiming, RequestTimes
 
@@ -33,6 +33,8 @@ class Peer:
     """Whether the client authenticated with a delegation token (KIP-48)."""
     timing: ConnectionTiming | None = field(default=None, compare=False, repr=False)
     """None in simulations."""
+    quotas: FoundClient = field(default_factory=FoundClient, init=False, compare=False, repr=False)
+    """The quotas of the client that sent the latest request."""
 
 
 class Audited:

@@ -44,6 +44,7 @@ examined, because there are so many.
 _OF_CONTROLLER = frozenset({4, 5, 6})
 """LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
 _LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = _LENGTH.size
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -110,10 +111,10 @@ class Dispatcher:
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
         quotas = self._quotas
         if quotas.has_limits and api.key not in EXEMPT_KEYS:
-            try:
-                client = quotas.known_clients[peer.principal, context.client_id]
-            except KeyError:
-                client = quotas.client(peer.principal, context.client_id)
+            found = peer.quotas
+            if found.client_id != context.client_id or found.version != quotas.version:
+                quotas.find(found, peer.principal, context.client_id)
+            client = found.client
             if client is not None:
                 context.limited = client
                 context.request_bytes = len(frame)
@@ -286,7 +287,9 @@ class Dispatcher:
                 if key == PRODUCE_KEY:
                     is_settled = limited.take(limited.produce, context.request_bytes, since_s, now_s)
                 elif key == FETCH_KEY:
-                    is_settled = limited.take(limited.fetch, _size_of(chunks), since_s, now_s)
+                    # As _size_of, without a call.
+                    size = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type]
+                    is_settled = limited.take(limited.fetch, _LENGTH_BYTES + size, since_s, now_s)
                 else:
                     is_settled = limited.take(None, 0, since_s, now_s)
             if not is_settled:
@@ -329,7 +332,7 @@ def _settled(
 def _size_of(chunks: list[Chunk]) -> int:
     """The size of a framed response."""
     size: int = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type] # The first chunk is bytes, see _framed.
-    return _LENGTH.size + size
+    return _LENGTH_BYTES + size
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:

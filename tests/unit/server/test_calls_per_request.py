@@ -175,7 +175,7 @@ def counts_of_requests() -> dict[str, dict[str, Counter[str]]]:
             await dispatcher._quotas.change("clients/<default>", QUOTAS)
             calls_of(made)  # The first finds the limits of the client.
             counts["quotas"][name] = calls_of(made)
-            assert dispatcher._quotas.known_clients[ANONYMOUS, "client"] is not None, "they were not on"
+            assert peer.quotas.client is not None, "they were not on"
             await dispatcher._quotas.change("clients/<default>", {})
 
             dispatcher.access = Access(acls)
