@@ -129,7 +129,7 @@ class ProduceHandler:
 
         Returns the number of partitions if there was an append to each of them, else 0.
         """
-        allowance = Allowance.inline()
+        allowance = Allowance()
         count = 0
         permitted = appends.context.permitted(_WRITE, _TOPIC)
         denied = _NONE
@@ -206,7 +206,7 @@ class ProduceHandler:
         try:
             for some in pieces(deferred, APPENDS_PER_SLICE_MAX):
                 await pause()
-                allowance = Allowance.inline()
+                allowance = Allowance()
                 for topic, partition_result, records in some:
                     await self._append_deferred(appends, topic, partition_result, records, allowance)
                 self._replicas.partitions_moved(appends.take_moved())

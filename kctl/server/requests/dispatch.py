@@ -21,7 +21,7 @@ from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from kctl.protocol.headers import RequestHeader, decode_request_header
+from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.server.network.channel import KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
@@ -97,18 +97,17 @@ class Dispatcher:
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
-        header, offset = decode_request_header(frame)
-        entry = self._handlers.get(header.api_key)
+        api_key, version, correlation_id, client_id, offset = decode_request_fields(frame)
+        entry = self._handlers.get(api_key)
         if entry is None:
-            raise MalformedRequest(f"API key {header.api_key} is not served")
+            raise MalformedRequest(f"API key {api_key} is not served")
         api, handler, encode = entry
         self.latest_api = api.name
-        version = header.api_version
         if version not in api.served:
             if api.key == API_VERSIONS_KEY:
-                return self._refuse_api_versions(api, header.correlation_id)
+                return self._refuse_api_versions(api, correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
+        context = RequestContext(version, correlation_id, client_id or "", peer, self.access, api.name)
         quotas = self._quotas
         if quotas.has_limits and api.key not in EXEMPT_KEYS:
             found = peer.quotas
