@@ -59,6 +59,7 @@ _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _PRODUCER_ID = slice(43, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
 _NAME_OF = attrgetter("name")
+_NONE: frozenset[str] = frozenset()
 _EXPECTED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -129,10 +130,14 @@ class ProduceHandler:
 
         Returns the number of partitions if there was an append to each of them, else 0.
         """
-        allowance = Allowance.inline()
+        allowance = Allowance()
         count = 0
-        denied = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics))
+        permitted = appends.context.permitted(_WRITE, _TOPIC)
+        denied = _NONE
         for topic in topics:
+            if permitted is not None and topic.name not in permitted:
+                # All together, so that a topic that is listed twice is checked once.
+                denied, permitted = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics)), None
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
             responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
@@ -202,7 +207,7 @@ class ProduceHandler:
         try:
             for some in pieces(deferred, APPENDS_PER_SLICE_MAX):
                 await pause()
-                allowance = Allowance.inline()
+                allowance = Allowance()
                 for topic, partition_result, records in some:
                     await self._append_deferred(appends, topic, partition_result, records, allowance)
                 self._replicas.partitions_moved(appends.take_moved())
