@@ -300,7 +300,7 @@ class Invocation:
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
         """FAILED if the field `error` of any row is set; a note says what to do about a missing permission."""
-        errors = {error for row in rows if (error := getattr(row, "error", None))}
+        errors = [error for row in rows if (error := getattr(row, "error", None))]
         if any(is_missing_permission(error) for error in errors):
             self.console.note(MISSING_PERMISSION)
         return ExitStatus.FAILED if errors else ExitStatus.DONE
