@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.rows import MISSING_PERMISSION
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kctl.protocol.apis.describe_user_scram_credentials import (
@@ -47,6 +46,6 @@ def test_refused_commands_name_the_item_the_error_and_the_remedy(kctl: Kctl, lin
     ran = kctl(line)
     assert ran.status == ExitStatus.FAILED
     assert ran.out.startswith(item)
-    assert "CLUSTER_AUTHORIZATION_FAILED" in (ran.out if item else ran.err)
-    assert ran.err.count(MISSING_PERMISSION) == 1
-    assert MISSING_PERMISSION not in kctl(f"{line} --quiet").err
+    text = ran.out if item else ran.err
+    assert "CLUSTER_AUTHORIZATION_FAILED" in text
+    assert text.count("an administrator grants it with 'kctl acls add'") == 1
