@@ -481,6 +481,31 @@ ZOOKEEPER_MULTI_READ_BYTES_MAX = _limit(
     "bytes",
     on_excess="RUNTIME_INCONSISTENCY for the remaining operations",
 )
+ZOOKEEPER_OPERATIONS_MAX = _limit(
+    "operations of one multi or multiRead to the embedded ZooKeeper server",
+    500,
+    "operations",
+    on_excess="MARSHALLING_ERROR",
+)
+ZOOKEEPER_SET_WATCHES_MAX = _limit(
+    "paths of one kind in a setWatches to the embedded ZooKeeper server; clients send at most 128 KB at once",
+    10_000,
+    "paths",
+    on_excess="MARSHALLING_ERROR",
+)
+ZOOKEEPER_PATHS_PER_STEP = _limit(
+    "ephemeral znodes of a session, watches of a connection or containers that the embedded ZooKeeper server removes, "
+    "and watches that it sets, without a pause",
+    500,
+    "paths",
+    on_excess="other connections are served in between",
+)
+ZOOKEEPER_NAMES_PER_STEP = _limit(
+    "children that the embedded ZooKeeper server encodes without a pause",
+    4_000,
+    "names",
+    on_excess="other connections are served in between",
+)
 ZOOKEEPER_UNREAD_BYTES_MAX = _limit(
     "responses and events that a client of the embedded ZooKeeper server has not read",
     64 << 20,

@@ -172,8 +172,10 @@ class AclIndex:
         return self._entries
 
     def bindings(self) -> Iterator[AclBinding]:
-        """All ACLs."""
-        return (AclBinding(pattern, entry) for pattern, entries in self._entries.items() for entry in entries)
+        """All ACLs as they are when the iteration begins; they may change meanwhile."""
+        for pattern, entries in list(self._entries.items()):
+            for entry in entries:
+                yield AclBinding(pattern, entry)
 
     def unreadable_names(self, kind: ResourceType, shape: PatternType) -> set[str]:
         """The names of the patterns of a type whose ACLs cannot be read."""

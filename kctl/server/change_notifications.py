@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from kctl.environment import Clock
 from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.server.requests.slices import paced
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -43,7 +44,7 @@ class ChangeNotifications:
     async def watch(self) -> None:
         """Watches for notifications from now on; the caller then reads the state that present ones announce."""
         names = await self._zookeeper.children(self._parent, watch=True)
-        self._last_seen = max((number for number, _ in self._numbered(names)), default=-1)
+        self._last_seen = max((number for number, _ in await self._numbered(names)), default=-1)
 
     def on_watch(self, event: WatchEvent) -> None:
         """Handles a watch event of the session; other paths are ignored."""
@@ -64,10 +65,9 @@ class ChangeNotifications:
             while self._is_stale:
                 self._is_stale = False
                 names = await self._zookeeper.children(self._parent, watch=True)
-                for number, name in self._numbered(names):
-                    if number > self._last_seen:
-                        await self._take(f"{self._parent}/{name}")
-                        self._last_seen = number
+                for number, name in await self._numbered(names, after=self._last_seen):
+                    await self._take(f"{self._parent}/{name}")
+                    self._last_seen = number
                 await self._delete_old(names)
         except ZooKeeperError as error:
             # Everything is read again in the next session.
@@ -98,12 +98,18 @@ class ChangeNotifications:
             if stat is not None and stat.ctime_ms < oldest_ms:
                 await self._zookeeper.delete(path, recursive=True)
 
-    def _numbered(self, names: list[str]) -> list[tuple[int, str]]:
-        """Notifications in order; nodes without a number, created by other programs, are skipped and logged."""
+    async def _numbered(self, names: list[str], *, after: int = -1) -> list[tuple[int, str]]:
+        """Notifications with larger numbers than `after`, in order.
+
+        Nodes without a number, created by other programs, are skipped and logged.
+        """
         numbered: list[tuple[int, str]] = []
-        for name in names:
+        async for name in paced(names):
             try:
-                numbered.append((paths.sequence_number(name), name))
+                number = paths.sequence_number(name)
             except ValueError:
                 log.error("ignoring znode that is not a change notification path=%s/%s", self._parent, name)
+                continue
+            if number > after:
+                numbered.append((number, name))
         return sorted(numbered)

@@ -18,7 +18,7 @@ from kctl.errors import LogDirFailure
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.server.cleaners import LogCleaners
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.requests.slices import end_of, pause, pieces
+from kctl.server.requests.slices import end_of, paced, pause, pieces
 from kctl.server.schedule import run_every
 from kctl.server.thread_pool import in_thread
 from kctl.storage.flushing import FlushPlan
@@ -103,10 +103,15 @@ class LogTasks:
         if deleted:
             log.info("retention deleted segments=%s", deleted)
 
-    def expire_idle_producers(self) -> None:
+    async def expire_idle_producers(self) -> None:
         """Removes the state of producers that were idle for transactional.id.expiration.ms."""
         now_ms, expiration_ms = self._clock.now_ms(), self._configs.current.transactional_id_expiration_ms
-        forgotten = sum(each.producer_state.expire(now_ms, expiration_ms) for each in self._logs.logs.values())
+        forgotten = 0
+        async for each in paced(self._logs.all()):
+            state = each.producer_state
+            for producer_ids in pieces(list(state.producers)):
+                forgotten += state.expire(producer_ids, now_ms, expiration_ms)
+                await pause()
         if forgotten:
             log.info("expired idle producers=%s", forgotten)
 
@@ -121,14 +126,13 @@ class LogTasks:
         started_ms = self._clock.monotonic_ms()
         try:
             await in_thread(plan.run)
+            self._replicas.flushes.times.record(self._clock.monotonic_ms() - started_ms)
+            partition_log.flushed(plan, self._clock.now_ms())
         except OSError as error:
             if plan.directory == partition_log.directory:  # Else the log was deleted or moved in the meantime.
                 self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
-        else:
-            self._replicas.flushes.times.record(self._clock.monotonic_ms() - started_ms)
-            partition_log.flushed(plan, self._clock.now_ms())
 
     def _last_stable_offset_of(self, partition_log: Log) -> int:
         return partition_log.last_stable_offset(self._replicas.high_watermark_of(partition_log.topic_partition))

@@ -37,7 +37,7 @@ from kctl.storage.names import (
     TIME_INDEX_SUFFIX,
     offset_file_name,
 )
-from kctl.storage.producer_state import NO_OFFSET
+from kctl.storage.producer_state import NO_OFFSET, release
 from kctl.storage.segment import Segment
 
 
@@ -100,15 +100,19 @@ class Cleaning:
         first, end = self._sources[0].base_offset, found.end_offset
         self._aborted = log.aborted_transactions(first, end)
         self.transactions = Transactions(self._aborted)
-        self.last_of_producers = {
-            producer_id: _LastOfProducer(entry.last_offset, entry.epoch)
-            for producer_id, entry in log.producer_state.producers.items()
-        }
+        self._first_offset, self._end_offset = first, end
+        self._producers = log.producer_state.capture()
+        self.last_of_producers: dict[int, _LastOfProducer] = {}
 
     def note_keys(self) -> None:
-        """Find the last record of each key in the dirty part, or in as much of it as fits into memory.  Runs in a
-        thread.
+        """Find the last batch of each producer, and the last record of each key in the dirty part, or in as much of it
+        as fits into memory.  Runs in a thread.
         """
+        for entry in self._producers:
+            offset = entry.last_offset
+            if offset == NO_OFFSET or self._first_offset <= offset < self._end_offset:
+                self.last_of_producers[entry.producer_id] = _LastOfProducer(offset, entry.epoch)
+        release(self._producers)
         latest = self.latest
         dirty = [source for source in self._sources if source.end_offset > latest.start_offset]
         first = dirty[0].base_offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 
 from kctl.errors import LogDirFailure
 from kctl.storage.flushing import FlushPlan
@@ -34,7 +35,8 @@ def _close(logs: Sequence[Log], executor: Executor | None) -> None:
     run = map if executor is None else executor.map
     for (log, plan), error in zip(plans, run(_failure_of, [plan for _, plan in plans]), strict=True):
         if error is None:
-            log.flushed(plan)
+            with suppress(LogDirFailure):  # LogDirectory.fail has logged it.
+                log.flushed(plan)
         else:
             log.log_directory.fail(error)
         log.release()

@@ -1,8 +1,8 @@
 """Flushes a log without blocking the event loop: the files are collected on the loop and synced in a thread.
 
     plan = log.plan_flush()          loop: open the files to sync
-    plan.run()                       any thread: fsync
-    log.flushed(plan)                loop: advance the recovery point
+    plan.run()                       any thread: write producer snapshots, fsync
+    log.flushed(plan)                loop: advance the recovery point, rename the snapshots
 
 The recovery point is the offset below which everything is on the disk.  A plan that has run advances it, unless the log
 was truncated meanwhile, because later records are in other files.  A truncation lowers it, and so does the closing of a
@@ -16,26 +16,37 @@ from collections.abc import Sequence
 
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files
+from kctl.storage.producer_snapshots import SnapshotDraft
 
 
 class FlushPlan:
     """The files of one log that hold its records up to `offset`.  Changes no state of the event loop."""
 
-    __slots__ = ("_files", "_open_files", "directory", "offset", "truncations")
+    __slots__ = ("_files", "_open_files", "directory", "drafts", "offset", "truncations")
 
     def __init__(
-        self, files: Files, directory: str, open_files: Sequence[File], *, offset: int, truncations: int
+        self,
+        files: Files,
+        directory: str,
+        open_files: Sequence[File],
+        *,
+        offset: int,
+        truncations: int,
+        drafts: Sequence[SnapshotDraft] = (),
     ) -> None:
         self._files = files
         self.directory = directory
         """The directory of the log at that time; if it was renamed since, its entries need no sync."""
         self._open_files = open_files
+        self.drafts = drafts
         self.offset = offset
         self.truncations = truncations
         """The number of truncations at that time; a plan from before a truncation does not cover later records."""
 
     def run(self) -> None:
-        """Sync the files, then their directory.  Raises OSError."""
+        """Write the snapshots, sync the files, then their directory.  Raises OSError."""
+        for draft in self.drafts:
+            draft.write()
         for file in self._open_files:
             file.sync()
         self._files.sync_directory(self.directory)

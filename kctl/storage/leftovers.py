@@ -23,6 +23,7 @@ from kctl.storage.files import Files
 from kctl.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    DRAFT_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -44,7 +45,7 @@ def resolve_leftovers(files: Files, directory: str, config: LogConfig) -> None:
     swaps: dict[str, int] = {}
     for entry in files.list(directory):
         parsed = parse_offset_file_name(entry.name)
-        if entry.name.endswith((DELETED_SUFFIX, ".tmp")):
+        if entry.name.endswith((DELETED_SUFFIX, DRAFT_SUFFIX)):
             files.remove(f"{directory}/{entry.name}")
         elif entry.name.endswith(CLEANED_SUFFIX):
             cleaned[entry.name] = parsed[0] if parsed is not None else _OFFSET_AFTER_ALL

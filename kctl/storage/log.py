@@ -427,7 +427,7 @@ class Log:
         active.become_inactive()
         self._flush.segment_closed(active.base_offset, log_end_offset=self.log_end_offset)
         self.producer_state.skip_to(self.log_end_offset)
-        self.snapshots.write(self.producer_state)
+        self.snapshots.capture(self.producer_state)
         self._local.roll(base_offset, self.config, now_ms)
 
     def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
@@ -449,13 +449,23 @@ class Log:
             return self._plan_sync(files, end)
 
     def _plan_sync(self, files: Sequence[File], offset: int) -> FlushPlan:
-        """Return a plan for these files and for the unsynced files beside the segments."""
+        """Return a plan for these files, for the captured snapshots and for the unsynced files beside the segments."""
         beside = [self._files.open(path) for path in self.snapshots.take_unsynced() + self._metadata.take_unsynced()]
-        truncations = self._flush.truncations
-        return FlushPlan(self._files, self.directory, [*files, *beside], offset=offset, truncations=truncations)
+        return FlushPlan(
+            self._files,
+            self.directory,
+            [*files, *beside],
+            offset=offset,
+            truncations=self._flush.truncations,
+            drafts=self.snapshots.take_drafts(),
+        )
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
-        """Advance the recovery point after `plan` has run."""
+        """Advance the recovery point after `plan` has run.  Raises LogDirFailure."""
+        if plan.drafts:
+            with self.disk():
+                for draft in plan.drafts:
+                    self.snapshots.finish(draft)
         self._flush.flushed(plan, self.config, log_end_offset=self.log_end_offset, now_ms=now_ms)
 
     def flush(self) -> None:
@@ -585,7 +595,7 @@ class Log:
     # Closing
 
     def plan_close(self) -> FlushPlan | None:
-        """Write the producer snapshot, trim the indexes and return a plan for the remaining sync.  Raises
+        """Capture the producers, trim the indexes and return a plan for the remaining writes and sync.  Raises
         LogDirFailure.
 
         The plan is None if nothing changed since the last flush, which is the case for most logs of a large broker.
@@ -594,7 +604,7 @@ class Log:
             state = self.producer_state
             state.skip_to(self.log_end_offset)
             if state.end_offset > (self.snapshots.latest_offset or 0):
-                self.snapshots.write(state)
+                self.snapshots.capture(state)
             active = self._segments.active
             has_closing_entry = active.become_inactive()
             if self.recovery_point < self.log_end_offset or has_closing_entry or self._flush.is_truncation_unsynced:
@@ -606,6 +616,7 @@ class Log:
     def release(self) -> None:
         """Close the files without writing anything: the log's directory failed or is about to be deleted."""
         self._flush.unsettled_from = None
+        self.snapshots.release()
         self._local.release()
 
     def moved_to(self, directory: str) -> None:

@@ -1,6 +1,17 @@
 """The `.snapshot` files of a log: producer state at an offset, so that a start does not read the whole log.
 
-A snapshot is written at every roll, at a clean shutdown and after recovery.  Kept are those at the base offsets of the
+A snapshot is captured at every roll and at a clean shutdown, and is written by the next flush: 100,000 producers take
+150 ms to write.
+
+    snapshots.capture(state)         loop: the producers as they are now
+    draft = snapshots.take_drafts()  loop: part of a plan to flush the log
+    draft.write()                    any thread: to a file of its own, synced
+    snapshots.finish(draft)          loop: rename it, unless a truncation or a deletion has made it useless meanwhile
+
+So a snapshot is either missing or complete.  Without one, its producers are read from an older one and the log: after a
+crash, and after a truncation.  Kafka, too, syncs a snapshot only after the roll, with the closed segment (KAFKA-15046).
+
+Recovery, which runs before the log is shared, writes at once.  Kept are the snapshots at the base offsets of the
 segments (for recovery after a truncation) and the newest one.  A corrupt one is removed and the next older one is used.
 """
 
@@ -10,34 +21,87 @@ import logging
 from collections.abc import Iterable
 
 from kctl.errors import CorruptLog
+from kctl.limits import PRODUCERS_PER_PARTITION_MAX
 from kctl.storage.checkpoints import parse_snapshot, snapshot_bytes
-from kctl.storage.files import Files
-from kctl.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name
-from kctl.storage.producer_state import ProducerState
+from kctl.storage.files import File, Files
+from kctl.storage.names import DELETED_SUFFIX, DRAFT_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name
+from kctl.storage.producer_state import ProducerEntry, ProducerState, release, snapshot_of
 
 _logger = logging.getLogger(__name__)
+
+
+class SnapshotDraft:
+    """The producers at an offset, to be written in a thread."""
+
+    __slots__ = ("_file", "_producers", "is_released", "offset", "path")
+
+    def __init__(self, offset: int, producers: list[ProducerEntry]) -> None:
+        self.offset = offset
+        self._producers = producers
+        self._file: File | None = None
+        self.path = ""
+        """The path when the file was opened; empty before that."""
+        self.is_released = False
+        """True if the producers are no longer in memory."""
+
+    @property
+    def producer_count(self) -> int:
+        """The number of producers in memory."""
+        return len(self._producers)
+
+    def write_to(self, file: File) -> None:
+        """Use this file for `write`; without one it only frees the producers."""
+        self._file, self.path = file, file.path
+
+    def write(self) -> None:
+        """Write and sync the file, if any, and free the producers.  Any thread, once.  Raises OSError."""
+        try:
+            if self._file is not None:
+                self._file.write_at(0, snapshot_bytes(map(snapshot_of, self._producers)))
+                self._file.sync()
+        finally:
+            release(self._producers)
+            self.is_released = True
 
 
 class ProducerSnapshots:
     """The snapshot files of one log.  Owner: event loop."""
 
-    __slots__ = ("_directory", "_files", "_offsets", "_unsynced")
+    __slots__ = (
+        "_captured",
+        "_directory",
+        "_draft_number",
+        "_files",
+        "_is_closed",
+        "_offsets",
+        "_releasing",
+        "_unsynced",
+        "_useless",
+    )
 
     def __init__(self, files: Files, directory: str, offsets: Iterable[int] = ()) -> None:
         self._files = files
         self._directory = directory
         self._offsets = sorted(offsets)
         self._unsynced: list[int] = []
+        self._captured: dict[int, SnapshotDraft] = {}
+        """Snapshots without a file, by offset."""
+        self._useless: list[SnapshotDraft] = []
+        """Drafts that were captured and are not to be written: they are freed in a thread, too."""
+        self._releasing: list[SnapshotDraft] = []
+        """Drafts that were taken and may still be in memory."""
+        self._draft_number = 0
+        self._is_closed = False
 
     @property
     def latest_offset(self) -> int | None:
-        """The offset of the newest snapshot, None if there is none."""
-        return self._offsets[-1] if self._offsets else None
+        """The offset of the newest snapshot, written or captured, None if there is none."""
+        return max([*self._offsets[-1:], *self._captured], default=None)
 
     @property
     def has_unsynced(self) -> bool:
-        """True if a snapshot was written since the last flush."""
-        return bool(self._unsynced)
+        """True if a snapshot was captured or written since the last flush."""
+        return bool(self._unsynced or self._captured)
 
     def moved_to(self, directory: str) -> None:
         """Use the new path of the log's directory."""
@@ -52,15 +116,67 @@ class ProducerSnapshots:
         offset = state.end_offset
         if offset in self._offsets:
             return
-        self._files.write_atomically(self.path(offset), snapshot_bytes(state.snapshot()), sync=False)
-        self._offsets.append(offset)
-        self._offsets.sort()
+        content = snapshot_bytes(map(snapshot_of, state.producers.values()))
+        self._files.write_atomically(self.path(offset), content, sync=False)
+        self._add(offset)
         self._unsynced.append(offset)
 
-    def load_latest(self, state: ProducerState, *, at_most: int, at_least: int) -> None:
-        """Load the newest readable snapshot in the range; without one `state` is cleared, with the end offset
-        `at_least`.
+    # Captured, written by a flush
+
+    def capture(self, state: ProducerState) -> None:
+        """Capture a snapshot at the end offset of `state`, unless there is one.
+
+        Nothing is captured while so many producers wait to be written that a log of short segments would fill the
+        memory with copies of them.
         """
+        offset = state.end_offset
+        if offset in self._offsets or offset in self._captured:
+            return
+        self._releasing = [draft for draft in self._releasing if not draft.is_released]
+        unwritten = [*self._captured.values(), *self._useless, *self._releasing]
+        in_memory = sum(draft.producer_count for draft in unwritten)
+        if not in_memory or in_memory + len(state.producers) <= PRODUCERS_PER_PARTITION_MAX:
+            self._captured[offset] = SnapshotDraft(offset, state.capture())
+
+    def take_drafts(self) -> list[SnapshotDraft]:
+        """Return the drafts to write or to free that were captured since the last call.  Raises OSError."""
+        drafts = self._useless
+        self._useless = []
+        for draft in self._captured.values():
+            if not draft.path:
+                self._draft_number += 1
+                path = f"{self.path(draft.offset)}.{self._draft_number}{DRAFT_SUFFIX}"
+                draft.write_to(self._files.open(path, create=True))
+                drafts.append(draft)
+        self._releasing += drafts
+        return drafts
+
+    def finish(self, draft: SnapshotDraft) -> None:
+        """Make a written draft the snapshot at its offset, or remove it if it is useless now.  Raises OSError."""
+        if not draft.path or self._is_closed:
+            return
+        path = f"{self._directory}/{draft.path.rpartition('/')[2]}"
+        if self._captured.get(draft.offset) is draft:
+            del self._captured[draft.offset]
+            self._files.rename(path, self.path(draft.offset))
+            self._add(draft.offset)
+        else:
+            self._files.remove(path)
+
+    def release(self) -> None:
+        """Forget what was captured: the log is closed or deleted, and its directory may soon belong to another log."""
+        self._is_closed = True
+        self._captured.clear()
+        self._useless.clear()
+
+    def _add(self, offset: int) -> None:
+        self._offsets.append(offset)
+        self._offsets.sort()
+
+    # Reading and removing
+
+    def load_latest(self, state: ProducerState, *, at_most: int, at_least: int) -> None:
+        """Load the newest readable file in the range; without one clear `state`, with the end offset `at_least`."""
         for offset in reversed([offset for offset in self._offsets if offset <= at_most]):
             if offset < at_least:
                 break
@@ -85,31 +201,40 @@ class ProducerSnapshots:
 
     def remove(self, offset: int) -> None:
         """Remove the snapshot at `offset`, if any."""
+        self._discard(offset)
         if offset in self._offsets:
             self._offsets.remove(offset)
             self._files.remove(self.path(offset))
 
     def remove_after(self, offset: int) -> None:
         """Remove the snapshots after `offset`, which is the log end after a truncation."""
-        for later in [other for other in self._offsets if other > offset]:
+        for later in [other for other in (*self._offsets, *self._captured) if other > offset]:
             self.remove(later)
 
     def remove_all(self) -> None:
         """Remove all snapshots."""
-        for offset in list(self._offsets):
+        for offset in [*self._offsets, *self._captured]:
             self.remove(offset)
 
     def keep_only(self, base_offsets: Iterable[int]) -> None:
         """Remove all snapshots but the newest and those at a base offset of a segment."""
         keep = {*base_offsets, self.latest_offset}
-        for offset in [other for other in self._offsets if other not in keep]:
+        for offset in [other for other in (*self._offsets, *self._captured) if other not in keep]:
             self.remove(offset)
 
     def mark_deleted(self, offset: int) -> list[str]:
         """Rename the snapshot at `offset`, if any, to `.deleted`; return its new path."""
-        if offset not in self._offsets or offset == self.latest_offset:
+        if offset == self.latest_offset:
+            return []
+        self._discard(offset)
+        if offset not in self._offsets:
             return []
         self._offsets.remove(offset)
         path = self.path(offset)
         self._files.rename(path, path + DELETED_SUFFIX)
         return [path + DELETED_SUFFIX]
+
+    def _discard(self, offset: int) -> None:
+        draft = self._captured.pop(offset, None)
+        if draft is not None and not draft.path:
+            self._useless.append(draft)

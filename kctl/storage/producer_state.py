@@ -69,10 +69,20 @@ class CompletedTransaction(NamedTuple):
 class ProducerEntry:
     """The state of one producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp", "producer_id")
+    __slots__ = (
+        "batches",
+        "captures",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "epoch",
+        "last_timestamp",
+        "producer_id",
+    )
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: int, captures: int = 0) -> None:
         self.producer_id = producer_id
+        self.captures = captures
+        """The number of captures of the state before this entry was created; later ones contain this object."""
         self.epoch = NO_PRODUCER_EPOCH
         self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_REMEMBERED)
         self.current_txn_first_offset = NO_OFFSET
@@ -94,6 +104,16 @@ class ProducerEntry:
         """Offset of the last data record, or -1 if only markers are known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
+    def copy(self, captures: int) -> ProducerEntry:
+        """Return an entry with the same values that changes independently of this one."""
+        copy = ProducerEntry(self.producer_id, captures)
+        copy.epoch = self.epoch
+        copy.batches = self.batches.copy()
+        copy.current_txn_first_offset = self.current_txn_first_offset
+        copy.coordinator_epoch = self.coordinator_epoch
+        copy.last_timestamp = self.last_timestamp
+        return copy
+
 
 _FORGETTING_TRIES = 100
 """Producers with an open transaction that are skipped to find one to forget."""
@@ -102,10 +122,11 @@ _FORGETTING_TRIES = 100
 class ProducerState:
     """The producers of one log up to `end_offset`."""
 
-    __slots__ = ("_open", "_unreplicated", "end_offset", "producers")
+    __slots__ = ("_captures", "_open", "_unreplicated", "end_offset", "producers")
 
     def __init__(self, end_offset: int = 0) -> None:
         self.producers: dict[int, ProducerEntry] = {}
+        self._captures = 0
         self.end_offset = end_offset
         """All batches before this offset have been applied."""
         # Both are keyed by first offset and in its order, because offsets only grow.
@@ -219,20 +240,27 @@ class ProducerState:
         self.on_high_watermark(log_start_offset)
         self.skip_to(log_start_offset)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that were idle for `expiration_ms`; return their number."""
-        idle = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
-        ]
-        for producer_id in idle:
-            del self.producers[producer_id]
-        return len(idle)
+    def expire(self, producer_ids: Iterable[int], now_ms: int, expiration_ms: int) -> int:
+        """Forget those of these producers without an open transaction that were idle for `expiration_ms`; return their
+        number.
+        """
+        expired = 0
+        for producer_id in producer_ids:
+            entry = self.producers.get(producer_id)
+            if entry is None or entry.current_txn_first_offset != NO_OFFSET:
+                continue
+            if now_ms - entry.last_timestamp >= expiration_ms:
+                del self.producers[producer_id]
+                expired += 1
+        return expired
 
-    def snapshot(self) -> list[SnapshotEntry]:
-        """Return the entries of a snapshot at `end_offset`."""
-        return [_snapshot_of(entry) for entry in self.producers.values()]
+    def capture(self) -> list[ProducerEntry]:
+        """Return all producers as they are now, for other threads: later changes are made in copies of the entries.
+
+        The list is the caller's.  It takes about 10 ns per producer.
+        """
+        self._captures += 1
+        return list(self.producers.values())
 
     def load(self, entries: Iterable[SnapshotEntry], end_offset: int) -> None:
         """Replace the state by the entries of a snapshot at `end_offset`."""
@@ -263,7 +291,9 @@ class ProducerState:
         if entry is None:
             if len(self.producers) >= PRODUCERS_PER_PARTITION_MAX:
                 self._forget_least_recent()
-            entry = ProducerEntry(producer_id)
+            entry = ProducerEntry(producer_id, self._captures)
+        elif entry.captures != self._captures:
+            entry = entry.copy(self._captures)
         self.producers[producer_id] = entry
         return entry
 
@@ -305,7 +335,18 @@ def _take_epoch(entry: ProducerEntry, epoch: int) -> None:
         entry.epoch = epoch
 
 
-def _snapshot_of(entry: ProducerEntry) -> SnapshotEntry:
+def release(producers: list[ProducerEntry]) -> None:
+    """Free what `ProducerState.capture` returned, in a thread: the event loop may run in between."""
+    while producers:
+        del producers[-_RELEASED_AT_ONCE:]
+
+
+_RELEASED_AT_ONCE = 1_000
+"""Takes up to 0.3 ms."""
+
+
+def snapshot_of(entry: ProducerEntry) -> SnapshotEntry:
+    """Return the producer's entry in a snapshot."""
     last = entry.batches[-1] if entry.batches else None
     return SnapshotEntry(
         entry.producer_id,

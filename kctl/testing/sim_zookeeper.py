@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
+from kctl.server.requests.slices import at_once
 from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
@@ -115,7 +116,7 @@ class SimZooKeeperSession:
         self._state = SessionState.CLOSED
         if self._connection is not None:
             self._disconnect()
-            self._ensemble.keeper.close_session(self._session_id)
+            at_once(self._ensemble.keeper.close_session(self._session_id))
         self._lose_everything()
         await asyncio.sleep(0)
 
@@ -228,7 +229,7 @@ class SimZooKeeperSession:
             self._become(SessionState.EXPIRED)
 
     def _on_session_timeout(self, session_id: int) -> None:
-        self._ensemble.keeper.close_session(session_id)
+        at_once(self._ensemble.keeper.close_session(session_id))
 
     def _connect(self) -> None:
         self._connection = _Connection(self._ensemble, self._session_id, self._watch_fired)
@@ -342,7 +343,7 @@ class _Connection:
         self._there = _Line(ensemble.delay_s)
         self._back = _Line(ensemble.delay_s)
 
-    def send(self, request: requests.Read | requests.Write, listener: _Listener) -> None:
+    def send(self, request: requests.Read | requests.LongRead | requests.Write, listener: _Listener) -> None:
         self._there.put(lambda: self._arrived(request, listener))
 
     def notify(self, event: EventType, path: str, zxid: int) -> None:
@@ -351,15 +352,17 @@ class _Connection:
     def cut(self) -> None:
         self._there.cut()
         self._back.cut()
-        self._keeper.forget_client(self)
+        at_once(self._keeper.forget_client(self))
 
-    def _arrived(self, request: requests.Read | requests.Write, listener: _Listener) -> None:
+    def _arrived(self, request: requests.Read | requests.LongRead | requests.Write, listener: _Listener) -> None:
         if self._keeper.sessions.find(self.session_id) is None:
             return
         response, code = None, Code.OK
         try:
             if isinstance(request, requests.Read):
                 response = self._keeper.read(self, request)
+            elif isinstance(request, requests.LongRead):
+                response = at_once(self._keeper.read_in_steps(self, request))
             else:
                 wall_ms = int(asyncio.get_running_loop().time() * 1000)
                 response = self._keeper.write(self, request, wall_ms=wall_ms)

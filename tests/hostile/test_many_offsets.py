@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ from kctl.protocol.apis.txn_offset_commit import (
 from kctl.records.header import parse_header
 from kctl.server.coordinators.ports import AppendOutcome
 from kctl.server.groups.events import CommitRequest
-from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from kctl.server.groups.runner import GROUPS_PER_TURN
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.offset_commit import OffsetCommitHandler
@@ -211,5 +211,57 @@ def test_offsets_of_a_deleted_topic_are_removed_from_some_groups_at_a_time() -> 
         assert len(host.coordinator.hosted) == GROUPS_PER_TURN
         await asyncio.sleep(1)
         assert not host.coordinator.hosted
+
+    simulate(main, seed=1)
+
+
+async def steps_of_a_check(begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many offsets were looked at in each iteration of the loop."""
+    steps: list[int] = []
+    reading = CommittedOffsets.get
+
+    def get(self: CommittedOffsets, tp: TopicPartition) -> OffsetAndMetadata | None:
+        steps[-1] += 1
+        return reading(self, tp)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommittedOffsets, "get", get)
+        steps.append(0)
+        begin()
+        for _ in range(1_000):
+            steps.append(0)
+            await asyncio.sleep(0)
+    return [count for count in steps if count]
+
+
+def test_offsets_of_one_group_are_checked_for_expiry_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        steps = await steps_of_a_check(host.coordinator.expire, monkeypatch)
+        assert steps == [REQUEST_ELEMENTS_PER_SLICE_MAX] * SLICES
+        assert committed(host) == PARTITIONS
+
+    simulate(main, seed=1)
+
+
+def test_expired_offsets_of_one_group_are_removed_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        await asyncio.sleep((host.config.offsets_retention_ms + host.config.offsets_retention_check_interval_ms) / 1000)
+        assert "g" not in host.coordinator.hosted
+        assert records_per_batch(host) == [REQUEST_ELEMENTS_PER_SLICE_MAX] * 2 * SLICES
+
+    simulate(main, seed=1)
+
+
+def test_offsets_of_many_groups_are_checked_for_expiry_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        offsets = {TopicPartition("t", index): OffsetAndMetadata(5) for index in range(GROUPS_PER_TURN)}
+        for number in range(GROUPS_PER_TURN):
+            await settled(host.coordinator.commit(f"g{number}", CommitRequest(offsets=offsets)))
+        steps = await steps_of_a_check(host.coordinator.expire, monkeypatch)
+        assert sum(steps) == GROUPS_PER_TURN**2
+        assert max(steps) <= REQUEST_ELEMENTS_PER_SLICE_MAX
 
     simulate(main, seed=1)

@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from kctl.limits import ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_MULTI_READ_BYTES_MAX
-from kctl.zookeeper.embedded import requests, responses, server, watches
+from kctl.errors import MalformedRequest
+from kctl.limits import (
+    ZOOKEEPER_IDENTITIES_MAX,
+    ZOOKEEPER_MULTI_READ_BYTES_MAX,
+    ZOOKEEPER_NAMES_PER_STEP,
+    ZOOKEEPER_OPERATIONS_MAX,
+    ZOOKEEPER_PATHS_PER_STEP,
+    ZOOKEEPER_SET_WATCHES_MAX,
+)
+from kctl.server.requests.slices import at_once
+from kctl.zookeeper.embedded import jute, requests, responses, server, watches
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id, digest_identity
-from kctl.zookeeper.embedded.codes import READ, Code, KeeperError, OpCode
+from kctl.zookeeper.embedded.codes import READ, Code, CreateMode, KeeperError, OpCode
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from tests.unit.zookeeper.player import Player, new_keeper
 
@@ -199,3 +208,94 @@ def test_a_declared_length_over_the_bound_closes_the_connection(tmp_path: Path) 
             return await client.word(struct.pack(">i", (1 << 31) - 1))
 
     assert served(declare, tmp_path) == b""
+
+
+STEPS = 4
+MANY = STEPS * ZOOKEEPER_PATHS_PER_STEP
+
+
+def steps_of(work: Generator[None, None, object]) -> int:
+    return sum(1 for _ in work)
+
+
+def test_a_session_with_many_ephemeral_znodes_ends_in_steps_as_one_transaction() -> None:
+    keeper = new_keeper()
+    owner, watching = Player(keeper), Player(keeper)
+    owner.create("/parent")
+    paths = [owner.create(f"/parent/{number}", mode=CreateMode.EPHEMERAL) for number in range(MANY)]
+    for path in paths:
+        watching.exists(path, watch=True)
+    zxid = keeper.zxid
+    assert steps_of(keeper.close_session(owner.session_id)) == STEPS
+    assert keeper.zxid == zxid + 1
+    assert watching.take_received() == [("DELETED", path) for path in paths]
+    assert set(watching.received_zxids) == {keeper.zxid}
+    assert keeper.tree.children("/parent") == set()
+
+
+def test_the_watches_of_a_lost_connection_are_removed_in_steps_and_fire_no_more() -> None:
+    keeper = new_keeper()
+    lost, left = Player(keeper), Player(keeper)
+    paths = [f"/{number}" for number in range(MANY)]
+    lost.call(requests.SetWatches(0, [], exist=paths, children=[], persistent=[], recursive=[]))
+    lost.call(requests.AddWatch("/", is_recursive=True))
+    left.exists(paths[0], watch=True)
+    removal = keeper.forget_client(lost)
+    next(removal)
+    for path in paths:
+        left.create(path)
+    assert lost.take_received() == []
+    assert left.take_received() == [("CREATED", paths[0])]
+    assert steps_of(removal) >= STEPS
+    assert (keeper.watches.data.path_count, keeper.watches.children.path_count) == (0, 0)
+
+
+def test_watches_are_set_again_in_steps() -> None:
+    keeper = new_keeper()
+    request = requests.SetWatches(0, [], [f"/{number}" for number in range(MANY)], [], [], [])
+    assert steps_of(keeper.read_in_steps(Player(keeper), request)) == STEPS
+    assert keeper.watches.data.path_count == MANY
+
+
+def test_many_children_are_encoded_in_steps() -> None:
+    names = [str(number) for number in range(STEPS * ZOOKEEPER_NAMES_PER_STEP)]
+    children = responses.Children(names)
+    for response in (children, responses.Results([responses.Failed(Code.NO_NODE), children])):
+        assert responses.is_long(response)
+        assert steps_of(responses.encoded(response)) == STEPS
+        assert at_once(responses.encoded(response)).encode() == response.encode()
+
+
+@pytest.mark.parametrize("count", [ZOOKEEPER_OPERATIONS_MAX, ZOOKEEPER_OPERATIONS_MAX + 1])
+def test_operations_of_one_request_are_bounded(count: int) -> None:
+    check = struct.pack(">ibi", OpCode.CHECK, 0, -1) + jute.string("/") + jute.int32(-1)
+    body = check * count + struct.pack(">ibi", -1, 1, -1)
+    if count > ZOOKEEPER_OPERATIONS_MAX:
+        with pytest.raises(MalformedRequest):
+            requests.decode(OpCode.MULTI, jute.Reader(body))
+    else:
+        assert requests.decode(OpCode.MULTI, jute.Reader(body)) is not None
+
+
+def test_paths_of_one_set_watches_are_bounded() -> None:
+    too_many = [""] * (ZOOKEEPER_SET_WATCHES_MAX + 1)
+    with pytest.raises(MalformedRequest):
+        requests.decode(OpCode.SET_WATCHES, jute.Reader(struct.pack(">q", 0) + jute.strings(too_many)))
+
+
+def test_a_client_with_many_ephemeral_znodes_leaves_and_others_are_served(tmp_path: Path) -> None:
+    async def test(zookeeper: EmbeddedZooKeeper) -> None:
+        keeper = zookeeper._keeper
+        session = keeper.open_session(bytes(16), 10_000, now_ms=zookeeper._now_ms())
+        owner = Player(keeper)
+        owner.session_id = session.id
+        for number in range(MANY):
+            owner.create(f"/{number}", mode=CreateMode.EPHEMERAL)
+        turns = 0
+        zookeeper._batches.add(lambda: keeper.close_session(session.id))
+        while keeper.tree.ephemerals.get(session.id):
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= STEPS
+
+    served(test, tmp_path)

@@ -32,7 +32,7 @@ class Authorizer(Protocol):
         ...
 
     def acls(self) -> Iterable[AclBinding]:
-        """All ACLs, for DescribeAcls."""
+        """All ACLs, for DescribeAcls.  They may change while the caller iterates, as other requests are served."""
         ...
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[Outcome]:

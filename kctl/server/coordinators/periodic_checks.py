@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from kctl.environment import Timer, TimerTask
@@ -29,12 +28,27 @@ def visit_all(hosted: Iterable[T], visit: Callable[[T], None]) -> None:
             log.exception("cannot check an object, continuing with the next object=%r", each)
 
 
-def visit_in_turns(timer: Timer, waiting: Iterator[T], visit: Callable[[T], None], *, per_turn: int) -> None:
-    """Calls `visit` for the first `per_turn` objects now and for the others in later turns of the loop."""
-    some = list(islice(waiting, per_turn))
-    visit_all(some, visit)
-    if len(some) == per_turn:
-        timer.schedule(0, partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn))
+def _one(_: object) -> int:
+    return 1
+
+
+def visit_in_turns(
+    timer: Timer,
+    waiting: Iterator[T],
+    visit: Callable[[T], None],
+    *,
+    per_turn: int,
+    size_of: Callable[[T], int] = _one,
+) -> None:
+    """Calls `visit` for the first objects, of this size in all, now and for the others in later turns of the loop."""
+    left = per_turn
+    for each in waiting:
+        left -= size_of(each)
+        visit_all((each,), visit)
+        if left <= 0:
+            next_turn = partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn, size_of=size_of)
+            timer.schedule(0, next_turn)
+            return
 
 
 class PeriodicChecks:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kctl.errors import ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
@@ -118,14 +119,15 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
 
 def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]) -> None:
     """Removes the commits of deleted topics: a new topic of the same name starts without commits."""
-    forgotten = [tp for tp in group.offsets.known() if tp.topic in event.topics]
+    some = _next_partitions(event, group.offsets.known, out)
+    forgotten = [tp for tp in some if tp.topic in event.topics]
     if forgotten:
-        _drop_some(group, forgotten, event, now, out)
+        _drop(group, forgotten, now, out)
 
 
 def expire_offsets(group: Group, event: ExpireOffsets, now: Now, out: list[Action]) -> None:
     """Removes expired commits, and the group if nothing is left."""
-    _drop_some(group, _expired(group, now), event, now, out)
+    _drop(group, _expired(group, _next_partitions(event, lambda: group.offsets, out), now), now, out)
 
 
 def java_length(text: str) -> int:
@@ -173,8 +175,19 @@ def _sorted_by_size(
     return accepted, tuple(tp for tp in offsets if tp not in accepted)
 
 
-def _expired(group: Group, now: Now) -> list[TopicPartition]:
-    """Expired commits by the rules of KIP-211."""
+def _next_partitions(
+    event: ForgetTopics | ExpireOffsets, known: Callable[[], Iterable[TopicPartition]], out: list[Action]
+) -> Sequence[TopicPartition]:
+    """The partitions to check in this step; if there are more, the event follows again."""
+    partitions = tuple(known()) if event.partitions is None else event.partitions
+    end = event.checked + REQUEST_ELEMENTS_PER_SLICE_MAX
+    if end < len(partitions):
+        out.append(Repeat(replace(event, partitions=partitions, checked=end)))
+    return partitions[event.checked : end]
+
+
+def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> list[TopicPartition]:
+    """Those of these partitions whose commits have expired, by the rules of KIP-211."""
     kept_topics: frozenset[str] = frozenset()
     empty_since_ms: int | None = None
     if group.protocol_type is None:
@@ -186,20 +199,12 @@ def _expired(group: Group, now: Now) -> list[TopicPartition]:
     else:
         return []
     return group.offsets.expired(
+        partitions,
         now_ms=now.wall_ms,
         retention_ms=group.config.offsets_retention_ms,
         empty_since_ms=empty_since_ms,
         kept_topics=kept_topics,
     )
-
-
-def _drop_some(
-    group: Group, partitions: Sequence[TopicPartition], event: ForgetTopics | ExpireOffsets, now: Now, out: list[Action]
-) -> None:
-    """Removes the first of these commits; if there are more, the event follows again."""
-    _drop(group, partitions[:REQUEST_ELEMENTS_PER_SLICE_MAX], now, out)
-    if len(partitions) > REQUEST_ELEMENTS_PER_SLICE_MAX:
-        out.append(Repeat(event))
 
 
 def _drop(group: Group, partitions: Iterable[TopicPartition], now: Now, out: list[Action]) -> None:

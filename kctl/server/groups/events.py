@@ -174,11 +174,20 @@ class ForgetTopics:
     """Topics were deleted; their commits are removed."""
 
     topics: frozenset[str]
+    partitions: tuple[TopicPartition, ...] | None = None
+    """The partitions to check; None at first, for all with a commit."""
+    checked: int = 0
+    """The number of partitions that were checked in former steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
     """The periodic check for expired offsets and unused groups."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+    """The partitions to check; None at first, for all with a commit."""
+    checked: int = 0
+    """The number of partitions that were checked in former steps."""
 
 
 @dataclass(frozen=True, slots=True)

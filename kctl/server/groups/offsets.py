@@ -101,8 +101,11 @@ class CommittedOffsets:
 
     def known(self) -> list[TopicPartition]:
         """Every partition with a commit, visible or not."""
-        pending = (tp for opened in self._transactions.values() for tp in (*opened.appended, *opened.staged))
-        return list(dict.fromkeys((*self._committed, *self._staged, *pending)))
+        known = [*self._committed, *(tp for tp in self._staged if tp not in self._committed)]
+        if self._transactions:
+            pending = (tp for opened in self._transactions.values() for tp in (*opened.appended, *opened.staged))
+            known = list(dict.fromkeys((*known, *pending)))
+        return known
 
     @property
     def is_vacant(self) -> bool:
@@ -181,22 +184,25 @@ class CommittedOffsets:
 
     def expired(
         self,
+        partitions: Iterable[TopicPartition],
         *,
         now_ms: int,
         retention_ms: int,
         empty_since_ms: int | None = None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """The partitions whose commit has expired, counted from `empty_since_ms` if given, else from the commit.
+        """Those of these partitions whose commit has expired, counted from `empty_since_ms` if given, else from the
+        commit.
 
         Partitions of `kept_topics` and those with a staged commit do not expire.
         """
         return [
             tp
-            for tp, packed in self._committed.items()
+            for tp in partitions
             if tp.topic not in kept_topics
+            and (value := self.get(tp)) is not None
+            and _is_expired(value, now_ms, retention_ms, empty_since_ms)
             and not self.is_unstable(tp)
-            and _is_expired(unpack(packed).value, now_ms, retention_ms, empty_since_ms)
         ]
 
     def _forget(self, tp: TopicPartition) -> bool:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer, TimerTask
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
@@ -59,6 +60,8 @@ log = logging.getLogger(__name__)
 
 GROUPS_PER_TURN = 50
 """The number of groups to restore, or to check for expiry, before requests are served again."""
+_OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
+"""The number of offsets whose check takes as long as that of a group."""
 
 
 class HostedGroup:
@@ -165,7 +168,7 @@ class GroupRunner:
             if self.hosted.get(hosted.group.group_id) is hosted:
                 self.run(hosted, event)
 
-        visit_in_turns(self._timer, iter(list(waiting)), visit, per_turn=GROUPS_PER_TURN)
+        visit_in_turns(self._timer, iter(list(waiting)), visit, per_turn=GROUPS_PER_TURN, size_of=_size_of)
 
     def _perform(self, hosted: HostedGroup, action: Action, inbox: deque[Event]) -> None:
         match action:
@@ -248,3 +251,8 @@ class GroupRunner:
             len(group.members),
             group.leader,
         )
+
+
+def _size_of(hosted: HostedGroup) -> int:
+    """How many groups without offsets take as long as one step of this group."""
+    return 1 + min(len(hosted.group.offsets), REQUEST_ELEMENTS_PER_SLICE_MAX) // _OFFSETS_PER_GROUP

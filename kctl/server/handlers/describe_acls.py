@@ -11,7 +11,6 @@ Version notes: 1 pattern types; 2 flexible.
 from __future__ import annotations
 
 from kctl.errors import ApiError
-from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -23,7 +22,7 @@ from kctl.server.authorization.port import Authorizer
 from kctl.server.requests.acl_filters import requested_filter
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome
-from kctl.server.requests.slices import pause
+from kctl.server.requests.slices import paced
 
 
 class DescribeAclsHandler:
@@ -42,25 +41,20 @@ class DescribeAclsHandler:
             selection = requested_filter(request)
         except ApiError as error:
             return _refused(Outcome.of(error))
-        resources: dict[ResourcePattern, list[AclDescription]] = {}
-        # A list, because ACLs may change while other connections are served.
-        for count, binding in enumerate(list(self._authorizer.acls()), start=1):
+        resources: dict[ResourcePattern, DescribeAclsResource] = {}
+        async for binding in paced(self._authorizer.acls()):
             if selection.selects(binding):
-                resources.setdefault(binding.pattern, []).append(_description(binding.entry))
-            if count % SLICE_OBJECTS == 0:
-                await pause()
-        return DescribeAclsResponse(
-            error_code=0,
-            resources=[
-                DescribeAclsResource(
-                    resource_type=pattern.type,
-                    resource_name=pattern.name,
-                    pattern_type=pattern.pattern_type,
-                    acls=entries,
-                )
-                for pattern, entries in resources.items()
-            ],
-        )
+                pattern = binding.pattern
+                resource = resources.get(pattern)
+                if resource is None:
+                    resource = resources[pattern] = DescribeAclsResource(
+                        resource_type=pattern.type,
+                        resource_name=pattern.name,
+                        pattern_type=pattern.pattern_type,
+                        acls=[],
+                    )
+                resource.acls.append(_description(binding.entry))
+        return DescribeAclsResponse(error_code=0, resources=list(resources.values()))
 
 
 def _description(entry: AclEntry) -> AclDescription:

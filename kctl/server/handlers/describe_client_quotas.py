@@ -8,6 +8,7 @@ none if strict.  KIP-546.
 from __future__ import annotations
 
 from kctl.errors import ApiError
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -30,7 +31,7 @@ from kctl.server.quota_entities import (
 )
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import results_of
+from kctl.server.requests.slices import paced, pause, pieces, results_of
 from kctl.server.topic_writer import TopicWriter
 
 _USER, _CLIENT_ID = EntityType.USER, EntityType.CLIENT_ID
@@ -61,35 +62,38 @@ class DescribeClientQuotasHandler:
     async def _describe(self, requested: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
         entities = await self._entities(requested, is_strict=is_strict)
-        configs = await results_of(self._topics.config(entity_path(entity)) for entity in entities)
-        for entity, config in zip(entities, configs, strict=True):
-            quotas = stored_quotas(config)
-            if quotas:
-                entries.append(
-                    EntryData(
-                        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-                        values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+        for some in pieces(entities, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            configs = await results_of(self._topics.config(entity_path(entity)) for entity in some)
+            for entity, config in zip(some, configs, strict=True):
+                quotas = stored_quotas(config)
+                if quotas:
+                    entries.append(
+                        EntryData(
+                            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                            values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+                        )
                     )
-                )
+            await pause()
 
     async def _entities(self, requested: Filter, *, is_strict: bool) -> list[Entity]:
         """All entities that match, with or without quotas."""
         found: list[Entity] = []
         for kind in EntityType:
             if may_match(requested, [kind], is_strict=is_strict):
-                found += [{kind: name} for name in await self._names(requested, kind, FOLDERS[kind])]
+                names = await self._names(requested, kind, FOLDERS[kind])
+                found += [{kind: name} async for name in paced(names)]
         if may_match(requested, [_USER, _CLIENT_ID], is_strict=is_strict):
             users = await self._names(requested, _USER, FOLDERS[_USER])
-            folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in users]
-            clients = await results_of(self._names(requested, _CLIENT_ID, folder) for folder in folders)
-            found += [
-                {_USER: user, _CLIENT_ID: client} for user, own in zip(users, clients, strict=True) for client in own
-            ]
+            for some in pieces(users, REQUEST_ELEMENTS_PER_SLICE_MAX):
+                folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in some]
+                clients = await results_of(self._names(requested, _CLIENT_ID, folder) for folder in folders)
+                pairs = ((user, client) for user, own in zip(some, clients, strict=True) for client in own)
+                found += [{_USER: user, _CLIENT_ID: client} async for user, client in paced(pairs)]
         return found
 
     async def _names(self, requested: Filter, kind: EntityType, folder: str) -> list[str | None]:
         names = map(entity_name, await self._topics.config_entities(folder))
-        return [name for name in names if matches(requested, kind, name)]
+        return [name async for name in paced(names) if matches(requested, kind, name)]
 
 
 def _refused(outcome: Outcome) -> DescribeClientQuotasResponse:

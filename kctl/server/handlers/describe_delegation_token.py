@@ -16,6 +16,7 @@ from kctl.protocol.apis.describe_delegation_token import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced
 from kctl.server.tokens.permission import require_authenticated
 from kctl.server.tokens.token import DelegationToken
 from kctl.server.tokens.token_manager import TokenManager
@@ -27,7 +28,7 @@ class DescribeDelegationTokenHandler:
     def __init__(self, tokens: TokenManager) -> None:
         self._tokens = tokens
 
-    def handle(
+    async def handle(
         self, request: DescribeDelegationTokenRequest, context: RequestContext
     ) -> DescribeDelegationTokenResponse:
         """Serves one request and returns the response."""
@@ -41,7 +42,7 @@ class DescribeDelegationTokenHandler:
             owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
         tokens = [
             self._described(token)
-            for token in self._tokens.cache.tokens()
+            async for token in paced(self._tokens.cache.tokens())
             if (owners is None or token.owner in owners or not owners.isdisjoint(token.renewers))
             and _may_describe(token, context)
         ]

@@ -6,9 +6,8 @@ in a partition but unknown to its coordinator is a hanging one, which blocks rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import SLICE_OBJECTS
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.describe_producers import (
     DescribeProducersRequest,
@@ -20,7 +19,8 @@ from kctl.protocol.apis.describe_producers import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import Pace, release
+from kctl.storage.producer_state import ProducerEntry
 
 _PARTITION = 4
 """How many producers take as long as a partition."""
@@ -40,47 +40,44 @@ class DescribeProducersHandler:
             requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         denied = context.denied(Operation.READ, ResourceType.TOPIC, requested)
         topics: dict[str, list[PartitionResponse]] = {name: [] for name in requested}
-        for name, partition in await in_slices(
-            self._partitions(requested, denied), lambda described: _PARTITION + len(described[1].active_producers)
-        ):
-            topics[name].append(partition)
+        pace = Pace(SLICE_OBJECTS)
+        partitions = ((name, index) for name, indexes in requested.items() for index in indexes)
+        async for name, index in pace.over(partitions, lambda _: _PARTITION):
+            if name in denied:
+                described = _refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            else:
+                described = await self._partition(name, index, pace)
+            topics[name].append(described)
         return DescribeProducersResponse(
             topics=[TopicResponse(name=name, partitions=partitions) for name, partitions in topics.items()]
         )
 
-    def _partitions(
-        self, requested: Mapping[str, Iterable[int]], denied: Collection[str]
-    ) -> Iterator[tuple[str, PartitionResponse]]:
-        for name, indexes in requested.items():
-            for index in indexes:
-                if name in denied:
-                    yield name, _refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                else:
-                    yield name, self._partition(name, index)
-
-    def _partition(self, topic: str, index: int) -> PartitionResponse:
+    async def _partition(self, topic: str, index: int, pace: Pace) -> PartitionResponse:
         problem = topic_name_problem(topic)
         if problem is not None:
             return _refusal(index, ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem))
         try:
-            state = self._replicas.partition(topic, index).log.producer_state
+            producers = self._replicas.partition(topic, index).log.producer_state.capture()
         except ApiError as error:
             return _refusal(index, error)
-        return PartitionResponse(
+        described = PartitionResponse(
             partition_index=index,
             error_code=ErrorCode.NONE,
-            active_producers=[
-                ProducerState(
-                    producer_id=entry.producer_id,
-                    producer_epoch=entry.epoch,
-                    last_sequence=entry.last_sequence,
-                    last_timestamp=entry.last_timestamp,
-                    coordinator_epoch=entry.coordinator_epoch,
-                    current_txn_start_offset=entry.current_txn_first_offset,
-                )
-                for entry in state.producers.values()
-            ],
+            active_producers=[_described(entry) async for entry in pace.over(producers)],
         )
+        await release([producers])
+        return described
+
+
+def _described(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_txn_first_offset,
+    )
 
 
 def _refusal(index: int, error: ApiError) -> PartitionResponse:

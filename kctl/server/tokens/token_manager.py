@@ -22,6 +22,7 @@ from kctl.limits import DELEGATION_TOKENS_MAX
 from kctl.model import uuid_text
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.problem_log import ProblemLog
+from kctl.server.requests.slices import paced
 from kctl.server.schedule import run_every
 from kctl.server.tokens.token import DelegationToken, TokenLifetimes, expired, new_token, renewed
 from kctl.server.tokens.token_cache import TokenCache
@@ -126,7 +127,7 @@ class TokenManager:
     async def remove_expired(self) -> None:
         """Removes expired tokens."""
         now_ms = self._clock.now_ms()
-        for token in self.cache.tokens():
+        async for token in paced(self.cache.tokens()):
             if token.is_expired(now_ms):
                 log.info("removing expired delegation token token_id=%s owner=%s", token.token_id, token.owner)
                 await self._remove(token)

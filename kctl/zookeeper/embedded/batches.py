@@ -3,6 +3,9 @@
 A batch is executed at once; if it changed anything, a thread commits the changes, and the batch is done after that.
 Work that arrives meanwhile is the next batch, so the speed of the disk determines how much work shares one fsync.
 
+Long work returns a generator, which does a part of it until each `yield`.  The loop serves other connections meanwhile,
+but no other work is executed and nothing is committed, so that the whole of it is one transaction.
+
 Owner: event loop.
 """
 
@@ -10,13 +13,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 BATCH_MAX = 500
 """Maximum pieces of work executed at once, so that they do not block the loop for long."""
+_TURN_S = 0.004
+"""After this time no more work is begun before the loop has served other connections."""
 
+Steps: TypeAlias = Generator[None, None, None]
+Work: TypeAlias = Callable[[], Steps | None]
 C = TypeVar("C")
 
 
@@ -43,8 +50,9 @@ class Batches(Generic[C]):
         self._commit = commit
         self._on_done = on_done
         self._on_failed = on_failed
-        self._waiting: deque[tuple[float, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[float, Work]] = deque()
         self._running: list[float] = []
+        self._unfinished: Steps | None = None
         self._committing: asyncio.Future[None] | None = None
         self._is_scheduled = False
         self._is_held = False
@@ -52,35 +60,59 @@ class Batches(Generic[C]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, work: Callable[[], None]) -> None:
+    def add(self, work: Work) -> None:
         """Execute `work` in the current or the next batch."""
         self._waiting.append((self._loop.time(), work))
         self._schedule()
 
     async def stop(self) -> None:
-        """Drop waiting work and wait for the running batch."""
+        """Drop waiting and unfinished work and wait for the running batch."""
         self._is_held = True
         self._waiting.clear()
+        self._unfinished = None
         if self._committing is not None:
             await asyncio.wait([self._committing])
 
     def _schedule(self) -> None:
-        if self._waiting and self._committing is None and not self._is_held and not self._is_scheduled:
+        if (
+            (self._waiting or self._unfinished)
+            and self._committing is None
+            and not self._is_held
+            and not self._is_scheduled
+        ):
             self._is_scheduled = True
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
         self._is_scheduled = False
+        if self._is_held:
+            return
+        self._continue()
+        ends_s = self._loop.time() + _TURN_S
         for _ in range(min(len(self._waiting), BATCH_MAX)):
+            if self._unfinished is not None or self._loop.time() > ends_s:
+                break
             arrived, work = self._waiting.popleft()
             self._running.append(arrived)
-            work()
+            self._unfinished = work()
+            self._continue()
+        if self._unfinished is not None:
+            self._schedule()
+            return
         changes = self._take_changes()
         if changes is None:
             self._done()
         else:
             self._committing = self._loop.run_in_executor(self._writer, self._commit, changes)
             self._committing.add_done_callback(self._committed)
+
+    def _continue(self) -> None:
+        """Do the next part of long work, if any."""
+        if self._unfinished is not None:
+            try:
+                next(self._unfinished)
+            except StopIteration:
+                self._unfinished = None
 
     def _committed(self, commit: asyncio.Future[None]) -> None:
         self._committing = None

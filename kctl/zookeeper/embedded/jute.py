@@ -70,20 +70,22 @@ class Reader:
             raise MalformedRequest("a path is null")
         return path
 
-    def vector(self, item: Callable[[], T]) -> list[T] | None:
-        """Read a vector; every item takes at least four bytes, so a larger count is refused before memory is
-        allocated.
+    def vector(self, item: Callable[[], T], count_max: int | None = None) -> list[T] | None:
+        """Read a vector of at most `count_max` items; every item takes at least four bytes, so a larger count is
+        refused before memory is allocated.
         """
         count = self.int32()
         if count == -1:
             return None
         if not 0 <= count <= self.remaining // 4:
             raise MalformedRequest(f"a vector of {count} items in {self.remaining} bytes")
+        if count_max is not None and count > count_max:
+            raise MalformedRequest(f"a vector of {count} items, allowed are {count_max}")
         return [item() for _ in range(count)]
 
-    def paths(self) -> list[str]:
-        """Read a vector of paths."""
-        return self.vector(self.path) or []
+    def paths(self, count_max: int | None = None) -> list[str]:
+        """Read a vector of at most so many paths."""
+        return self.vector(self.path, count_max) or []
 
     def _take(self, size: int) -> bytes:
         end = self._position + size

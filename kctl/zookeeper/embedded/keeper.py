@@ -12,10 +12,12 @@ Owner: event loop.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
-from kctl.limits import ZOOKEEPER_MULTI_READ_BYTES_MAX
+from kctl.limits import ZOOKEEPER_MULTI_READ_BYTES_MAX, ZOOKEEPER_PATHS_PER_STEP
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths, requests, responses
 from kctl.zookeeper.embedded.acl import Id
@@ -82,27 +84,37 @@ class Keeper:
         self.sessions.touch(session_id, now_ms=now_ms)
         return session
 
-    def close_session(self, session_id: int) -> None:
-        """Close a session, on request or after its timeout; its ephemeral znodes are deleted in the same
-        transaction.
+    def close_session(self, session_id: int) -> Generator[None, None, None]:
+        """Close a session, on request or after its timeout.
+
+        Its ephemeral znodes are deleted in the same transaction, in steps.
         """
         self.zxid += 1
         if not self.sessions.remove(session_id):
             return
         self._closed.append(session_id)
-        for path in sorted(self.tree.ephemerals.get(session_id, ())):
-            self._remove(path)
-
-    def remove_empty_containers(self) -> None:
-        """Delete the containers whose last child was deleted; ZooKeeper does so once a minute.  ContainerManager."""
-        for path in sorted(self.tree.ephemerals.get(CONTAINER_OWNER, ())):
-            if self.tree.node(path).creations and not self.tree.children(path):
-                self.zxid += 1
+        while paths := list(islice(self.tree.ephemerals.get(session_id, ()), ZOOKEEPER_PATHS_PER_STEP)):
+            for path in paths:
                 self._remove(path)
+            self.tree.begin()
+            yield
 
-    def forget_client(self, client: Client) -> None:
-        """Remove the watches of a closed connection."""
-        self.watches.remove_watcher(client)
+    def remove_empty_containers(self) -> Generator[None, None, None]:
+        """Delete the containers whose last child was deleted, in steps; ZooKeeper does so once a minute.
+        ContainerManager.
+        """
+        containers = iter(list(self.tree.ephemerals.get(CONTAINER_OWNER, ())))
+        while paths := list(islice(containers, ZOOKEEPER_PATHS_PER_STEP)):
+            for path in paths:
+                if self.tree.node(path).creations and not self.tree.children(path):
+                    self.zxid += 1
+                    self._remove(path)
+            self.tree.begin()
+            yield
+
+    def forget_client(self, client: Client) -> Generator[None, None, None]:
+        """Remove the watches of a closed connection, in steps."""
+        yield from self.watches.remove_watcher(client)
 
     def take_changes(self) -> Changes | None:
         """Return the changes since the last call; None if there are none."""
@@ -150,12 +162,7 @@ class Keeper:
                 return responses.Path(request.path)
             case requests.GetEphemerals():
                 owned = self.tree.ephemerals.get(client.session_id, ())
-                return responses.Children(sorted(path for path in owned if path.startswith(request.prefix or "/")))
-            case requests.GetAllChildrenNumber():
-                self._require_read(client, request.path)
-                return responses.Number(self.tree.descendants(request.path))
-            case requests.SetWatches():
-                self._set_watches(client, request)
+                return responses.Children([path for path in owned if path.startswith(request.prefix or "/")])
             case requests.AddWatch():
                 mode = WatchMode.RECURSIVE if request.is_recursive else WatchMode.PERSISTENT
                 self.watches.data.add(request.path, client, mode)
@@ -168,6 +175,18 @@ class Keeper:
             case requests.Ping():
                 pass
         return None
+
+    def read_in_steps(
+        self, client: Client, request: requests.LongRead
+    ) -> Generator[None, None, responses.Response | None]:
+        """Execute a read that may be long and return the response.  Raises KeeperError."""
+        match request:
+            case requests.GetAllChildrenNumber():
+                self._require_read(client, request.path)
+                return responses.Number((yield from self.tree.descendants(request.path)))
+            case requests.SetWatches():
+                yield from self._set_watches(client, request)
+                return None
 
     def _apply(
         self, client: Client, request: requests.WriteOperation, wall_ms: int
@@ -287,34 +306,42 @@ class Keeper:
         acls.require(node.acl, codes.READ, client.identities)
         return node
 
-    def _set_watches(self, client: Client, request: requests.SetWatches) -> None:
-        """Set watches again; missed changes are sent at once, without their zxid.  DataTree.setWatches."""
+    def _set_watches(self, client: Client, request: requests.SetWatches) -> Generator[None, None, None]:
+        """Set watches again, in steps; missed changes are sent at once, without their zxid.  DataTree.setWatches."""
         data, children, since = self.watches.data, self.watches.children, request.relative_zxid
-        for path in request.data:
-            node = self.tree.find(path)
-            if node is None:
-                client.notify(EventType.DELETED, path, NO_ZXID)
-            elif node.mzxid > since:
-                client.notify(EventType.DATA_CHANGED, path, NO_ZXID)
-            else:
-                data.add(path, client)
-        for path in request.exist:
-            if self.tree.find(path) is not None:
-                client.notify(EventType.CREATED, path, NO_ZXID)
-            else:
-                data.add(path, client)
-        for path in request.children:
-            node = self.tree.find(path)
-            if node is None:
-                client.notify(EventType.DELETED, path, NO_ZXID)
-            elif node.pzxid > since:
-                client.notify(EventType.CHILDREN_CHANGED, path, NO_ZXID)
-            else:
-                children.add(path, client)
-        for mode, paths in ((WatchMode.PERSISTENT, request.persistent), (WatchMode.RECURSIVE, request.recursive)):
+        for paths in _steps(request.data):
             for path in paths:
-                data.add(path, client, mode)
-                children.add(path, client, mode)
+                node = self.tree.find(path)
+                if node is None:
+                    client.notify(EventType.DELETED, path, NO_ZXID)
+                elif node.mzxid > since:
+                    client.notify(EventType.DATA_CHANGED, path, NO_ZXID)
+                else:
+                    data.add(path, client)
+            yield
+        for paths in _steps(request.exist):
+            for path in paths:
+                if self.tree.find(path) is not None:
+                    client.notify(EventType.CREATED, path, NO_ZXID)
+                else:
+                    data.add(path, client)
+            yield
+        for paths in _steps(request.children):
+            for path in paths:
+                node = self.tree.find(path)
+                if node is None:
+                    client.notify(EventType.DELETED, path, NO_ZXID)
+                elif node.pzxid > since:
+                    client.notify(EventType.CHILDREN_CHANGED, path, NO_ZXID)
+                else:
+                    children.add(path, client)
+            yield
+        for mode, all_paths in ((WatchMode.PERSISTENT, request.persistent), (WatchMode.RECURSIVE, request.recursive)):
+            for paths in _steps(all_paths):
+                for path in paths:
+                    data.add(path, client, mode)
+                    children.add(path, client, mode)
+                yield
 
     def _remove_watches(self, client: Client, request: requests.RemoveWatches) -> None:
         """Remove watches.  Raises KeeperError(NO_WATCHER) if there are none of these types."""
@@ -328,6 +355,12 @@ class Keeper:
         if not request.only_checks:
             for watches in sorts:
                 watches.remove(request.path, client, request.modes)
+
+
+def _steps(paths: Iterable[str]) -> Iterable[list[str]]:
+    left = iter(paths)
+    while some := list(islice(left, ZOOKEEPER_PATHS_PER_STEP)):
+        yield some
 
 
 def _create_mode(flags: int) -> CreateMode:

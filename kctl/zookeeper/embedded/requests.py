@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kctl.errors import MalformedRequest
+from kctl.limits import ZOOKEEPER_OPERATIONS_MAX, ZOOKEEPER_SET_WATCHES_MAX
 from kctl.zookeeper.embedded.acl import Acl, Id
 from kctl.zookeeper.embedded.codes import CreateMode, OpCode
 from kctl.zookeeper.embedded.jute import Reader
@@ -213,14 +214,13 @@ Read = (
     | MultiRead
     | Sync
     | GetEphemerals
-    | GetAllChildrenNumber
-    | SetWatches
     | AddWatch
     | RemoveWatches
     | WhoAmI
     | Ping
 )
-Request = Write | Read | Auth | CloseSession
+LongRead = GetAllChildrenNumber | SetWatches
+Request = Write | Read | LongRead | Auth | CloseSession
 
 
 def decode_connect(frame: bytes) -> Connect:
@@ -296,6 +296,7 @@ def _multi(reader: Reader) -> Multi:
         if isinstance(operation, Create) and operation.flags not in _CREATE_MODES:
             raise MalformedRequest(f"unknown create mode {operation.flags}")
         operations.append(operation)
+        _check_count(operations)
     return Multi(tuple(operations))
 
 
@@ -309,7 +310,13 @@ def _multi_read(reader: Reader) -> MultiRead:
                 operations.append(GetChildren(reader.path(), reader.boolean()))
             case _:
                 raise MalformedRequest(f"operation {op_code} cannot be part of a multiRead")
+        _check_count(operations)
     return MultiRead(tuple(operations))
+
+
+def _check_count(operations: Sequence[object]) -> None:
+    if len(operations) > ZOOKEEPER_OPERATIONS_MAX:
+        raise MalformedRequest(f"more than {ZOOKEEPER_OPERATIONS_MAX} operations")
 
 
 def _next_operation(reader: Reader) -> int | None:
@@ -319,11 +326,17 @@ def _next_operation(reader: Reader) -> int | None:
 
 
 def _set_watches(reader: Reader) -> SetWatches:
-    return SetWatches(reader.int64(), reader.paths(), reader.paths(), reader.paths(), [], [])
+    return SetWatches(reader.int64(), _watched(reader), _watched(reader), _watched(reader), [], [])
 
 
 def _set_watches2(reader: Reader) -> SetWatches:
-    return SetWatches(reader.int64(), reader.paths(), reader.paths(), reader.paths(), reader.paths(), reader.paths())
+    since = reader.int64()
+    data, exist, children, persistent, recursive = (_watched(reader) for _ in range(5))
+    return SetWatches(since, data, exist, children, persistent, recursive)
+
+
+def _watched(reader: Reader) -> list[str]:
+    return reader.paths(ZOOKEEPER_SET_WATCHES_MAX)
 
 
 def _add_watch(reader: Reader) -> AddWatch:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+from kctl.limits import ZOOKEEPER_NAMES_PER_STEP
 from kctl.zookeeper.embedded import jute
 from kctl.zookeeper.embedded.acl import Acls, Id
 from kctl.zookeeper.embedded.codes import Code, EventType, OpCode
@@ -158,7 +159,18 @@ class Results:
         return b"".join(entries) + _MULTI_END
 
 
-Response = OperationResponse | AclList | Path | Number | Identities | Results
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A response that was encoded before."""
+
+    body: bytes
+
+    def encode(self) -> bytes:
+        """Return the body of the response."""
+        return self.body
+
+
+Response = OperationResponse | Encoded | AclList | Path | Number | Identities | Results
 
 
 def _multi_header(result: OperationResponse) -> tuple[int, bool, int]:
@@ -176,6 +188,37 @@ def _multi_header(result: OperationResponse) -> tuple[int, bool, int]:
         case Failed():
             return OpCode.ERROR, False, result.code
     return op_code, False, 0
+
+
+def is_long(response: Response | None) -> bool:
+    """True if the response has so many names that it should be encoded in steps."""
+    match response:
+        case Children():
+            return len(response.names) > ZOOKEEPER_NAMES_PER_STEP
+        case Results():
+            names = (len(each.names) for each in response.results if isinstance(each, Children))
+            return sum(names) > ZOOKEEPER_NAMES_PER_STEP
+    return False
+
+
+def encoded(response: Response) -> Generator[None, None, Encoded]:
+    """Encode the body of a long response, in steps."""
+    parts: list[bytes] = []
+    for each in response.results if isinstance(response, Results) else (response,):
+        if isinstance(response, Results):
+            assert isinstance(each, OperationResponse)
+            parts.append(_MULTI_HEADER.pack(*_multi_header(each)))
+        if not isinstance(each, Children):
+            parts.append(each.encode())
+            continue
+        parts.append(jute.int32(len(each.names)))
+        for start in range(0, len(each.names), ZOOKEEPER_NAMES_PER_STEP):
+            parts += map(jute.string, each.names[start : start + ZOOKEEPER_NAMES_PER_STEP])
+            yield
+        parts.append(jute.stat(each.stat) if each.stat else b"")
+    if isinstance(response, Results):
+        parts.append(_MULTI_END)
+    return Encoded(b"".join(parts))
 
 
 def frame(xid: int, zxid: int, code: Code, response: Response | None = None) -> bytes:

@@ -18,7 +18,7 @@ import platform
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -28,7 +28,7 @@ from kctl.limits import ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOO
 from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
-from kctl.zookeeper.embedded.batches import Batches
+from kctl.zookeeper.embedded.batches import Batches, Steps
 from kctl.zookeeper.embedded.codes import Code, KeeperError
 from kctl.zookeeper.embedded.connection import Connection
 from kctl.zookeeper.embedded.jute import Reader
@@ -149,7 +149,7 @@ class EmbeddedZooKeeper:
         """Unregister a connection."""
         self._connections.pop(connection, None)
         self._with_output.pop(connection, None)
-        self._keeper.forget_client(connection)
+        self._forget(connection)
         if self._by_session.get(connection.session_id) is connection:
             del self._by_session[connection.session_id]
 
@@ -234,19 +234,25 @@ class EmbeddedZooKeeper:
     def _leave_former_connection(self, session_id: int, connection: Connection) -> None:
         former = self._by_session.get(session_id)
         if former is not None and former is not connection:
-            self._keeper.forget_client(former)
             former.end()
+            self._forget(former)
 
-    def _handle_request(self, connection: Connection, frame: bytes) -> None:
-        """Execute a request.  Without a header the connection is closed; a malformed body gets an error response."""
+    def _forget(self, connection: Connection) -> None:
+        """Remove the watches of a connection that gets no more events."""
+        self._batches.add(functools.partial(self._keeper.forget_client, connection))
+
+    def _handle_request(self, connection: Connection, frame: bytes) -> Steps | None:
+        """Execute a request, a long one in steps.  Without a header the connection is closed; a malformed body gets an
+        error response.
+        """
         if not connection.is_open or connection.session_id == 0:
-            return
+            return None
         reader = Reader(frame)
         try:
             xid, op_code = reader.int32(), reader.int32()
         except MalformedRequest as problem:
             connection.abort(f"not a request: {problem}")
-            return
+            return None
         try:
             request = requests.decode(op_code, reader)
             if request is None:
@@ -254,27 +260,45 @@ class EmbeddedZooKeeper:
                 log.info(message, op_code, *connection.peer, extra=by_peer("zookeeper"))
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
                 connection.end()
-                return
-            self._respond(connection, xid, request)
-        except TooManyWatches:
-            connection.abort("too many watches")
-        except MalformedRequest as problem:
-            message = "refusing malformed ZooKeeper request type=%d peer=%s:%d error=%s"
-            log.info(message, op_code, *connection.peer, problem, extra=by_peer("zookeeper"))
-            if op_code in requests.WRITES:
-                self._keeper.refuse_write()
-            connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
-        except KeeperError as refused:
-            connection.send(responses.frame(xid, self._keeper.zxid, refused.code))
+                return None
+            steps = self._respond(connection, xid, request)
+        except (TooManyWatches, MalformedRequest, KeeperError) as problem:
+            self._refuse(connection, xid, op_code, problem)
+            return None
+        return None if steps is None else self._complete(connection, xid, op_code, steps)
 
-    def _respond(self, connection: Connection, xid: int, request: requests.Request) -> None:
+    def _complete(self, connection: Connection, xid: int, op_code: int, steps: Steps) -> Steps:
+        """Execute the rest of a request."""
+        try:
+            yield from steps
+        except (TooManyWatches, KeeperError) as problem:
+            self._refuse(connection, xid, op_code, problem)
+
+    def _refuse(
+        self, connection: Connection, xid: int, op_code: int, problem: TooManyWatches | MalformedRequest | KeeperError
+    ) -> None:
+        match problem:
+            case TooManyWatches():
+                connection.abort("too many watches")
+            case MalformedRequest():
+                message = "refusing malformed ZooKeeper request type=%d peer=%s:%d error=%s"
+                log.info(message, op_code, *connection.peer, problem, extra=by_peer("zookeeper"))
+                if op_code in requests.WRITES:
+                    self._keeper.refuse_write()
+                connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
+            case KeeperError():
+                connection.send(responses.frame(xid, self._keeper.zxid, problem.code))
+
+    def _respond(self, connection: Connection, xid: int, request: requests.Request) -> Steps | None:
         response: responses.Response | None = None
         match request:
             case requests.Auth():
                 self._authenticate(connection, xid, request)
-                return
+                return None
             case requests.CloseSession():
-                self._keeper.close_session(connection.session_id)
+                return self._close_session(connection, xid)
+            case requests.SetWatches() | requests.GetAllChildrenNumber():
+                return self._respond_after(connection, xid, self._keeper.read_in_steps(connection, request))
             case (
                 requests.Create()
                 | requests.Delete()
@@ -287,9 +311,20 @@ class EmbeddedZooKeeper:
                 response = self._keeper.write(connection, request, wall_ms=_wall_ms())
             case _:
                 response = self._keeper.read(connection, request)
+        if response is not None and responses.is_long(response):
+            return self._respond_after(connection, xid, responses.encoded(response))
         connection.send(responses.frame(xid, self._keeper.zxid, Code.OK, response))
-        if isinstance(request, requests.CloseSession):
-            connection.end()
+        return None
+
+    def _respond_after(
+        self, connection: Connection, xid: int, steps: Generator[None, None, responses.Response | None]
+    ) -> Steps:
+        response = yield from steps
+        connection.send(responses.frame(xid, self._keeper.zxid, Code.OK, response))
+
+    def _close_session(self, connection: Connection, xid: int) -> Steps:
+        yield from self._respond_after(connection, xid, self._keeper.close_session(connection.session_id))
+        connection.end()
 
     def _authenticate(self, connection: Connection, xid: int, request: requests.Auth) -> None:
         """Add the identity of a digest; ip is known already.  Other schemes fail and close the connection."""
@@ -312,19 +347,21 @@ class EmbeddedZooKeeper:
 
     def _await_expiry(self) -> None:
         """Set one timer for all sessions, for the first one that may expire."""
+        if self._expiry is not None:
+            return
         deadline_ms = self._keeper.sessions.next_deadline_ms()
-        if self._expiry is None and deadline_ms is not None:
+        if deadline_ms is not None:
             delay_s = max(deadline_ms / 1000 - self._loop.time(), EXPIRY_INTERVAL_MIN_S)
             self._expiry = self._loop.call_later(delay_s, lambda: self._batches.add(self._expire_sessions))
 
-    def _expire_sessions(self) -> None:
+    def _expire_sessions(self) -> Steps:
         """Expire sessions, after the requests that have arrived: a loop that was blocked expires no session with a
         request waiting.
         """
         self._expiry = None
         for session_id in self._keeper.sessions.overdue(self._now_ms()):
             log.warning("ZooKeeper session expired session_id=0x%x", session_id)
-            self._keeper.close_session(session_id)
+            yield from self._keeper.close_session(session_id)
             connection = self._by_session.pop(session_id, None)
             if connection is not None:
                 connection.end()

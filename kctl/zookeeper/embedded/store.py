@@ -82,11 +82,17 @@ class Store:
         return stored
 
     def commit(self, changes: Changes) -> None:
-        """Write the changes to the disk.  After sqlite3.Error none of them is written, or (rarely) all."""
+        """Write the changes to the disk, and remove the znodes from `changes`.
+
+        After sqlite3.Error none of them is written, or (rarely) all.
+        """
         execute, executemany = self._database.execute, self._database.executemany
         execute("BEGIN IMMEDIATE")
         try:
-            for path, (before, now) in changes.nodes.items():
+            while changes.nodes:  # Freed one by one: other threads wait while a large dictionary is freed.
+                path, (before, now) = changes.nodes.popitem()
+                if now is before:
+                    continue
                 if now is None:
                     execute("DELETE FROM node WHERE path = ?", (path,))
                 elif before is not None and now == before._replace(pzxid=now.pzxid, creations=now.creations):

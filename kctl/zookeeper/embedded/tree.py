@@ -12,7 +12,8 @@ Pure.  Owner: the keeper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from kctl.zookeeper.embedded import acl as acls
@@ -21,6 +22,8 @@ from kctl.zookeeper.embedded.acl import Acls, Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, KeeperError
 from kctl.zookeeper.operations import ANY_VERSION, ZnodeStat
 
+_COUNTED_PER_STEP = 10_000
+"""Paths that are compared in 2 ms."""
 CONTAINER_OWNER = -(1 << 63)
 """The owner of containers, to distinguish them from other znodes; clients see 0."""
 
@@ -50,8 +53,10 @@ class Tree:
     def __init__(self, nodes: Iterable[tuple[str, Znode]] = ()) -> None:
         self._nodes: dict[str, Znode] = {}
         self._children: dict[str, set[str]] = {}
-        self._owned: dict[int, set[str]] = {}
-        self._before: dict[str, Znode | None] = {}
+        self._owned: dict[int, dict[str, None]] = {}
+        self._changes: dict[str, tuple[Znode | None, Znode | None]] = {}
+        self.data_bytes = 0
+        """Size of paths and data in bytes, for `mntr`."""
         self._undo: list[tuple[str, Znode | None]] = []
         for path, node in nodes:
             self._place(path, node)
@@ -65,13 +70,8 @@ class Tree:
         return len(self._nodes)
 
     @property
-    def data_bytes(self) -> int:
-        """Size of paths and data in bytes, for `mntr`."""
-        return sum(len(path) + len(node.data or b"") for path, node in self._nodes.items())
-
-    @property
-    def ephemerals(self) -> Mapping[int, set[str]]:
-        """Paths by owner; containers by CONTAINER_OWNER."""
+    def ephemerals(self) -> Mapping[int, Collection[str]]:
+        """Paths by owner, in the order of their creation; containers by CONTAINER_OWNER."""
         return self._owned
 
     def find(self, path: str) -> Znode | None:
@@ -89,12 +89,15 @@ class Tree:
         """Return the names of the children."""
         return self._children.get(path, set())
 
-    def descendants(self, path: str) -> int:
-        """Return the paths of all descendants."""
+    def descendants(self, path: str) -> Generator[None, None, int]:
+        """Return the number of all descendants; counts in steps, between which the tree must not change."""
         if path == node_paths.ROOT:
             return len(self._nodes) - 1
-        prefix = path + "/"
-        return sum(each.startswith(prefix) for each in self._nodes)
+        prefix, count, paths = path + "/", 0, iter(self._nodes)
+        while some := list(islice(paths, _COUNTED_PER_STEP)):
+            count += sum(each.startswith(prefix) for each in some)
+            yield
+        return count
 
     def stat(self, path: str) -> ZnodeStat:
         """Return the metadata that clients see.  NO_NODE."""
@@ -200,19 +203,20 @@ class Tree:
         """Undo the changes since `begin`."""
         while self._undo:
             path, node = self._undo.pop()
+            self._changes[path] = (self._changes[path][0], node)
             self._place(path, node)
 
     def take_changes(self) -> dict[str, tuple[Znode | None, Znode | None]]:
-        """Return path to (before, now) of each znode that changed since the last call; None if it did or does not
-        exist.
+        """Return path to (before, now) of each znode that was changed since the last call; None if it did or does not
+        exist, twice the same if the change was undone.
         """
-        changes = {path: (before, self._nodes.get(path)) for path, before in self._before.items()}
-        self._before = {}
-        return {path: change for path, change in changes.items() if change[0] is not change[1]}
+        changes, self._changes = self._changes, {}
+        return changes
 
     def _put(self, path: str, node: Znode | None) -> None:
         before = self._nodes.get(path)
-        self._before.setdefault(path, before)
+        changed = self._changes.get(path)
+        self._changes[path] = (before if changed is None else changed[0], node)
         self._undo.append((path, before))
         self._place(path, node)
 
@@ -220,10 +224,13 @@ class Tree:
         before = self._nodes.pop(path, None)
         if before is not None and before.owner and (node is None or node.owner != before.owner):
             self._disown(before.owner, path)
+        if before is not None:
+            self.data_bytes -= len(path) + len(before.data or b"")
         if node is not None:
             self._nodes[path] = node
+            self.data_bytes += len(path) + len(node.data or b"")
             if node.owner:
-                self._owned.setdefault(node.owner, set()).add(path)
+                self._owned.setdefault(node.owner, {})[path] = None
         if path != node_paths.ROOT and (before is None) != (node is None):
             self._link(path, is_there=node is not None)
 
@@ -239,7 +246,7 @@ class Tree:
 
     def _disown(self, owner: int, path: str) -> None:
         owned = self._owned[owner]
-        owned.discard(path)
+        owned.pop(path, None)
         if not owned:
             del self._owned[owner]
 

@@ -10,12 +10,12 @@ Pure.  Owner: the keeper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Protocol
 
-from kctl.limits import ZOOKEEPER_WATCHES_MAX
+from kctl.limits import ZOOKEEPER_PATHS_PER_STEP, ZOOKEEPER_WATCHES_MAX
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
@@ -43,6 +43,8 @@ class WatchMode(IntFlag):
     RECURSIVE = 4
 
 
+_NONE = WatchMode(0)
+_RECURSIVE = WatchMode.RECURSIVE
 ANY_MODE = WatchMode.STANDARD | WatchMode.PERSISTENT | WatchMode.RECURSIVE
 
 
@@ -72,27 +74,36 @@ class Watches:
         own = self._by_watcher.get(watcher, ())
         if len(own) >= ZOOKEEPER_WATCHES_MAX and path not in own:
             raise TooManyWatches
-        watchers = self._by_path.setdefault(path, {})
-        self._set(path, watcher, watchers.get(watcher, WatchMode(0)) | mode)
+        present = self._by_path.setdefault(path, {}).get(watcher)
+        self._set(path, watcher, mode if present is None else present | mode)
 
     def has(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> bool:
         """True if the watcher has a watch of one of these modes."""
-        return bool(self._by_path.get(path, {}).get(watcher, WatchMode(0)) & modes)
+        return bool(self._by_path.get(path, {}).get(watcher, _NONE) & modes)
 
     def remove(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> None:
         """Remove watches of these modes."""
         if self.has(path, watcher, modes):
             self._set(path, watcher, self._by_path[path][watcher] & ~modes)
 
-    def remove_watcher(self, watcher: Watcher) -> None:
-        """Remove all watches of a watcher."""
-        for path in list(self._by_watcher.get(watcher, ())):
-            self.remove(path, watcher)
+    def remove_watcher(self, watcher: Watcher) -> Generator[None, None, None]:
+        """Remove all watches of a watcher, in steps; from the first one on it is not notified."""
+        paths = self._by_watcher.pop(watcher, set())
+        while paths:
+            for _ in range(min(len(paths), ZOOKEEPER_PATHS_PER_STEP)):
+                path = paths.pop()
+                watchers = self._by_path[path]
+                self._recursive_count -= watchers.pop(watcher) >= _RECURSIVE
+                if not watchers:
+                    del self._by_path[path]
+            yield
 
     def fire(self, event: EventType, path: str) -> list[Watcher]:
         """Return the watchers to notify, each once, in the order of their watches; standard watches are removed."""
         notified: dict[Watcher, None] = {}
         for watcher, mode in list(self._by_path.get(path, {}).items()):
+            if watcher not in self._by_watcher:
+                continue
             if mode & (WatchMode.STANDARD | WatchMode.PERSISTENT) or event is not EventType.CHILDREN_CHANGED:
                 notified[watcher] = None
             if mode & WatchMode.STANDARD:
@@ -100,15 +111,13 @@ class Watches:
         if self._recursive_count and event is not EventType.CHILDREN_CHANGED:
             for above in _ancestors(path):
                 for watcher, mode in self._by_path.get(above, {}).items():
-                    if mode & WatchMode.RECURSIVE:
+                    if mode >= _RECURSIVE and watcher in self._by_watcher:
                         notified[watcher] = None
         return list(notified)
 
     def _set(self, path: str, watcher: Watcher, mode: WatchMode) -> None:
         watchers = self._by_path[path]
-        self._recursive_count += bool(mode & WatchMode.RECURSIVE) - bool(
-            watchers.get(watcher, WatchMode(0)) & WatchMode.RECURSIVE
-        )
+        self._recursive_count += (mode >= _RECURSIVE) - (watchers.get(watcher, _NONE) >= _RECURSIVE)
         if mode:
             watchers[watcher] = mode
             self._by_watcher.setdefault(watcher, set()).add(path)
@@ -155,10 +164,10 @@ class WatchBoard:
             watchers = self.children.fire(EventType.CHILDREN_CHANGED, parent)
             _notify(watchers, EventType.CHILDREN_CHANGED, parent, change.zxid, change.parent_acl)
 
-    def remove_watcher(self, watcher: Watcher) -> None:
-        """Remove all watches of a watcher."""
-        self.data.remove_watcher(watcher)
-        self.children.remove_watcher(watcher)
+    def remove_watcher(self, watcher: Watcher) -> Generator[None, None, None]:
+        """Remove all watches of a watcher, in steps."""
+        yield from self.data.remove_watcher(watcher)
+        yield from self.children.remove_watcher(watcher)
 
 
 def _notify(watchers: Iterable[Watcher], event: EventType, path: str, zxid: int, acl: Acls) -> None:

@@ -43,7 +43,13 @@ def test_a_stop_syncs_of_each_log_what_has_changed_since_the_last_flush() -> Non
     second.clean_shutdown()
     assert disk.synced_of(same) == set()
     assert disk.synced_of(elected) == {"leader-epoch-checkpoint", ""}
-    assert disk.synced_of(written) >= {f"{0:020}.log", f"{0:020}.index", f"{0:020}.timeindex", f"{4:020}.snapshot", ""}
+    assert disk.synced_of(written) >= {
+        f"{0:020}.log",
+        f"{0:020}.index",
+        f"{0:020}.timeindex",
+        f"{4:020}.snapshot.1.tmp",
+        "",
+    }
 
 
 def test_a_stop_syncs_the_indexes_of_a_log_that_was_cut() -> None:

@@ -163,6 +163,7 @@ def test_a_segment_is_rolled_when_the_next_batch_does_not_fit() -> None:
     for _ in range(5):
         machine.append(b"x" * 20)
     assert [segment.base_offset for segment in machine.log.segments] == [0, 2, 4]
+    machine.log.flush()
     assert machine.file_names() == [
         "00000000000000000000.index",
         "00000000000000000000.log",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kctl.server.requests.slices import at_once
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError
@@ -73,7 +74,9 @@ class Player:
     def stat(self, path: str) -> ZnodeStat:
         return self.keeper.tree.stat(path)
 
-    def call(self, request: requests.Read) -> responses.Response | str | None:
+    def call(self, request: requests.Read | requests.LongRead) -> responses.Response | str | None:
+        if isinstance(request, requests.LongRead):
+            return at_once(self.keeper.read_in_steps(self, request))
         return self._read(request)
 
     def _write(self, request: requests.Write) -> responses.Response | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -118,5 +118,45 @@ def test_stopping_waits_for_the_running_commit() -> None:
         await stopping
         assert account.done == [1]
         assert len(account.disk.commits) == 1
+
+    asyncio.run(main())
+
+
+def test_long_work_is_one_transaction_and_other_work_waits_for_it() -> None:
+    async def main() -> None:
+        account = Account()
+
+        def long() -> Generator[None, None, None]:
+            for number in range(3):
+                account.changed.append(number)
+                yield
+
+        account.batches.add(long)
+        account.write(3)
+        for _ in range(3):
+            await asyncio.sleep(0)
+            assert account.disk.commits == []
+            assert 3 not in account.changed, "other work is not executed in between"
+        await settled()
+        assert [changes for _, changes in account.disk.commits] == [[0, 1, 2, 3]]
+
+    asyncio.run(main())
+
+
+def test_a_stop_commits_no_part_of_long_work() -> None:
+    async def main() -> None:
+        account = Account()
+
+        def long() -> Generator[None, None, None]:
+            for number in range(3):
+                account.changed.append(number)
+                yield
+
+        account.batches.add(long)
+        await asyncio.sleep(0)
+        await account.batches.stop()
+        await settled()
+        assert account.changed == [0]
+        assert account.disk.commits == []
 
     asyncio.run(main())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import ZooKeeperError
+from kctl.server.requests.slices import at_once
 from kctl.zookeeper.embedded.codes import CreateMode
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import DATABASE, Store
@@ -60,7 +61,7 @@ def test_the_loaded_state_is_the_committed_one(tmp_path: Path, seed: int) -> Non
             if rng.random() < 0.3:
                 commit(keeper, store)
         if rng.random() < 0.5:
-            keeper.close_session(players.pop(0).session_id)
+            at_once(keeper.close_session(players.pop(0).session_id))
             players.append(Player(keeper))
         commit(keeper, store)
         store.close()
@@ -81,7 +82,7 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path) -> None:
     session = keeper.sessions.find(player.session_id)
     assert session is not None
     with pytest.raises(sqlite3.IntegrityError):
-        store.commit(Changes(changes.zxid, changes.nodes, [session], []))  # this session is already stored
+        store.commit(Changes(changes.zxid, dict(changes.nodes), [session], []))  # this session is already stored
     assert everything(loaded(store)) == before
     store.commit(changes)
     assert loaded(store).tree.find("/a") is not None
