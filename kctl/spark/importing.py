@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -172,9 +172,9 @@ class _Writer:
         try:
             for number, at in _positions(exported):
                 before = self._rows
-                for extent in extents.get(number, ()):
-                    if extent.last >= starts[number]:
-                        await self._write(number, at.incarnation, starts[number], extent, on_rows)
+                for run in _overlapping(extents.get(number, ())):
+                    if run[-1].last >= starts[number]:
+                        await self._write(number, at.incarnation, starts[number], run, on_rows)
                 is_moved = starts[number] < at.offset
                 if is_moved:
                     self._moved[TopicPartition(self._topic, number)] = at.offset
@@ -192,18 +192,16 @@ class _Writer:
             raise
 
     async def _write(
-        self, number: int, incarnation: int, start: int, extent: Extent, on_rows: Callable[[int], None]
+        self, number: int, incarnation: int, start: int, run: Sequence[Extent], on_rows: Callable[[int], None]
     ) -> None:
         tp = TopicPartition(self._topic, number)
         position = self._moved.get(tp, start)
-        for batch in self._data.records(extent.group, number, incarnation, start):
+        for batch in self._data.ordered_records([one.group for one in run], number, incarnation, start):
             if not batch.num_rows:
                 continue
             for offset, row in _records(batch):
                 if offset < position:
-                    raise NotImportable(
-                        f"{extent.group.path}: offset {offset} of partition {number} is there twice or out of order"
-                    )
+                    raise NotImportable(f"{run[0].group.path}: offset {offset} of partition {number} is there twice")
                 await self._producer.send(self._topic, partition=number, **row)
                 position = offset + 1
             self._rows += batch.num_rows
@@ -305,11 +303,26 @@ def _has_records(log: LiveLog) -> bool:
 
 def _check_order(exported: ExportedTopic, extents: Mapping[int, list[Extent]]) -> None:
     for partition, found in extents.items():
-        for before, after in itertools.pairwise(found):
-            if after.first <= before.last:
-                raise NotImportable(
-                    f"{before.group.path} and {after.group.path} overlap in the offsets of {exported.topic}-{partition}"
-                )
+        for run in _overlapping(found):
+            for before, after in itertools.pairwise(run):
+                if before.group.path != after.group.path:
+                    raise NotImportable(
+                        f"{before.group.path} and {after.group.path} overlap in the offsets of "
+                        f"{exported.topic}-{partition}"
+                    )
+
+
+def _overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
+    """Extents in ascending order in runs of those that overlap; the last of a run reaches furthest."""
+    run: list[Extent] = []
+    for extent in extents:
+        if run and extent.first > run[-1].last:
+            yield run
+            run = []
+        run.append(extent)
+        run.sort(key=lambda one: one.last)
+    if run:
+        yield run
 
 
 def _positions(exported: ExportedTopic) -> list[tuple[int, Any]]:

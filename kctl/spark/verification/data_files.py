@@ -25,6 +25,8 @@ from kctl.spark.verification.record_hash import TYPES, Hashes, is_comparable, re
 READ_BYTES = 8 << 20
 """Approximate size of the rows that are decoded at once."""
 READ_ROWS_MAX = 1 << 16
+SORTED_BYTES_MAX = 1 << 30
+"""Uncompressed size of row groups whose rows are sorted in memory."""
 IDENTITY = ("topic", "partition", "offset")
 
 
@@ -160,6 +162,34 @@ class DataFiles:
                 mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
                 mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
                 yield mine.filter(pa.array(mask))
+
+    def ordered_records(
+        self, groups: Sequence[RowGroup], partition: int, incarnation: int, start: int
+    ) -> Iterator[pa.RecordBatch]:
+        """As `records`, of row groups of one file, in the order of offsets.
+
+        Rows in another order, which deltalake leaves when it merges files, are sorted in memory.  Raises
+        UnreadableFile if that would be too many.
+        """
+        if len(groups) == 1 and self._is_ordered(groups[0], partition, incarnation):
+            yield from self.records(groups[0], partition, incarnation, start)
+            return
+        if sum(group.size for group in groups) > SORTED_BYTES_MAX:
+            raise UnreadableFile(
+                f"{self._files.location}/{groups[0].path}: the rows of partition {partition} are not in the order of "
+                "offsets, and too many to be sorted in memory"
+            )
+        batches = [batch for group in groups for batch in self.records(group, partition, incarnation, start)]
+        yield from pa.Table.from_batches(batches).sort_by("offset").to_batches(max_chunksize=READ_ROWS_MAX)
+
+    def _is_ordered(self, group: RowGroup, partition: int, incarnation: int) -> bool:
+        last = -1
+        for _, rows in self.rows([group], with_hashes=False):
+            offsets = rows.offsets[(rows.partitions == partition) & (rows.incarnations == incarnation)]
+            if offsets.size and (offsets[0] <= last or (np.diff(offsets) <= 0).any()):
+                return False
+            last = int(offsets[-1]) if offsets.size else last
+        return True
 
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[pq.ParquetFile]:

@@ -82,6 +82,28 @@ def test_an_import_whose_process_is_killed_continues(
 
 
 @LOCAL
+def test_a_delta_table_can_be_imported_after_a_compaction(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its library merges files in the order of their sizes."""
+    source = make_topic(kctl_bootstrap, 2)
+    for count in (10, 300, 100):
+        source.produce(
+            {"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(count)
+        )
+        export(source, tmp_path / "first", "--table", "delta")
+    assert main(["tables", "compact", str(tmp_path / "first"), "--yes"]) == 0
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
+    words = ["tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap]
+    with monkeypatch.context() as small:
+        small.setattr(data_files, "SORTED_BYTES_MAX", 100)
+        assert main(words) == 1
+    assert main(words) == 0
+    export(restored, tmp_path / "second")
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
+
+
+@LOCAL
 @pytest.mark.parametrize(("bootstrap", "kind"), [("kctl", "parquet"), ("apache", "delta")], indirect=["bootstrap"])
 def test_an_import_that_is_interrupted_after_any_batch_is_exact(
     bootstrap: str,

@@ -110,6 +110,19 @@ def test_published_files_are_kept_in_a_folder_with_any_path(tmp_path: Path, tabl
     assert_exact(cluster, target, table)
 
 
+def test_nothing_is_deleted_unless_the_table_has_the_files_of_its_record(
+    tmp_path: Path, table: TableOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a library named its files in a way that is not expected."""
+    cluster = filled()
+    run(cluster, tmp_path, table=table)
+    with monkeypatch.context() as patch:
+        patch.setattr(delta.DeltaLakeTable, "paths", lambda self: set())
+        patch.setattr(iceberg.IcebergTable, "paths", lambda self: set())
+        assert run(cluster, tmp_path, table=table).batches == []
+    assert_exact(cluster, tmp_path, table)
+
+
 def test_a_folder_whose_path_the_library_cannot_use_is_refused(tmp_path: Path, table: TableOptions) -> None:
     target = tmp_path / "100%"
     with pytest.raises(UsageError, match=rf"tables of kind {table.kind} need a folder without '%'"):
