@@ -83,8 +83,10 @@ ERROR_COLUMNS = (Column("error", is_rare=True, trouble=is_present), Column("mess
 
 def as_mapping(row: Row) -> Mapping[str, Any]:
     """The fields of a row by name, in order; rows within rows become mappings too."""
-    if isinstance(row, Mapping):
-        return row
+    return row if isinstance(row, Mapping) else _fields_of(row)
+
+
+def _fields_of(row: TypedRow) -> dict[str, Any]:
     fields = row._asdict()
     for name, value in fields.items():
         if isinstance(value, (list, tuple)):
@@ -94,8 +96,8 @@ def as_mapping(row: Row) -> Mapping[str, Any]:
 
 def _nested(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return as_mapping(value)
-    return [_nested(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return _fields_of(value)
+    return [_nested(one) if isinstance(one, (list, tuple)) else one for one in value]
 
 
 def cell(value: object) -> str:

@@ -130,7 +130,9 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
     """Code, text, and whether a retry may succeed."""
     match error:
         case ApiError():
-            return error.code.name, f"{error.code.name}: {error}", error.code.retriable
+            from kctl.commands.remedies import with_remedy  # noqa: PLC0415 - only needed after an error
+
+            return error.code.name, f"{error.code.name}: {with_remedy(error.code, str(error))}", error.code.retriable
         case ClusterUnreachable():
             return "CLUSTER_UNREACHABLE", str(error), True
         case TimeoutError():

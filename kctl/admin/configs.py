@@ -1,6 +1,6 @@
 """Describes and alters the properties of topics, brokers, groups and client metrics, and the levels of loggers.
 
-Requests about one broker are sent to that broker, all others to any broker.
+Requests about one broker are sent to that broker, all others to any broker, and long ones to several.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ SOURCES: Mapping[int, str] = {
 SOURCES_VERSION_MIN = 1
 """Older versions of DescribeConfigs only return whether a value is the default (KIP-226)."""
 
+RESOURCES_PER_BROKER_MIN = 100
+"""Fewer topics are not divided among several brokers."""
+
 BROKER_DEFAULTS = ""
 """Resource name of the cluster-wide defaults."""
 
@@ -69,6 +72,23 @@ _OWN_SOURCES: Mapping[ResourceType, str] = {
     ResourceType.BROKER_LOGGER: SOURCES[6],
     ResourceType.CLIENT_METRICS: SOURCES[7],
     ResourceType.GROUP: SOURCES[8],
+}
+
+
+class _Introduced(NamedTuple):
+    """When Kafka introduced the resources of a type, and an API that came with them, by its key and version."""
+
+    name: str
+    kafka: str
+    key: int
+    version: int
+
+
+_INTRODUCED: Mapping[ResourceType, _Introduced] = {
+    # ListClientMetricsResources, which brokers with ZooKeeper do not have.
+    ResourceType.CLIENT_METRICS: _Introduced("subscriptions to metrics of clients", "3.7", 74, 0),
+    # ConsumerGroupDescribe with KIP-1099.
+    ResourceType.GROUP: _Introduced("properties of groups", "4.0", 69, 1),
 }
 
 
@@ -164,7 +184,7 @@ async def describe_configs(
         for result in response.results:
             resource = _resource_of(result.resource_type, result.resource_name)
             if result.error_code:
-                found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
+                found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
             else:
                 entries = [_entry(config, resource, version) for config in result.configs]
                 found[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
@@ -204,12 +224,11 @@ async def alter_configs(
             validate_only=validate_only,
         )
         response = await connection.send(request, IncrementalAlterConfigsResponse)
-        return {
-            _resource_of(result.resource_type, result.resource_name): outcome_of(
-                result.resource_name, result.error_code, result.error_message
-            )
-            for result in response.responses
-        }
+        found: dict[ConfigResource, Outcome] = {}
+        for result in response.responses:
+            resource = _resource_of(result.resource_type, result.resource_name)
+            found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
+        return found
 
     return await _on_brokers_of(client, changes, send_to)
 
@@ -253,7 +272,7 @@ async def _on_brokers_of(
 
     async def send_one(broker_id: int | None, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
         if broker_id is None:
-            return await client.on_any_broker(lambda connection: send_to(connection, some))
+            return await _on_any_brokers(client, some, send_to)
         try:
             return await send_to(await client.broker(broker_id), some)
         except (ApiError, ConnectionLost) as error:
@@ -266,6 +285,45 @@ async def _on_brokers_of(
         resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT))
         for resource in sorted(set(resources))
     }
+
+
+async def _on_any_brokers(
+    client: ClusterClient,
+    resources: list[ConfigResource],
+    send_to: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
+) -> dict[ConfigResource, T | Outcome]:
+    """Divides many resources among the brokers with a connection: a broker may read each from ZooKeeper."""
+    connections = client.open_connections()[: len(resources) // RESOURCES_PER_BROKER_MIN]
+    if len(connections) < 2:
+        return await client.on_any_broker(lambda connection: send_to(connection, resources))
+
+    async def send_one(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
+        try:
+            return await send_to(connection, some)
+        except ConnectionLost:
+            return await client.on_any_broker(lambda other: send_to(other, some))
+
+    found: dict[ConfigResource, T | Outcome] = {}
+    shares = [resources[at :: len(connections)] for at in range(len(connections))]
+    for outcomes in await client.gather(list(map(send_one, connections, shares))):
+        found.update(outcomes)
+    return found
+
+
+def _refusal(connection: Connection, resource: ConfigResource, error_code: int, message: str | None) -> Outcome:
+    """The outcome; UNSUPPORTED_VERSION if the broker has no resources of this type, for which it has many errors."""
+    introduced = _INTRODUCED.get(resource.type)
+    if (
+        error_code == ErrorCode.INVALID_REQUEST
+        and introduced is not None
+        and not connection.versions.has(introduced.key, introduced.version)
+    ):
+        text = (
+            f"the broker at {connection.address} has no {introduced.name}, which need Kafka {introduced.kafka} or newer"
+            " without ZooKeeper"
+        )
+        return Outcome(resource.name, ErrorCode.UNSUPPORTED_VERSION, text)
+    return outcome_of(resource.name, error_code, message)
 
 
 def _resource_of(resource_type: int, name: str) -> ConfigResource:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kctl.admin.commit_history import CommitHistory
-from kctl.admin.group_description import GroupDescription, GroupOffset
+from kctl.admin.group_description import GroupDescription, GroupMember, GroupOffset
 from kctl.admin.group_lag import GroupLag, PartitionLag
 from kctl.admin.groups import look_up_groups
 from kctl.admin.lag_facts import (
@@ -30,6 +30,7 @@ from kctl.admin.unread_records import Search, find_unread
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets, list_offsets_at
+from kctl.client.metadata import ClusterMetadata
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import LAG_LOOKS_MAX
 from kctl.model import TopicPartition
@@ -68,15 +69,18 @@ class LagReader:
         offsets = self._matching({group.outcome.name: self._offsets_of(group) for group in groups})
         self._forget({(name, tp) for name, known in offsets.items() for tp in known})
         partitions = {tp for known in offsets.values() for tp in known}
-        logs = await self._logs(client, partitions)
-        before = await self._ends_before(client, logs, now_ms)
+        # Asked for once: with thousands of topics it is the longest response of all.
+        metadata = await client.metadata({tp.topic for tp in partitions}) if partitions else None
+        logs = await self._logs(client, partitions, metadata)
+        before = await self._ends_before(client, logs, now_ms, metadata)
         behind = {tp for known in offsets.values() for tp in known if _may_be_behind(known[tp], logs[tp])}
-        unread = await self._unread(client, offsets, logs)
+        unread = await self._unread(client, offsets, logs, metadata)
         limits = await read_retentions(client, {tp.topic for tp in behind}) if self.options.with_rates else {}
         sizes = await self._sizes(client, {tp for tp in behind if limits.get(tp.topic, NO_LIMITS).bytes is not None})
 
-        def lag_of(group: GroupDescription, tp: TopicPartition, offset: GroupOffset) -> PartitionLag:
-            member = next((one for one in group.members if tp in one.assignment), None)
+        def lag_of(
+            group: GroupDescription, tp: TopicPartition, offset: GroupOffset, member: GroupMember | None
+        ) -> PartitionLag:
             committed = offset.committed_offset if offset.committed_offset >= 0 else None
             log = logs[tp]
             error = ApiError(offset.error) if offset.error is not ErrorCode.NONE else None
@@ -101,15 +105,13 @@ class LagReader:
             self._remember(key, Look(now_ms, committed, log.start, log.end))
             return PartitionLag(tp, committed, log, member, judge(facts))
 
-        return [
-            GroupLag(
-                group.outcome,
-                group.state,
-                len(group.members),
-                tuple(lag_of(group, tp, offset) for tp, offset in offsets[group.outcome.name].items()),
-            )
-            for group in groups
-        ]
+        found = []
+        for group in groups:
+            readers = {tp: member for member in reversed(group.members) for tp in member.assignment}
+            known = offsets[group.outcome.name]
+            lags = tuple(lag_of(group, tp, offset, readers.get(tp)) for tp, offset in known.items())
+            found.append(GroupLag(group.outcome, group.state, len(group.members), lags))
+        return found
 
     def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
         """The committed offsets, and assigned partitions without one, of the selected topics."""
@@ -137,26 +139,29 @@ class LagReader:
         numbers = topics.get(tp.topic, ())
         return numbers is None or tp.partition in numbers
 
-    async def _logs(self, client: ClusterClient, partitions: Collection[TopicPartition]) -> Outcomes[LogRange]:
+    async def _logs(
+        self, client: ClusterClient, partitions: Collection[TopicPartition], known: ClusterMetadata | None
+    ) -> Outcomes[LogRange]:
         """First and last offsets of the partitions."""
         if not partitions:
             return {}
-        ranges = await list_offsets_at(client, partitions, (EARLIEST, LATEST))
+        ranges = await list_offsets_at(client, partitions, (EARLIEST, LATEST), known=known)
         stable: Outcomes[OffsetAt] = {}
         if self.options.isolation is IsolationLevel.READ_COMMITTED:
             led = [tp for tp, found in ranges.items() if not isinstance(found, ApiError)]
-            stable = await list_offsets(client, dict.fromkeys(led, LATEST), isolation=self.options.isolation)
+            latest = dict.fromkeys(led, LATEST)
+            stable = await list_offsets(client, latest, isolation=self.options.isolation, known=known)
         return {tp: _log_range(found, stable.get(tp)) for tp, found in ranges.items()}
 
     async def _ends_before(
-        self, client: ClusterClient, logs: Outcomes[LogRange], now_ms: int
+        self, client: ClusterClient, logs: Outcomes[LogRange], now_ms: int, known: ClusterMetadata | None
     ) -> Mapping[TopicPartition, Position]:
         """The first offsets of the window, by the time index; those of partitions without errors."""
         if not self.options.with_rates:
             return {}
         led = {tp: log for tp, log in logs.items() if isinstance(log, LogRange)}
         since_ms = now_ms - self.options.window_ms
-        found = await list_offsets(client, dict.fromkeys(led, since_ms)) if led else {}
+        found = await list_offsets(client, dict.fromkeys(led, since_ms), known=known) if led else {}
         return {
             tp: Position(since_ms, led[tp].end if one.offset < 0 else one.offset)
             for tp, one in found.items()
@@ -168,16 +173,17 @@ class LagReader:
         client: ClusterClient,
         offsets: Mapping[str, Mapping[TopicPartition, GroupOffset]],
         logs: Outcomes[LogRange],
+        known: ClusterMetadata | None,
     ) -> Mapping[tuple[TopicPartition, int | None], Unread]:
         """The unread records at each committed offset, from a fetch; groups with the same offset share one."""
         searches: dict[tuple[TopicPartition, int | None], Search] = {}
-        for known in offsets.values():
-            for tp, offset in known.items():
+        for of_group in offsets.values():
+            for tp, offset in of_group.items():
                 log = logs[tp]
                 if isinstance(log, LogRange) and _may_be_behind(offset, log):
                     search = Search(tp, max(offset.committed_offset, log.start), log.end)
                     searches.setdefault((tp, offset.committed_offset), search)
-        await find_unread(client, list(searches.values()))
+        await find_unread(client, list(searches.values()), known=known)
         return {key: search.unread for key, search in searches.items()}
 
     async def _sizes(

@@ -15,6 +15,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import LAG_FETCH_BYTES_MAX
@@ -130,11 +131,16 @@ class _Batch:
 
 
 async def find_unread(
-    client: ClusterClient, searches: Sequence[Search], *, bytes_max: int = LAG_FETCH_BYTES_MAX
+    client: ClusterClient,
+    searches: Sequence[Search],
+    *,
+    bytes_max: int = LAG_FETCH_BYTES_MAX,
+    known: ClusterMetadata | None = None,
 ) -> None:
     """Advances the searches; a search that needs more bytes ends without a result.
 
-    One response serves all searches in a partition whose positions it covers.
+    One response serves all searches in a partition whose positions it covers.  Leaders are those in `known`, or are
+    looked up without it.
     """
     left_bytes = bytes_max
     open_searches = sorted(searches, key=lambda search: (search.tp, search.position))
@@ -148,7 +154,7 @@ async def find_unread(
                 by_partition = dict(list(by_partition.items())[: left_bytes // partition_bytes])
             if not by_partition:
                 return
-            left_bytes -= await _fetch(client, by_partition, partition_bytes, count)
+            left_bytes -= await _fetch(client, by_partition, partition_bytes, count, known)
             # A partition whose first search is not over needs a larger response.
             stuck += [some[0] for some in by_partition.values() if not some[0].is_over]
             passed = {id(search) for search in stuck}
@@ -157,7 +163,11 @@ async def find_unread(
 
 
 async def _fetch(
-    client: ClusterClient, searches: Mapping[TopicPartition, list[Search]], partition_bytes: int, count: int
+    client: ClusterClient,
+    searches: Mapping[TopicPartition, list[Search]],
+    partition_bytes: int,
+    count: int,
+    known: ClusterMetadata | None,
 ) -> int:
     """Fetches once for each partition, from the position of its first search; returns the bytes that were read."""
     limits = FetchLimits(
@@ -178,7 +188,7 @@ async def _fetch(
         return outcomes
 
     # An error of a partition leaves its searches as they are: the error itself is known from ListOffsets.
-    await on_leaders(client, list(searches), send)
+    await on_leaders(client, list(searches), send, known=known)
     return read_bytes
 
 

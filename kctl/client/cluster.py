@@ -70,11 +70,18 @@ class ClusterClient:
         """
         return await retry(lambda: self._request_metadata(topics), deadline=self.deadline())
 
+    def open_connections(self) -> list[Connection]:
+        """The shared connections that are open: one to each broker that was used so far, the first one first."""
+        return [
+            connection
+            for (_, _, purpose), connection in self._connections.items()
+            if connection.is_open and not purpose
+        ]
+
     async def any_broker(self) -> Connection:
         """A connection to any broker: an open one, else to the first reachable bootstrap address."""
-        for (_, _, purpose), connection in self._connections.items():
-            if connection.is_open and not purpose:
-                return connection
+        for connection in self.open_connections():
+            return connection
         addresses = list(self.settings.bootstrap)
         if self._metadata is not None:
             addresses += [(broker.host, broker.port) for broker in self._metadata.brokers.values()]

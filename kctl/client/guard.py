@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from kctl.client.transport import Connection
 from kctl.client.versions import BrokerVersions
@@ -80,8 +81,18 @@ class _Requests:
         return f"{counted(self.count, name)}{shown}"
 
 
+class Sending:
+    """A request that changes something while it is sent."""
+
+    def __init__(self) -> None:
+        self.is_refused = False
+
+
 class SentChanges:
-    """The requests of a command that change something, by name, with and without a response."""
+    """The requests of a command that change something, by name, with and without a response.
+
+    Requests that were refused changed nothing and are not counted.
+    """
 
     def __init__(self) -> None:
         self._answered: defaultdict[str, _Requests] = defaultdict(_Requests)
@@ -93,20 +104,22 @@ class SentChanges:
         return any(one.count for group in (self._answered, self._unanswered) for one in group.values())
 
     @contextmanager
-    def sending(self, name: str, items: Sequence[str] = ()) -> Iterator[None]:
+    def sending(self, name: str, items: Sequence[str] = ()) -> Iterator[Sending]:
         """Counts a request as answered if the block ends, and as unanswered while it runs or if it fails.
 
         After ApiError it is not counted: no broker supports the request, and it was not sent.  `items` are what it
         changes.
         """
         self._unanswered[name].add(items)
+        sending = Sending()
         try:
-            yield
+            yield sending
         except ApiError:
             self._unanswered[name].add(items, count=-1)
             raise
         self._unanswered[name].add(items, count=-1)
-        self._answered[name].add(items)
+        if not sending.is_refused:
+            self._answered[name].add(items)
 
     def __str__(self) -> str:
         """A sentence without its end about what was done."""
@@ -165,6 +178,27 @@ def is_change(request: object) -> bool:
     return key not in READING_APIS or bool(getattr(request, "allow_auto_topic_creation", False))
 
 
+def is_refusal(response: object) -> bool:
+    """Whether a response has nothing but errors: one for the request, or one for each of its items."""
+    if getattr(response, "error_code", 0):
+        return True
+    codes = list(_item_codes(response))
+    return bool(codes) and all(codes)
+
+
+def _item_codes(response: object) -> Iterator[int]:
+    """The error codes of the innermost items of a response."""
+    assert is_dataclass(response)
+    for member in fields(response):
+        for item in _items(getattr(response, member.name)):
+            inner = list(_item_codes(item))
+            yield from inner or ([item.error_code] if hasattr(item, "error_code") else [])
+
+
+def _items(value: object) -> list[Any]:
+    return [one for one in value if is_dataclass(one)] if isinstance(value, list) else []
+
+
 async def guarded(connection: Connection, guard: Guard) -> Connection:
     """The connection with the checks of the guard.  Raises GuardRefused, after closing it, for another cluster."""
     if guard.cluster_id is not None:
@@ -206,8 +240,10 @@ class _GuardedConnection:
     ) -> T:
         if not is_change(request):
             return await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
-        with self._sending(request):
-            return await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
+        with self._sending(request) as sending:
+            response = await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
+            sending.is_refused = is_refusal(response)
+            return response
 
     async def post(self, request: object, *, version: int | None = None) -> None:
         with self._sending(request):
@@ -216,7 +252,7 @@ class _GuardedConnection:
     async def close(self) -> None:
         await self._connection.close()
 
-    def _sending(self, request: object) -> AbstractContextManager[None]:
+    def _sending(self, request: object) -> AbstractContextManager[Sending]:
         """Raises GuardRefused."""
         if self._refusal is not None:
             raise GuardRefused(self._refusal)

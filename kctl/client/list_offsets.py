@@ -67,6 +67,7 @@ async def list_offsets_at(
     timestamps: Sequence[int],
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    known: ClusterMetadata | None = None,
 ) -> Outcomes[tuple[OffsetAt, ...]]:
     """As `list_offsets`, for the same several timestamps of all partitions, for example EARLIEST and LATEST."""
 
@@ -75,7 +76,7 @@ async def list_offsets_at(
         results = await client.gather(calls)
         return {tp: _together([result[tp] for result in results]) for tp in tps if all(tp in one for one in results)}
 
-    return await on_leaders(client, partitions, send_to)
+    return await on_leaders(client, partitions, send_to, known=known)
 
 
 async def list_offsets_of_replicas(

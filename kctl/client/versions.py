@@ -13,20 +13,28 @@ OLDEST_KAFKA = "0.11"
 """The first version with record batches of magic 2, the only format that this client reads and writes."""
 
 SINCE: Mapping[str, str] = {
+    "AlterClientQuotas": "2.6",
     "AlterPartitionReassignments": "2.4",
     "AlterReplicaLogDirs": "1.0",
+    "AlterUserScramCredentials": "2.7",
     "ConsumerGroupDescribe": "3.7",
+    "CreateDelegationToken": "1.1",
     "CreatePartitions": "1.0",
     "DeleteGroups": "1.1",
-    "DescribeCluster": "2.8",
+    "DescribeClientQuotas": "2.6",
+    "DescribeDelegationToken": "1.1",
     "DescribeLogDirs": "1.0",
     "DescribeProducers": "2.8",
     "DescribeTransactions": "3.0",
+    "DescribeUserScramCredentials": "2.7",
     "ElectLeaders": "2.2",
+    "ExpireDelegationToken": "1.1",
     "IncrementalAlterConfigs": "2.3",
     "ListPartitionReassignments": "2.4",
     "ListTransactions": "3.0",
     "OffsetDelete": "2.4",
+    "RenewDelegationToken": "1.1",
+    "UpdateFeatures": "2.7",
 }
 """The Kafka version that introduced each API that commands use and 0.11 lacks."""
 
@@ -42,6 +50,11 @@ class BrokerVersions:
     def supports(self, request_class: type) -> bool:
         """Whether the broker has this API in any version."""
         return definition_of(request_class).key in self._ranges
+
+    def has(self, key: int, version: int) -> bool:
+        """Whether the broker has this version of an API, which kctl itself need not know."""
+        lowest, highest = self._ranges.get(key, (0, -1))
+        return lowest <= version <= highest
 
     def highest(self, request_class: type) -> int:
         """The highest common version.  Raises ApiError(UNSUPPORTED_VERSION)."""

@@ -162,13 +162,15 @@ class ChangingCommand(ConfirmedCommand):
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:
         """After an interruption or an error, writes what was done, unless the command itself does."""
         try:
-            return super().run(ctx, common)
+            status = super().run(ctx, common)
+            ctx.obj.console.flush()  # A full disk is an error of this command.
+            return status
         except KeyboardInterrupt:
             changes = ctx.obj.changes
             if changes is not None:
                 ctx.obj.console.warn(f"interrupted: {changes}")
             raise
-        except KctlError:
+        except (KctlError, OSError):
             changes = ctx.obj.changes
             if changes is not None and changes.has_any:
                 ctx.obj.console.warn(f"not completed: {changes}")

@@ -99,6 +99,7 @@ VERBS_OF = {
     ("topics", "read"): "consume",
     ("topics", "trim-prefix"): "records delete",
     ("topics", "lag"): "groups lag",
+    ("groups", "check"): "groups lag --check",
     ("groups", "commit"): "groups reset-offsets",
     ("groups", "offset-delete"): "groups delete-offsets",
     ("groups", "offsets"): "groups describe",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from kctl.commands.remedies import with_remedy
 from kctl.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -21,19 +22,19 @@ def outcome_error(outcome: Outcome) -> ErrorFields:
     """The error fields of an item with this outcome."""
     if outcome.is_done:
         return {"error": None, "message": None}
-    return {"error": outcome.error.name, "message": outcome.message or None}
+    return {"error": outcome.error.name, "message": with_remedy(outcome.error, outcome.message) or None}
 
 
 def code_error(code: ErrorCode) -> ErrorFields:
     """The error fields of an item of which only the error code is known."""
     if code is ErrorCode.NONE:
         return {"error": None, "message": None}
-    return {"error": code.name, "message": code.description}
+    return {"error": code.name, "message": with_remedy(code, code.description)}
 
 
 def exception_error(error: ApiError) -> ErrorFields:
     """The error fields of an item whose request failed with this exception."""
-    return {"error": error.code.name, "message": str(error)}
+    return {"error": error.code.name, "message": with_remedy(error.code, str(error))}
 
 
 def known(number: int) -> int | None:

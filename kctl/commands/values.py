@@ -39,6 +39,15 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     return OffsetSpec(anchor, parse_integer(text, "an offset", low=-INT64_MAX, high=INT64_MAX))
 
 
+def parse_offset_range(lower: str, upper: str | None, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]:
+    """Read --from and --until.  Raises UsageError, also if --until is before --from wherever the logs begin and end."""
+    first = parse_offset(lower, now_ms=now_ms)
+    end = parse_offset(upper, now_ms=now_ms) if upper else None
+    if end is not None and first.anchor is end.anchor and end.value < first.value:
+        raise UsageError(f"--until {upper} is before --from {lower}: there is nothing between them")
+    return first, end
+
+
 def parse_number_range(text: str | None, option: str) -> range | None:
     """Read `A:B`, where one side may be empty, or a single number; None stays None.  Raises UsageError."""
     if text is None:
@@ -49,7 +58,10 @@ def parse_number_range(text: str | None, option: str) -> range | None:
     first = parse_integer(found[1] or "0", f"A of {option} A:B", high=INT64_MAX)
     if not found[2]:
         return range(first, first + 1)
-    return range(first, parse_integer(found[3], f"B of {option} A:B", high=INT64_MAX) if found[3] else INT64_MAX + 1)
+    end = parse_integer(found[3], f"B of {option} A:B", high=INT64_MAX) if found[3] else INT64_MAX + 1
+    if end < first:
+        raise UsageError(f"B of {option} A:B is below A: '{text}'")
+    return range(first, end)
 
 
 def parse_size(text: str) -> int:

@@ -35,11 +35,14 @@ class AllowanceExceeded(ApiError):
 
 
 class Allowance:
-    """The rest of the bounds; `take_bytes` and `take_records` reduce it."""
+    """The rest of the bounds; `take_bytes` and `take_records` reduce it.
+
+    They are initially those for the work of one request on the event loop.
+    """
 
     __slots__ = ("plain_bytes", "records")
 
-    def __init__(self, plain_bytes: int, records: int) -> None:
+    def __init__(self, plain_bytes: int = INLINE_RECORD_BYTES_MAX, records: int = INLINE_RECORDS_MAX) -> None:
         self.plain_bytes = plain_bytes
         """Remaining bytes of uncompressed records."""
         self.records = records
@@ -48,11 +51,6 @@ class Allowance:
     def for_batches(cls, size: int) -> Allowance:
         """Return the bounds for `size` bytes of batches as they were sent or stored."""
         return cls(decompressed_size_max(size), RECORDS_PER_BATCH_MAX)
-
-    @classmethod
-    def inline(cls) -> Allowance:
-        """Return the bounds for the work of one request on the event loop."""
-        return cls(INLINE_RECORD_BYTES_MAX, INLINE_RECORDS_MAX)
 
     def take_bytes(self, count: int) -> None:
         """Reduce the remaining bytes.  Raises AllowanceExceeded."""

@@ -73,6 +73,8 @@ def write_records(
         gaps += found
         write(lines.decode(errors=AS_JAVA))
         done += count
+    if is_fast and done == header.record_count and position == len(data):
+        return expected
     return write_interpreted(data, header, expected, gaps, write, form, start=(position, done))
 
 

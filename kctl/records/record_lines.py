@@ -16,6 +16,28 @@ _ZERO: Final = 0x30
 _SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 
+class _Number:
+    """A number after a label, which differs little from record to record: all but its last three digits are kept."""
+
+    def __init__(self, label: bytes) -> None:
+        self._label: Final = label
+        self._thousands: i64 = -1
+        self._text = label
+
+    def write(self, out: BytesWriter, number: i64) -> None:
+        """Writes the label and the number, which is above -2**63."""
+        thousands: i64 = number // 1000
+        if thousands <= 0:
+            out.write(self._label)
+            _write_number(out, number)
+            return
+        if thousands != self._thousands:
+            self._thousands = thousands
+            self._text = self._label + str(thousands).encode()
+        out.write(self._text)
+        _write_digits(out, number - thousands * 1000)
+
+
 def format_records(
     region: bytes,
     position: i64,
@@ -44,7 +66,10 @@ def format_records(
     out = BytesWriter()
     gaps: list[tuple[int, int]] = []
     timestamp: i64 = base_timestamp
-    before_time = b" isValid: true crc: null keySize: " if is_28 else stamp
+    offset_text = _Number(b"| offset: ")
+    timestamp_text = _Number(stamp)
+    key_size_label = b" isValid: true crc: null keySize: " if is_28 else b" keySize: "
+    sequence_label = b" sequence: " if base_sequence >= 0 else b" sequence: -1 headerKeys: ["
     for _ in range(count):
         size, position = small_number(region, position)
         if size < 0 or size > total - position:
@@ -67,42 +92,34 @@ def format_records(
         if offset != expected and expected >= 0:
             gaps.append((expected - 1, offset))
         expected = offset + 1
-        out.write(b"| offset: ")
-        _write_number(out, offset)
-        out.write(before_time)
+        offset_text.write(out, offset)
+        if not is_28:
+            timestamp_text.write(out, timestamp)
+        out.write(key_size_label)
+        _write_number(out, key_size)
+        out.write(b" valueSize: ")
+        _write_number(out, value_size)
         if is_28:
-            _write_number(out, key_size)
-            out.write(b" valueSize: ")
-            _write_number(out, value_size)
-            out.write(stamp)
-            _write_number(out, timestamp)
+            timestamp_text.write(out, timestamp)
             out.write(common)
-        else:
-            _write_number(out, timestamp)
-            out.write(b" keySize: ")
-            _write_number(out, key_size)
-            out.write(b" valueSize: ")
-            _write_number(out, value_size)
-        if base_sequence < 0:
-            out.write(b" sequence: -1 headerKeys: [")
-        else:
-            out.write(b" sequence: ")
+        out.write(sequence_label)
+        if base_sequence >= 0:
             _write_number(out, (base_sequence + delta) & _SEQUENCE_MAX)
             out.write(b" headerKeys: [")
         position = value_end + 1
         if region[value_end] != 0:
             position = _write_names(out, region, value_end, end)
-        out.write(b"]")
         if position != end:
             raise ValueError(f"a record ends {end - position} bytes after its last field")
-        if with_contents:
-            if key_size >= 0:
-                out.write(b" key: ")
-                out.write(region[key:key_end])
-            if value_size >= 0:
-                out.write(b" payload: ")
-                out.write(region[value:value_end])
-        out.write(b"\n")
+        if with_contents and key_size >= 0:
+            out.write(b"] key: ")
+            out.write(region[key:key_end])
+        else:
+            out.append(0x5D)
+        if with_contents and value_size >= 0:
+            out.write(b" payload: ")
+            out.write(region[value:value_end])
+        out.append(0x0A)
     return out.getvalue(), position, expected, gaps
 
 
@@ -133,15 +150,25 @@ def _write_number(out: BytesWriter, number: i64) -> None:
     if number < 0:
         out.append(0x2D)
         number = -number
-    start: i64 = len(out)
-    left: i64 = number
-    out.append(_ZERO)
-    while left >= 10:
-        left = left // 10
-        out.append(_ZERO)
-    at: i64 = len(out)
-    while at > start:
-        at -= 1
-        left = number // 10
-        out[at] = u8(_ZERO + number - left * 10)
-        number = left
+    if number >= 1000:
+        high: i64 = number // 1000
+        number -= high * 1000
+        _write_number(out, high)
+        _write_digits(out, number)
+    elif number >= 100:
+        _write_digits(out, number)
+    else:
+        tens: i64 = number // 10
+        if tens > 0:
+            out.append(u8(_ZERO + tens))
+        out.append(u8(_ZERO + number - tens * 10))
+
+
+def _write_digits(out: BytesWriter, number: i64) -> None:
+    """Writes a number below 1,000 with three digits."""
+    hundreds: i64 = number // 100
+    number -= hundreds * 100
+    tens: i64 = number // 10
+    out.append(u8(_ZERO + hundreds))
+    out.append(u8(_ZERO + tens))
+    out.append(u8(_ZERO + number - tens * 10))

@@ -9,6 +9,7 @@ import logging
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.log_output.handler import INITIAL_LEVELS, TRACE
+from kctl.server.authorization import audit
 
 ROOT = "root"
 _PACKAGE = "kctl"
@@ -93,6 +94,7 @@ def set_logger(name: str, level: str | None) -> None:
     for own_name in KAFKA_LOGGERS.get(name, (name,)):
         logger = logging.root if own_name == ROOT else logging.getLogger(own_name)
         logger.setLevel(INITIAL_LEVELS.get(own_name, logging.NOTSET) if level is None else LEVELS[level])
+    audit.levels_changed()
 
 
 def _name_of(level: int) -> str:

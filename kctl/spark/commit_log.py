@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -30,7 +30,7 @@ from kctl.model import TopicPartition
 from kctl.spark import layout
 from kctl.spark.exec.column_types import columns_from_json, columns_to_json, type_from_json, type_to_json
 from kctl.spark.exec.file_list import LISTS
-from kctl.spark.exec.file_task import dead_letters_path
+from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
 from kctl.spark.exec.partitioning import PARTITION_COLUMNS_MAX, without_partitions
@@ -64,6 +64,8 @@ COMPACTION_VERSION = 4
 READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION)
 
 
+_NO_LETTERS = {"size": 0, "digest": "0"}
+"""Dead letters of a commit that does not say, and has no decoded values."""
 OPTIONS = "options"
 """The member of a commit with the options of LayoutMark, in case that file is lost; earlier commits lack it."""
 COMPACTION = "compaction"
@@ -174,6 +176,14 @@ class CommitLog:
         """All committed data files with their batch, except those that were compacted.  Reads all commits."""
         return self._paths()[0]
 
+    def committed_letters(self) -> dict[str, int]:
+        """All committed files with dead letters, with their batch.  Reads all commits."""
+        return {
+            one["path"]: batch
+            for batch in sorted(self._batches(layout.COMMITS))
+            for one in self._read(layout.COMMITS, batch).get("dead_letters", ())
+        }
+
     def hidden_paths(self) -> set[str]:
         """Files that were replaced by a compaction, and those that one has published before its commit."""
         return self._paths()[1]
@@ -222,6 +232,7 @@ class CommitLog:
             **({OPTIONS: last[OPTIONS]} if OPTIONS in last else {}),
             **_after_to_json(after),
             "columns": _held_to_json(after),
+            "all_dead_letters": _path_set_to_json(after.dead_letters),
         }
         self._put(layout.COMMITS, plan.batch, document)
         return after
@@ -259,7 +270,10 @@ class CommitLog:
         """
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
         written = {file.path for outcome in outcomes.values() for file in outcome.written}
-        after = advance(positions, plan, before.plus(written))
+        letters = self.committed_letters() if positions.dead_letters is None else ()
+        letters_before = NO_PATHS.plus(letters) if positions.dead_letters is None else positions.dead_letters
+        refused = [outcome.dead_letters.path for outcome in outcomes.values() if outcome.dead_letters]
+        after = advance(positions, plan, before.plus(written), letters_before.plus(refused))
         document = _commit_to_json(plan, outcomes, after, now_ms)
         if self._mark is not None:
             document[OPTIONS] = self._mark
@@ -279,17 +293,32 @@ class CommitLog:
             unknown = unmarked_files(self._files, self.topic_directories(topics))
             return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and found.issuperset(unknown))
         present = {path for path in found if without_partitions(path) not in planned}
+        missing_letters = self._missing_letters(positions, planned)
         if NO_PATHS.plus(present) == positions.files:
-            return Inventory()
+            return Inventory(missing_letters)
         committed, hidden = self._paths()
         missing = sorted((path, batch) for path, batch in committed.items() if path not in present)
         # A backup may have files that were compacted, and lack those that replaced them.
         self._hidden = set() if missing else present & hidden
         return Inventory(
-            missing=tuple(missing),
+            missing=(*missing, *missing_letters),
             unknown=tuple(sorted(present - set(committed) - hidden)),
             may_adopt=not self._mark,
         )
+
+    def _missing_letters(self, positions: Positions, planned: Collection[str]) -> tuple[tuple[str, int], ...]:
+        """Committed files with dead letters that do not exist, with their batch."""
+        if positions.dead_letters == NO_PATHS:
+            return ()
+        present = {
+            path
+            for directory in self._files.names(DEAD_LETTERS)
+            for name in self._files.names(dead_letters_path(directory))
+            if layout.is_data_file(name) and (path := dead_letters_path(f"{directory}/{name}"))
+        }
+        if NO_PATHS.plus(present.difference(map(dead_letters_path, planned))) == positions.dead_letters:
+            return ()
+        return tuple(sorted((path, batch) for path, batch in self.committed_letters().items() if path not in present))
 
     def placed(self, plan: Plan) -> Plan:
         """The plan itself, whose paths are those of this log unless all topics share a folder."""
@@ -437,7 +466,8 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
         "lost": _lost_to_json(plan, outcomes),
         **({"filtered": filtered} if (filtered := _filtered_to_json(plan, outcomes)) else {}),
         **_after_to_json(after),
-        **({"columns": _held_to_json(after), "dead_letters": list(map(_letters_to_json, letters))} if is_typed else {}),
+        **({"columns": _held_to_json(after)} if is_typed else {}),
+        **(_letters_of(after, letters) if is_typed or after.dead_letters != NO_PATHS else {}),
     }
 
 
@@ -453,6 +483,13 @@ def _held_to_json(after: Positions) -> dict[str, Any]:
     return {
         topic: {"key": type_to_json(held.key), "value": type_to_json(held.value)}
         for topic, held in after.columns.items()
+    }
+
+
+def _letters_of(after: Positions, letters: Iterable[WrittenFile]) -> dict[str, Any]:
+    return {
+        "dead_letters": list(map(_letters_to_json, letters)),
+        "all_dead_letters": _path_set_to_json(after.dead_letters),
     }
 
 
@@ -530,5 +567,6 @@ def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
         topics=topics_from_json(document["positions"]),
         include_headers=document["include_headers"],
         files=_path_set_from_json(document.get("all_files")),
+        dead_letters=_path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None)),
         columns=columns,
     )

@@ -70,6 +70,8 @@ class ExportedTopic:
     """How records are decoded; None for tables, whose files say it."""
     dead_letters: tuple[str, ...] = ()
     """Files with the records that could not be decoded, as they are in the topic."""
+    is_set_back: bool = False
+    """Whether the table lacks rows of its last batches, because another program has set it back."""
 
 
 class ExistingExport:
@@ -122,6 +124,7 @@ class ExistingExport:
         )
 
     def _is_of(self, path: str, topic: str) -> bool:
+        path = path.removeprefix(f"{DEAD_LETTERS}/")
         if self.options.is_shared:
             return layout.topic_part(path) == layout.topic_directory(topic)
         return bool(layout.topic_directories(topic, [path.partition("/")[0]]))
@@ -171,6 +174,7 @@ class ExistingExport:
             starts=None,
             isolation=None,
             dead_letters=self._dead_letters_of_table(directory, state) if state else (),
+            is_set_back=state is not None and not state.has_rows,
         )
 
     def _dead_letters_of_table(self, directory: str, state: TableState) -> tuple[str, ...]:

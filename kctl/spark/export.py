@@ -241,10 +241,10 @@ class Exporter:
     def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
         """Raises DataLoss for missing committed files, UnknownFiles for files without a commit."""
         inventory = self._log.inventory(positions, pending, self._request.selection.topics)
-        if inventory.missing:
+        if loss := inventory.loss_text():
             if self._request.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(inventory.missing_text())
-            self._report.warnings.append(inventory.missing_text())
+                raise DataLoss(loss)
+            self._report.warnings.append(loss)
         if inventory.unknown and not (self._request.adopts and inventory.may_adopt):
             raise UnknownFiles(inventory.unknown_text())
         return inventory

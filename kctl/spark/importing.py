@@ -30,6 +30,7 @@ from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 from kctl.records.compression import Codec
+from kctl.spark.exec.file_task import DEAD_LETTERS
 from kctl.spark.exec.files import Files
 from kctl.spark.existing import ExistingExport, ExportedTopic
 from kctl.spark.live_topic import LiveLog, LiveTopic, live_topics
@@ -104,7 +105,10 @@ async def import_export(
 
     exported = existing.topic(_source(existing, request))
     data = DataFiles(files, exported.paths, exported.topic, is_table=exported.kind is not TableKind.PARQUET)
-    if missing := [*data.missing, *(path for path, _ in exported.missing)]:
+    if exported.is_set_back:
+        raise NotImportable(f"the table of {exported.topic} was set back to an earlier state: set it forward again")
+    letters = f"{DEAD_LETTERS}/"  # are not imported
+    if missing := [*data.missing, *(path for path, _ in exported.missing if not path.startswith(letters))]:
         raise NotImportable(f"{missing[0]}, a file of the export, does not exist: restore it first")
     if exported.unknown:
         raise NotImportable(f"no commit names {exported.unknown[0]}: remove it, or adopt it with 'kctl export --adopt'")

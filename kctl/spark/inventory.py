@@ -17,16 +17,27 @@ class Inventory:
     """Differences between folder and commits."""
 
     missing: tuple[tuple[str, int], ...] = ()
-    """(path, batch) of missing committed files."""
+    """(path, batch) of missing committed files, dead letters included."""
     unknown: tuple[str, ...] = ()
     """Paths of data files that neither a commit nor the pending plan names."""
+    set_back: tuple[tuple[str, int], ...] = ()
+    """(table, batch) of tables that another program has set back to a state before that batch."""
     may_adopt: bool = True
     """Whether --adopt can rebuild the commits of such an export."""
     is_table: bool = False
     """Whether the target is marked as one of tables, so that the metadata of a table may be what is missing."""
 
-    def missing_text(self) -> str:
-        """Error text for the missing files."""
+    def loss_text(self) -> str:
+        """Error text for rows that were exported and are gone; empty without any."""
+        if self.set_back:
+            table, batch = self.set_back[0]
+            return (
+                f"{table} was set back to a state before batch {batch}{_more(self.set_back)}, and lacks records that "
+                "were exported: set it forward again, to the version or snapshot of that batch"
+            )
+        return self._missing_text() if self.missing else ""
+
+    def _missing_text(self) -> str:
         path, batch = self.missing[0]
         return f"{path}, which batch {batch} wrote, is gone{_more(self.missing)}: restore it from a backup"
 

@@ -111,6 +111,8 @@ class Positions:
     """The data files of all commits; None if the last commit has version 1, which lacks them."""
     columns: Mapping[str, HeldColumns] = field(default_factory=dict)
     """The columns of each topic."""
+    dead_letters: PathSet | None = NO_PATHS
+    """The files with dead letters of all commits; None if the last commit was written by a version that lacks them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,8 +302,10 @@ def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_
     return topic_id == then_topic_id
 
 
-def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> Positions:
-    """The positions after the commit of `plan`; `files` are the data files of all commits."""
+def advance(
+    positions: Positions, plan: Plan, files: PathSet | None = None, dead_letters: PathSet | None = None
+) -> Positions:
+    """The positions after the commit of `plan`; `files` and `dead_letters` are those of all commits."""
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
@@ -319,6 +323,7 @@ def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> P
         include_headers=plan.options.include_headers,
         files=files,
         columns={**positions.columns, **held},
+        dead_letters=dead_letters,
     )
 
 

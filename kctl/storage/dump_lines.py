@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kctl.limits import PROBLEM_TEXT_MAX
 from kctl.records import legacy
 from kctl.records.batch import iterate_records, records_region
-from kctl.records.header import BatchHeader, CorruptBatch, Record, parse_header
+from kctl.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch, Record, parse_header
 from kctl.storage.files import File
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction
@@ -36,7 +36,9 @@ class BatchLine:
 
     def region(self) -> bytes:
         """Return the uncompressed records of a batch of magic 2.  Raises CorruptBatch."""
-        data = self.data()
+        data, header = self.data(), self.header
+        if not header.attributes & CODEC_MASK and len(data) == header.size:
+            return bytes(data[HEADER_SIZE:])
         return bytes(records_region(data, parse_header(data)))
 
     def records(self) -> Iterator[Record]:

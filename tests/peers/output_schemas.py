@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
 from jsonschema import Draft202012Validator
 
 from kctl.commands.json_schema import schema_of
@@ -19,14 +20,19 @@ def problem_of(words: Sequence[str], out: str) -> str | None:
     words = list(words)
     format_ = words[words.index("--format") + 1] if "--format" in words[:-1] else ""
     name = _name(words)
-    if format_ not in {"json", "jsonl"} or name is None or "--schema" in words or "--compat" in words or not out:
+    if format_ not in {"json", "jsonl", "yaml"} or name is None or "--schema" in words or "--compat" in words:
         return None
+    if not out:
+        return None if format_ == "jsonl" else f"kctl {name} shows no document"
     validator = _validator(name, is_line=format_ == "jsonl")
     if validator is None:
         return f"kctl {name} has no schema, but shows {out[:200]}"
     for text in out.splitlines() if format_ == "jsonl" else [out]:
-        document = json.loads(text)
-        if isinstance(document, dict) and document.keys() == {"error"}:
+        document = yaml.safe_load(text) if format_ == "yaml" else json.loads(text)
+        if isinstance(document, dict) and document.keys() == {"error"} and format_ != "jsonl":
+            error = document["error"]
+            if [type(error.get(member)) for member in ("code", "message", "retryable")] != [str, str, bool]:
+                return f"kctl {name}: not an error: {error}"
             continue
         if "--watch" in words:
             document.pop("watched_at", None)

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 from kctl.commands.compat.internal_records import quorum_control_4
 from kctl.records import legacy
-from kctl.records.compression import DecompressionError, decompress
-from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
+from kctl.records.compression import Codec, DecompressionError, decompress
+from kctl.records.header import CODEC_MASK, LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, Record
 from kctl.storage.dump_lines import BatchLine
 from kctl.storage.producer_state import SnapshotEntry
 
+_CODECS = tuple(codec.name for codec in Codec)
+_CODECS_4 = tuple(name.lower() for name in _CODECS)
 _SLASHES = re.compile(r"//+")
 _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
 _CONTROL_KEY = struct.Struct(">hh")
@@ -47,11 +49,10 @@ def batch_text(line: BatchLine, *, is_28: bool) -> str:
 
 def codec_name(header: BatchHeader, *, is_28: bool) -> str:
     """The codec in Kafka's notation: in 2.8 the name of an enum."""
-    try:
-        name = header.codec.name
-    except CorruptBatch:
-        return f"unknown({header.attributes & CODEC_MASK})"
-    return name if is_28 else name.lower()
+    number = header.attributes & CODEC_MASK
+    if number >= len(_CODECS):
+        return f"unknown({number})"
+    return _CODECS[number] if is_28 else _CODECS_4[number]
 
 
 def legacy_metadata(record: Record, stamp: str, common: str, checksum: int | None, *, is_28: bool) -> str:
@@ -130,7 +131,7 @@ def timestamp_type(header: BatchHeader) -> str:
     """The name of the timestamp type: create time or append time."""
     if header.magic == 0:
         return "NoTimestampType"
-    return "LogAppendTime" if header.timestamp_type else "CreateTime"
+    return "LogAppendTime" if header.attributes & LOG_APPEND_TIME_BIT else "CreateTime"
 
 
 def java_boolean(value: bool) -> str:

@@ -31,7 +31,7 @@ from kctl.commands.record_options import (
     selecting,
 )
 from kctl.commands.shown import shows
-from kctl.commands.values import parse_offset, parse_partitions
+from kctl.commands.values import parse_offset_range, parse_partitions
 from kctl.console import Format
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
@@ -221,10 +221,11 @@ def consume(
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
+    lower, upper = parse_offset_range(from_, until, now_ms=now_ms)
     reading = Reading(
         topic=topic,
-        lower=parse_offset(from_, now_ms=now_ms),
-        upper=parse_offset(until, now_ms=now_ms) if until else None,
+        lower=lower,
+        upper=upper,
         records_max=max_records,
         partitions=parse_partitions(partition),
         follows=follow,

@@ -23,7 +23,7 @@ from kctl.commands.record_options import (
     selecting,
 )
 from kctl.commands.shown import shows
-from kctl.commands.values import parse_offset, parse_partitions, parse_size
+from kctl.commands.values import parse_offset_range, parse_partitions, parse_size
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -190,11 +190,12 @@ def copy(
     if bytes_per_s == 0:
         raise UsageError("--rate must be greater than 0")
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
+    lower, upper = parse_offset_range(from_, until, now_ms=now_ms)
     copying = Copying(
         source=source,
         target=target,
-        lower=parse_offset(from_, now_ms=now_ms),
-        upper=parse_offset(until, now_ms=now_ms) if until else None,
+        lower=lower,
+        upper=upper,
         selecting=chosen,
         records_max=max_records,
         partitions=parse_partitions(partition),

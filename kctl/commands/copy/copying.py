@@ -161,7 +161,7 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
         tps = select_partitions(
             await partitions_of(source, [copying.source]), copying.partitions, copying.selecting.key_for_partition
         )
-        targets = await partitions_of(target, [copying.target])
+        targets = await _targets(target, copying.target, len(tps))
         is_same_cluster = await _cluster_id(source) == await _cluster_id(target)
     if is_same_cluster and copying.source == copying.target and not copying.has_bound:
         raise Refused(
@@ -176,6 +176,17 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
             f" {remedy}"
         )
     return _Topics(tps, copying.source if is_same_cluster else copying.target)
+
+
+async def _targets(target: ClusterClient, topic: str, partitions: int) -> list[TopicPartition]:
+    """The partitions of the target topic.  Raises ApiError, which for a topic that does not exist names the remedy."""
+    try:
+        return await partitions_of(target, [topic])
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        text = f"topic '{topic}' does not exist: 'kctl topics create {topic} --partitions {partitions}' creates it"
+        raise ApiError(error.code, text) from None
 
 
 async def _plan(

@@ -123,6 +123,8 @@ def parse_time_range(text: str | None, *, now_ms: int) -> range | None:
             stop = parse_time_ms(text[at + 1 :], now_ms=now_ms) if at + 1 < len(text) else _TIME_MAX
         except UsageError:
             continue
+        if stop < first:
+            raise UsageError(f"B of --time A:B is before A: '{text}'")
         return range(first, stop)
     raise UsageError(
         f"--time takes A:B, A: or :B, not '{text}'; a side is 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or "

@@ -145,6 +145,8 @@ def plan(
     else:
         run.console.show(broker_columns(leaders_only=leaders_only), changes)
     _note(run, report, moves, parts, rate)
+    if moves:
+        note_files(run, report.files, report.rollback_file, throttle)
     if status is not ExitStatus.DONE and moves and output:
         run.console.warn("the plan is not written, because a broker has too little space")
     return status
@@ -222,7 +224,7 @@ def _warn_of_unknown_sizes(run: Invocation, reading: PlacementReading) -> None:
         run.console.warn(f"broker {failed.name} did not return the sizes of its replicas: {failed.message}")
     state = reading.state
     if not state.has_sizes and state.replicas:
-        run.console.note("no sizes of partitions are known: the plan counts replicas instead of bytes")
+        run.console.note("all partitions are empty or of unknown size: the plan counts replicas instead of bytes")
     elif state.unknown_sizes:
         run.console.note(f"{counted(state.unknown_sizes, 'unknown partition size')} replaced by the mean of the others")
 
@@ -241,4 +243,3 @@ def _note(
     if rate and report.duration_ms:
         text += f"; about {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
-    note_files(run, report.files, report.rollback_file)

@@ -157,7 +157,7 @@ def plan_disks_of(
         run.console.warn(f"broker {one.name} did not describe its log directories: {one.message}")
     if moves:
         run.console.note(f"{counted(len(moves), 'partition')} to change, {cost_text(moves, None)}")
-        note_files(run, report.files, report.rollback_file)
+        note_files(run, report.files, report.rollback_file, None)
     else:
         run.console.note("nothing to move")
     return ExitStatus.FAILED if failed else run.status_of(rows)

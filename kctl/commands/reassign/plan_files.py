@@ -65,11 +65,12 @@ class PlanFiles:
                 raise Refused(f"{path} exists and is not overwritten: give another --output")
 
 
-def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None) -> None:
-    """Shows the command lines that execute and undo the plan in the files."""
+def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: str | None) -> None:
+    """Shows the command lines that execute and undo the plan in the files, with the throttle of its estimates."""
+    options = f"--wait{f' --throttle {shlex.quote(throttle)}' if throttle else ''}{run.cluster_options()}"
     for name in files:
-        run.console.note(f"to execute: kctl reassign execute {shlex.quote(name)} --wait{run.cluster_options()}")
+        run.console.note(f"to execute: kctl reassign execute {shlex.quote(name)} {options}")
     if rollback_file:
-        run.console.note(f"to undo: kctl reassign execute {shlex.quote(rollback_file)} --wait{run.cluster_options()}")
+        run.console.note(f"to undo: kctl reassign execute {shlex.quote(rollback_file)} {options}")
     else:
         run.console.note("give --output FILE to write the plan")

@@ -35,8 +35,8 @@ app = typer.Typer(add_completion=False)
 COLUMNS = (
     Column("topic"),
     Column("partition", numeric=True),
-    Column("log_start_offset", numeric=True),
-    Column("log_end_offset", numeric=True),
+    Column("log_start_offset", numeric=True, drop_order=2),
+    Column("log_end_offset", numeric=True, drop_order=1),
     Column("before_offset", numeric=True),
     Column("offsets", numeric=True),
     Column("status"),

@@ -15,8 +15,6 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows_one
 from kctl.commands.times import parse_duration_ms
-from kctl.commands.top.live import run_live
-from kctl.commands.top.screen import overview, text_of
 from kctl.console import Format
 from kctl.errors import UsageError
 
@@ -85,6 +83,8 @@ def top(
     if run.console.is_machine_readable or not run.console.stdout.isatty():
         raise UsageError("kctl top draws on a terminal: give --once to print one result")
 
+    from kctl.commands.top.live import run_live  # noqa: PLC0415 - --once draws no screen
+
     async def live(client: ClusterClient) -> None:
         await run_live(Sampler(client, endpoints, reads_metrics=not no_metrics), run.console, interval_ms)
 
@@ -109,6 +109,8 @@ def _show(run: Invocation, seen: Activity) -> None:
     if run.console.is_machine_readable:
         run.console.show_one(seen)
         return
+    from kctl.commands.top.screen import overview, text_of  # noqa: PLC0415 - json has no lines
+
     for line in overview(seen, run.console.width):
         run.console.text(text_of(line))
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Callable
 from functools import lru_cache
 
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision, Granted
 from kctl.server.authorization import audit
-from kctl.server.authorization.audit import Question
+from kctl.server.authorization.audit import Question, audited
 from kctl.server.authorization.port import Authorizer, CachedAuthorizer
 from kctl.server.requests.context import Peer
 
@@ -26,8 +25,9 @@ class Access:
         self._is_cached = isinstance(authorizer, CachedAuthorizer)
         self.granted: Granted = authorizer.granted if isinstance(authorizer, CachedAuthorizer) else {}
         """See AccessControl."""
-        self.logs_allowed: Callable[[], bool] = audit.logs_allowed
+        self.audited = audited
         """See AccessControl."""
+        audit.levels_changed()
 
     async def start(self) -> None:
         """Starts the authorizer; its exceptions are passed on."""
@@ -46,13 +46,13 @@ class Access:
         """
         key = (peer.principal, peer.client_host, operation, kind)
         granted = self.granted.get(key)
-        if granted is not None and name in granted and not audit.logs_allowed():
+        if granted is not None and name in granted and not audited.allowed:
             return True
         client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize(client, operation, kind, name)
         if self._is_cached and decision.is_allowed:
             self.granted.setdefault(key, set()).add(name)
-        if is_logged and (not decision.is_allowed or audit.logs_allowed()):
+        if is_logged and (not decision.is_allowed or audited.allowed):
             _log(decision, Question(peer.listener, client, operation, kind, name, api))
         return decision.is_allowed
 
@@ -60,7 +60,7 @@ class Access:
         """Whether the client may perform the operation on at least one resource of the type."""
         client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize_on_any(client, operation, kind)
-        if not decision.is_allowed or audit.logs_allowed():
+        if not decision.is_allowed or audited.allowed:
             _log(decision, Question(peer.listener, client, operation, kind, "(any)", api))
         return decision.is_allowed
 

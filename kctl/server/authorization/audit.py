@@ -7,20 +7,26 @@ denials are folded (`kctl/log_output/folding.py`), so that a client in a loop ca
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import NamedTuple
 
 from kctl.log_output.peers import by_peer
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision
+from kctl.server.requests.context import Audited
 
 log = logging.getLogger("kctl.authorizer")
-logs_allowed = partial(log.isEnabledFor, logging.DEBUG)
-"""Whether allowed operations are logged: without a call of its own, because it is called for each request."""
-
 _DECISION = " listener=%s principal=%s host=%s operation=%s resource=%s:%s request=%s rule=%s"
 _ALLOWED = "allowed" + _DECISION
 _DENIED = "denied" + _DECISION
+
+
+audited = Audited()
+"""What this logger logs."""
+
+
+def levels_changed() -> None:
+    """Levels of loggers were set."""
+    audited.allowed = log.isEnabledFor(logging.DEBUG)
 
 
 class Question(NamedTuple):

@@ -15,7 +15,7 @@ With a rack-aware replica.selector.class the leader redirects consumers to an in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -55,6 +55,7 @@ READ_COMMITTED = 1
 _FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 """Session epochs of requests that do not continue a session."""
 _TOPIC_OF = attrgetter("topic_partition.topic")
+_NONE: frozenset[str] = frozenset()
 FIRST_VERSION_OF_SESSIONS = 7
 
 
@@ -295,11 +296,17 @@ def _positions(topics: Iterable[FetchTopic]) -> Iterable[FetchPosition]:
             )
 
 
-def _denied_topics(positions: Iterable[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
+def _denied_topics(
+    positions: Collection[FetchPosition], context: RequestContext, *, is_follower: bool
+) -> frozenset[str]:
     """The topics that the client may not read; a client that claims to be a follower may read all or none."""
     if is_follower and context.allows_on_cluster(Operation.CLUSTER_ACTION):
         return frozenset()
-    topics = map(_TOPIC_OF, positions)
     if is_follower:
-        return frozenset(topics)
-    return context.denied(_READ, _TOPIC, topics)
+        return frozenset(map(_TOPIC_OF, positions))
+    permitted = context.permitted(_READ, _TOPIC)
+    if permitted is not None:
+        for position in positions:
+            if position.topic_partition.topic not in permitted:
+                return context.denied(_READ, _TOPIC, map(_TOPIC_OF, positions))
+    return _NONE

@@ -174,7 +174,7 @@ class _Lookups:
         self.request = request
         self.version = version
         self.response = ListOffsetsResponse(topics=[])
-        self.allowance = Allowance.inline()
+        self.allowance = Allowance()
         self.long: list[tuple[Partition, ListOffsetsPartitionResponse, TimestampSearch]] = []
         """Searches to continue in a thread."""
 

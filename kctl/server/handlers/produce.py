@@ -20,7 +20,7 @@ Not implemented: the check that a partition was added to the transaction (KIP-89
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -41,6 +41,7 @@ from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.replication.delayed_produce import DelayedProduce, UncommittedAppend
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
@@ -58,6 +59,7 @@ _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _PRODUCER_ID = slice(43, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
 _NAME_OF = attrgetter("name")
+_NONE: frozenset[str] = frozenset()
 _EXPECTED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -128,10 +130,14 @@ class ProduceHandler:
 
         Returns the number of partitions if there was an append to each of them, else 0.
         """
-        allowance = Allowance.inline()
+        allowance = Allowance()
         count = 0
-        denied = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics))
+        permitted = appends.context.permitted(_WRITE, _TOPIC)
+        denied = _NONE
         for topic in topics:
+            if permitted is not None and topic.name not in permitted:
+                # All together, so that a topic that is listed twice is checked once.
+                denied, permitted = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics)), None
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
             responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
@@ -201,7 +207,7 @@ class ProduceHandler:
         try:
             for some in pieces(deferred, APPENDS_PER_SLICE_MAX):
                 await pause()
-                allowance = Allowance.inline()
+                allowance = Allowance()
                 for topic, partition_result, records in some:
                     await self._append_deferred(appends, topic, partition_result, records, allowance)
                 self._replicas.partitions_moved(appends.take_moved())
@@ -267,7 +273,7 @@ class ProduceHandler:
         appends.moved.append(partition.topic_partition)
         if acks == ALL_IN_SYNC or (acks == 1 and partition.log.awaits_flush):
             appends.waiting.append(
-                _Waiting(
+                UncommittedAppend(
                     partition,
                     result.last_offset + 1,
                     partition_result,
@@ -324,7 +330,7 @@ class _Appends:
         self.request = request
         self.context = context
         self.response = ProduceResponse(responses=[])
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[UncommittedAppend] = []
         self.moved: list[TopicPartition] = []
         self.long: list[tuple[str, PartitionProduceResponse, memoryview]] = []
         """Topic, response and records of batches that take long or are not in the first slice."""
@@ -354,80 +360,6 @@ class _Appends:
     def take_moved(self) -> list[TopicPartition]:
         moved, self.moved = self.moved, []
         return moved
-
-
-class _Waiting:
-    """A partition whose records are not committed or, if `min_insync_replicas` is None, not flushed yet."""
-
-    __slots__ = ("_min_insync_replicas", "partition", "partition_result", "required_offset")
-
-    def __init__(
-        self,
-        partition: Partition,
-        required_offset: int,
-        partition_result: PartitionProduceResponse,
-        *,
-        min_insync_replicas: int | None,
-    ) -> None:
-        self._min_insync_replicas = min_insync_replicas
-        self.partition = partition
-        self.required_offset = required_offset
-        self.partition_result = partition_result
-
-    def is_settled(self) -> bool:
-        """True if the result is known; it is then in the response."""
-        partition = self.partition
-        if not partition.is_leader:
-            self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if not partition.log.log_directory.is_online:
-            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-            return True
-        if self._min_insync_replicas is None:
-            return partition.log.settled_end_offset >= self.required_offset
-        if partition.high_watermark < self.required_offset:
-            return False
-        if len(partition.isr) < self._min_insync_replicas:
-            self.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        return True
-
-    def fail(self, code: ErrorCode) -> None:
-        self.partition_result.error_code = code
-        self.partition_result.base_offset = -1
-        self.partition_result.log_append_time_ms = -1
-
-
-class DelayedProduce:
-    """A produce request with acks=-1 that waits until all its partitions are complete."""
-
-    def __init__(self, response: ProduceResponse, appended: list[_Waiting]) -> None:
-        self.future: asyncio.Future[ProduceResponse] | None = None
-        self._response = response
-        self._unsettled: dict[TopicPartition, list[_Waiting]] = {}
-        for waiting in appended:
-            self._unsettled.setdefault(waiting.partition.topic_partition, []).append(waiting)
-
-    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
-        """Completes if all partitions are complete."""
-        for topic_partition in changed:
-            unsettled = [each for each in self._unsettled.pop(topic_partition, ()) if not each.is_settled()]
-            if unsettled:
-                self._unsettled[topic_partition] = unsettled
-        if self._unsettled:
-            return False
-        self._respond()
-        return True
-
-    def on_timeout(self) -> None:
-        """Completes; partitions that are not complete get REQUEST_TIMED_OUT."""
-        for unsettled in self._unsettled.values():
-            for waiting in unsettled:
-                waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
-        self._respond()
-
-    def _respond(self) -> None:
-        if self.future is not None and not self.future.done():
-            self.future.set_result(self._response)
 
 
 def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) -> ApiError | None:

@@ -32,7 +32,16 @@ from kctl.security.quotas import (
 )
 from kctl.server.problem_log import ProblemLog
 from kctl.server.quotas.limits import QuotaLimits
-from kctl.server.quotas.meters import BucketMeter, LimitedClient, Meter, MeterReading, Meters, QuotaWindows, RateMeter
+from kctl.server.quotas.meters import (
+    BucketMeter,
+    FoundClient,
+    LimitedClient,
+    Meter,
+    MeterReading,
+    Meters,
+    QuotaWindows,
+    RateMeter,
+)
 from kctl.server.quotas.stored import InvalidQuota, client_entity, ip_name, quota_values
 
 log = logging.getLogger(__name__)
@@ -81,8 +90,9 @@ class ClientQuotas:
         self._problems = ProblemLog(log, "ignoring invalid quota, the former one stays in use path=/config/%s error=%s")
         self._connection_rates: dict[str | None, int] = {}
         """By address; None for the default."""
-        self.known_clients: dict[tuple[str, str], LimitedClient | None] = {}
-        """What `client` has found, for the dispatcher, which looks here first."""
+        self.version = 0
+        """Changes when the meters of a client may have changed."""
+        self._known_clients: dict[tuple[str, str], LimitedClient | None] = {}
         self.has_limits = False
         """Whether any quota is configured."""
         self._forget_inactive_ms = 0
@@ -93,9 +103,14 @@ class ClientQuotas:
         if not self.has_limits:
             return None
         try:
-            return self.known_clients[principal, client_id]
+            return self._known_clients[principal, client_id]
         except KeyError:
             return self._find_client(principal, client_id)
+
+    def find(self, found: FoundClient, principal: str, client_id: str) -> None:
+        """As `client`, for the dispatcher, which keeps for each connection what it has found."""
+        found.client = self.client(principal, client_id)
+        found.client_id, found.version = client_id, self.version
 
     def connection_rate_of(self, ip: str) -> int | None:
         """The limit of connections per second for an IP address (KIP-612); None without a limit.
@@ -167,7 +182,7 @@ class ClientQuotas:
                 quota.limits.set(entity, values.get(key))
 
     def _update(self) -> None:
-        self.known_clients.clear()
+        self._forget_known()
         self.has_limits = not all(quota.limits.is_empty for quota in self._quotas.values())
 
     def _find_client(self, principal: str, client_id: str) -> LimitedClient | None:
@@ -182,9 +197,9 @@ class ClientQuotas:
         )
         found = client if client.has_limit else None
         if len(principal) + len(client_id) <= QUOTA_NAME_CHARACTERS_MAX:
-            if len(self.known_clients) >= QUOTA_CLIENTS_MAX:
-                self.known_clients.clear()
-            self.known_clients[principal, client_id] = found
+            if len(self._known_clients) >= QUOTA_CLIENTS_MAX:
+                self._known_clients.clear()
+            self._known_clients[principal, client_id] = found
         return found
 
     def _make_room(self, now_ms: int) -> None:
@@ -196,4 +211,8 @@ class ClientQuotas:
             forgotten += sum(each.forget_inactive(now_ms) for each in meters)
         if forgotten:
             # Otherwise clients would continue to use meters that are no longer shared.
-            self.known_clients.clear()
+            self._forget_known()
+
+    def _forget_known(self) -> None:
+        self._known_clients.clear()
+        self.version += 1

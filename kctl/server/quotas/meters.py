@@ -209,6 +209,19 @@ class LimitedClient:
         )
 
 
+class FoundClient:
+    """What ClientQuotas has found for the latest request of a connection, whose clients rarely change their id."""
+
+    __slots__ = ("client", "client_id", "version")
+
+    def __init__(self) -> None:
+        self.client: LimitedClient | None = None
+        """None for a client without quotas."""
+        self.client_id = ""
+        self.version = -1
+        """ClientQuotas.version then."""
+
+
 M = TypeVar("M", bound=Meter)
 
 

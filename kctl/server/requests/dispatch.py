@@ -21,7 +21,7 @@ from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from kctl.protocol.headers import RequestHeader, decode_request_header
+from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.server.network.channel import KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
@@ -44,6 +44,7 @@ examined, because there are so many.
 _OF_CONTROLLER = frozenset({4, 5, 6})
 """LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
 _LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = _LENGTH.size
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -96,24 +97,23 @@ class Dispatcher:
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
-        header, offset = decode_request_header(frame)
-        entry = self._handlers.get(header.api_key)
+        api_key, version, correlation_id, client_id, offset = decode_request_fields(frame)
+        entry = self._handlers.get(api_key)
         if entry is None:
-            raise MalformedRequest(f"API key {header.api_key} is not served")
+            raise MalformedRequest(f"API key {api_key} is not served")
         api, handler, encode = entry
         self.latest_api = api.name
-        version = header.api_version
         if version not in api.served:
             if api.key == API_VERSIONS_KEY:
-                return self._refuse_api_versions(api, header.correlation_id)
+                return self._refuse_api_versions(api, correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
+        context = RequestContext(version, correlation_id, client_id or "", peer, self.access, api.name)
         quotas = self._quotas
         if quotas.has_limits and api.key not in EXEMPT_KEYS:
-            try:
-                client = quotas.known_clients[peer.principal, context.client_id]
-            except KeyError:
-                client = quotas.client(peer.principal, context.client_id)
+            found = peer.quotas
+            if found.client_id != context.client_id or found.version != quotas.version:
+                quotas.find(found, peer.principal, context.client_id)
+            client = found.client
             if client is not None:
                 context.limited = client
                 context.request_bytes = len(frame)
@@ -286,7 +286,9 @@ class Dispatcher:
                 if key == PRODUCE_KEY:
                     is_settled = limited.take(limited.produce, context.request_bytes, since_s, now_s)
                 elif key == FETCH_KEY:
-                    is_settled = limited.take(limited.fetch, _size_of(chunks), since_s, now_s)
+                    # As _size_of, without a call.
+                    size = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type]
+                    is_settled = limited.take(limited.fetch, _LENGTH_BYTES + size, since_s, now_s)
                 else:
                     is_settled = limited.take(None, 0, since_s, now_s)
             if not is_settled:
@@ -329,7 +331,7 @@ def _settled(
 def _size_of(chunks: list[Chunk]) -> int:
     """The size of a framed response."""
     size: int = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type] # The first chunk is bytes, see _framed.
-    return _LENGTH.size + size
+    return _LENGTH_BYTES + size
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:

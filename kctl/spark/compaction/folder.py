@@ -65,7 +65,7 @@ def _checked(log: CommitLog) -> Positions:
         raise NotCompactable(f"batch {pending.batch} was interrupted or is running: complete the export first")
     inventory = log.inventory(positions, None, positions.topics)
     if inventory.missing:
-        raise DataLoss(inventory.missing_text())
+        raise DataLoss(inventory.loss_text())
     if inventory.unknown:
         raise UnknownFiles(inventory.unknown_text())
     return positions

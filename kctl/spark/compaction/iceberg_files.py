@@ -59,7 +59,10 @@ def _commit(table: IcebergTable, replacements: list[Replacement]) -> None:
             table.replace(replacements)
         except Conflict:
             table.state()
-            if not {path for one in replacements for path in one.removed} <= table.paths():
+            present = table.paths()
+            if {one.merged.path for one in replacements} <= present:
+                return  # its own commit, whose response was lost
+            if not {path for one in replacements for path in one.removed} <= present:
                 break
         else:
             return

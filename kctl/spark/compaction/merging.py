@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kctl.spark.adoption import RANGE
 from kctl.spark.compaction.bins import SourceFile
+from kctl.spark.exec.damage import damage_as_arrow_error
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.exec.task import COLUMNS_KEY, LOST_KEY, PARTS_KEY, RANGE_KEY
 from kctl.spark.exec.writer import ParquetFile, footer
 
@@ -23,16 +27,16 @@ def sources_of(
 ) -> list[SourceFile]:
     """The files with their sizes and groups: of `group_of` and by columns.  Footers of small files only are read.
 
-    Raises FileNotFoundError.
+    Raises DataLoss for a file that does not exist or is damaged.
     """
     found = []
     for path in paths:
         size = files.size(path)
         if size is None:
-            raise FileNotFoundError(path)
+            raise DataLoss(f"{files.location}/{path}, a file of the export, does not exist: restore it from a backup")
         group: Hashable = None
         if size < target_bytes:
-            with files.open(path) as file:
+            with _opened(files, path) as file:
                 schema = pq.read_schema(file)
             columns = (schema.metadata or {}).get(COLUMNS_KEY.encode())
             group = (group_of(path), columns, str(schema.remove_metadata()))
@@ -41,14 +45,17 @@ def sources_of(
 
 
 def merge(files: Files, paths: Sequence[str], open_path: Callable[[], Path], compression: str) -> tuple[Path, int]:
-    """Writes the rows of the files, in their order, to a scratch file; returns it and the number of rows."""
-    with files.open(paths[0]) as file:
+    """Writes the rows of the files, in their order, to a scratch file; returns it and the number of rows.
+
+    Raises DataLoss for a damaged file.
+    """
+    with _opened(files, paths[0]) as file:
         schema = pq.read_schema(file).remove_metadata()
     merged = ParquetFile(open_path, schema=schema, compression=compression, metadata={})
     try:
         metadata = _Metadata()
         for path in paths:
-            with files.open(path) as file:
+            with _opened(files, path) as file:
                 metadata.add(footer(file).metadata)
                 source = pq.ParquetFile(file, pre_buffer=False)
                 for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
@@ -59,6 +66,15 @@ def merge(files: Files, paths: Sequence[str], open_path: Callable[[], Path], com
         if merged.path:
             files.discard(merged.path)
         raise
+
+
+@contextlib.contextmanager
+def _opened(files: Files, path: str) -> Iterator[IO[bytes]]:
+    try:
+        with damage_as_arrow_error(), files.open(path) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise DataLoss(f"{files.location}/{path} is damaged: restore it from a backup ({error})") from error
 
 
 class _Metadata:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kctl.spark.exec.arrow_types import leaf_paths
+from kctl.spark.exec.damage import damage_as_arrow_error
 
 ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
@@ -112,7 +113,8 @@ class Footer(NamedTuple):
 
 def footer(file: IO[bytes]) -> Footer:
     """Reads the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
-    found = pq.read_metadata(file)
-    entries = found.metadata or {}
-    metadata = {key.decode(): value.decode(errors="replace") for key, value in entries.items()}
-    return Footer(found.num_rows, metadata, found.schema.to_arrow_schema().names)
+    with damage_as_arrow_error():
+        found = pq.read_metadata(file)
+        entries = found.metadata or {}
+        metadata = {key.decode(): value.decode(errors="replace") for key, value in entries.items()}
+        return Footer(found.num_rows, metadata, found.schema.to_arrow_schema().names)

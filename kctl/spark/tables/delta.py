@@ -29,12 +29,13 @@ from kctl.spark.tables.delta_log import (
     BATCH_ID,
     DEAD_LETTERS,
     app_transactions,
-    dead_letters_of,
+    information_of,
+    is_based_on,
     is_batch_of,
     positions_in,
     transactions_of,
 )
-from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import LOST, Conflict, TableCommit, TableFailed, TableState
 
 BATCH = "kctl.batch"
 _CODECS: dict[Compression, Literal["ZSTD", "SNAPPY", "UNCOMPRESSED"]] = {
@@ -74,16 +75,26 @@ class DeltaLakeTable:
             is_latest = is_batch_of(self._files, self._directory, table.version(), batch)
             columns = _arrow_schema(table)
             held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
-            letters = dead_letters_of(self._files, self._directory, table.version()) if is_latest else []
-            return TableState(batch, positions_in(transactions), columns.names, held, is_latest, letters)
+            information = information_of(self._files, self._directory, table.version()) if is_latest else {}
+            return TableState(
+                batch,
+                positions_in(transactions),
+                columns.names,
+                held,
+                is_latest,
+                json.loads(information.get(DEAD_LETTERS, "[]")),
+                has_lost=information.get(LOST, "0") != "0",
+                has_rows=is_latest or is_based_on(self._files, self._directory, table.version(), batch),
+            )
 
     def paths(self) -> set[str]:
         """The data files of the version that was read last, relative to the table."""
         if self._table is None:
             return set()
         with self._failures():
-            prefix = self._table.table_uri.rstrip("/")
-            return {uri.removeprefix(prefix).removeprefix(self._url).lstrip("/") for uri in self._table.file_uris()}
+            # Where the library found the table: without symbolic links and `..`, and with escaped characters.
+            prefix = f"{self._table.table_uri.removeprefix('file://').rstrip('/')}/"
+            return {uri.removeprefix(prefix) for uri in self._table.file_uris()}
 
     def committed_ms(self) -> int | None:
         """See Table."""

@@ -24,6 +24,8 @@ from kctl.spark.plan import Position, TopicPosition
 
 BATCH_ID = "kctl"
 DEAD_LETTERS = "kctl.dead-letters"
+COMMITS_READ_MAX = 200
+"""Of other programs since the last batch."""
 
 
 class BrokenDeltaLog(KctlError):
@@ -65,15 +67,38 @@ def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
         return False  # deleted, after a checkpoint
 
 
-def dead_letters_of(files: Files, directory: str, version: int) -> list[str]:
-    """The files with dead letters that the commit of a version names."""
+def information_of(files: Files, directory: str, version: int) -> dict[str, Any]:
+    """The commit information of a version; empty if the commit has none, or was deleted after a checkpoint."""
     try:
-        lines = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/")).splitlines()
+        data = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/"))
     except FileNotFoundError:
-        return []
-    actions = [json.loads(line) for line in lines if DEAD_LETTERS.encode() in line]
-    found = [action["commitInfo"].get(DEAD_LETTERS, "[]") for action in actions if "commitInfo" in action]
-    return [path for text in found for path in json.loads(text)]
+        return {}
+    return _information(data)
+
+
+def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
+    """Whether the rows of a version come from a version at or after the commit of a batch, by RESTORE as well.
+
+    RESTORE brings back the files of an earlier version, but not its application transactions.  True if commits that
+    would tell were deleted or are too many.
+    """
+    for _ in range(COMMITS_READ_MAX):
+        try:
+            data = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/"))
+        except FileNotFoundError:
+            return True
+        found = _of_lines(data).get(BATCH_ID)
+        if found is not None:
+            return found >= batch
+        information = _information(data)
+        if information.get("operation") == "RESTORE":
+            restored = str(information.get("operationParameters", {}).get("version"))
+            if not restored.isdecimal():
+                return False  # to a time, which is written as the user gave it
+            version = int(restored)
+        else:
+            version -= 1
+    return True
 
 
 def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
@@ -137,6 +162,11 @@ def _of_checkpoint(files: Files, path: str) -> dict[str, int]:
 
 def _of_lines(data: bytes) -> dict[str, int]:
     return dict(_pairs(json.loads(line) for line in data.splitlines() if b'"txn"' in line))
+
+
+def _information(data: bytes) -> dict[str, Any]:
+    actions = [json.loads(line) for line in data.splitlines() if b'"commitInfo"' in line]
+    return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
 
 def _pairs(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:

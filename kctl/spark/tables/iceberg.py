@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +37,7 @@ from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
-from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import LOST, Conflict, TableCommit, TableFailed, TableState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
@@ -99,12 +100,14 @@ class IcebergTable:
                     f"{self._location}/metadata"
                 ) from error
             table = self._table
-            if table.location().rstrip("/") != self._location:
+            location = table.location().rstrip("/")
+            if _folder(location) != _folder(self._location):
                 raise UsageError(
                     f"table {self.name} of the catalogue is at {table.location()}, not at {self._location}: choose "
                     "another --namespace, or, if the folder was moved or copied, move it back (Iceberg's metadata has "
                     "absolute paths)"
                 )
+            self._location = location
             try:
                 batch = int(table.properties[BATCH])
                 topics = topics_from_json(json.loads(table.properties[POSITIONS]))
@@ -112,11 +115,19 @@ class IcebergTable:
                 raise UsageError(f"table {self.name} was not created by an export") from None
             snapshot = table.current_snapshot()
             summary = snapshot.summary if snapshot else None
-            is_latest = summary is not None and summary.additional_properties.get(BATCH) == str(batch)
-            letters = summary.additional_properties.get(DEAD_LETTERS) if summary and is_latest else None
+            found = summary.additional_properties if summary else {}
+            is_latest = found.get(BATCH) == str(batch)
             columns = table.schema().as_arrow()
-            held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
-            return TableState(batch, topics, columns.names, held, is_latest, json.loads(letters or "[]"))
+            return TableState(
+                batch,
+                topics,
+                columns.names,
+                HeldColumns(held_columns(columns, "key"), held_columns(columns, "value")),
+                is_latest,
+                json.loads(found.get(DEAD_LETTERS, "[]")) if is_latest else [],
+                has_lost=is_latest and found.get(LOST, "0") != "0",
+                has_rows=_is_based_on(table, batch),
+            )
 
     def paths(self) -> set[str]:
         """The data files of the current snapshot, relative to the table."""
@@ -265,6 +276,27 @@ class IcebergTable:
         finally:
             if self._catalog is not None:
                 self._catalog.close()
+
+
+def _folder(location: str) -> str:
+    """The folder of a location without symbolic links and `..`; a URL of an object store as it is."""
+    path = location.removeprefix("file://")
+    return location if path == location else os.path.realpath(path)
+
+
+def _is_based_on(table: CatalogTable, batch: int) -> bool:
+    """Whether the current snapshot is that of a batch or a later one; True if the snapshots that tell have expired.
+
+    A rollback selects an earlier snapshot, and does not change the properties of the table.
+    """
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        found = snapshot.summary.additional_properties.get(BATCH) if snapshot.summary else None
+        if found is not None:
+            return int(found) >= batch
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return True
 
 
 def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:

@@ -38,6 +38,10 @@ class TableKind(StrEnum):
     DELTA = "delta"
 
 
+UNUSABLE_CHARACTERS = {TableKind.ICEBERG: "#%?", TableKind.DELTA: "%\\"}
+"""In the path of a folder, which the libraries take for a part of a URL."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
     """Options of the command.  Raises UsageError for options of another kind."""
@@ -121,6 +125,10 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
 
 def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
     """Returns the tables of the topics by their directories; "" is the target itself.  Raises as `open_log`."""
+    if not is_object_store(files.location) and (
+        found := set(files.location).intersection(UNUSABLE_CHARACTERS[options.kind])
+    ):
+        raise UsageError(f"{files.location}: {options.kind} tables cannot use folders with {min(found)} in their path")
     return _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
 
 

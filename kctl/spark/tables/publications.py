@@ -21,6 +21,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kctl.spark import layout
@@ -53,10 +54,10 @@ class Publications:
         self._folder = f"{directory}/{FOLDER}".lstrip("/")
         self._partition_by = partition_by
 
-    def last(self) -> Publication | None:
-        """The last record.  Raises BrokenExportFolder if it cannot be read."""
-        batches = self._batches()
-        return self._read(max(batches)) if batches else None
+    def newest_first(self) -> Iterator[Publication]:
+        """The records, beginning with the highest batch.  Raises BrokenExportFolder for one that cannot be read."""
+        for batch in sorted(self._batches(), reverse=True):
+            yield self._read(batch)
 
     def write(self, publication: Publication) -> None:
         """Records what is about to be committed.  Raises LostRace if another exporter commits the same batch."""

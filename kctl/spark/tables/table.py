@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+LOST = "kctl.lost-offsets"
+"""The property of a commit with the number of offsets that the brokers no longer had."""
+
+
 class TableFailed(KctlError):
     """The library of the table format reports an error."""
 
@@ -36,6 +40,10 @@ class TableState:
     """Whether no other program has committed after that batch."""
     dead_letters: Sequence[str] = ()
     """Dead letters of that batch, if it is the latest."""
+    has_lost: bool = False
+    """Whether offsets were missing in that batch, if it is the latest."""
+    has_rows: bool = True
+    """Whether the current state is based on that batch; False if another program has set the table back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,11 @@ class TableCommit:
     """For people who read the table's history."""
     dead_letters: Sequence[str] = ()
     """Paths of files with records that could not be decoded, relative to the target."""
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether offsets are missing."""
+        return self.properties.get(LOST, "0") != "0"
 
 
 class Table(Protocol):

@@ -21,6 +21,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kctl.spark import layout
 from kctl.spark.commit_log import BrokenExportFolder, LostRace, parts_of
@@ -33,7 +34,7 @@ from kctl.spark.inventory import Inventory
 from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import FileOptions, HeldColumns, Plan, Positions, TopicPosition, advance
 from kctl.spark.tables.publications import Publication, Publications, is_recorded_name
-from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import LOST, Conflict, Table, TableCommit, TableFailed, TableState
 from kctl.spark.unmarked import unmarked_files
 
 COMMIT_ATTEMPTS = 10
@@ -73,6 +74,10 @@ class TableLog:
         """The states of the tables that exist, as read last."""
         self._interrupted: dict[str, Publication] = {}
         """Commits that an interrupted run recorded, and perhaps did not make."""
+        self._recorded: dict[str, TableCommit] = {}
+        """The last recorded commits."""
+        self._refused: dict[str, list[int]] = {}
+        """Batches that were recorded, and whose commit was refused."""
         self._settled: dict[str, set[str]] = {}
         """The files of the last batch of tables that no other program has changed since."""
 
@@ -104,6 +109,8 @@ class TableLog:
         self._states = {}
         self._interrupted = {}
         self._settled = {}
+        self._recorded = {}
+        self._refused = {}
         is_marked = bool(LayoutMark(self._files).held())
         for directory, table in self._tables.items():
             state = table.state()
@@ -112,9 +119,10 @@ class TableLog:
                     f"{self._files.location}/{layout.TABLE_MARK} is missing, beside the table {self._name(directory)}: "
                     f"restore it, or write the options of its exports into it, for example: {self._mark}"
                 )
-            publication = self._publications[directory].last()
+            publication = self._last_record(directory, state)
             if publication is not None:
                 state = self._after(directory, state, publication)
+                self._recorded[directory] = publication.commit
             if state is not None:
                 self._states[directory] = state
         topics: dict[str, TopicPosition] = {}
@@ -131,6 +139,23 @@ class TableLog:
                 topic: state.held for topic in self._topics if (state := self._states.get(self._directory(topic)))
             },
         )
+
+    def _last_record(self, directory: str, state: TableState | None) -> Publication | None:
+        """The last recorded commit, except for those that were refused.
+
+        If a table is between the batch that a commit was based on and the batch of that commit, another exporter has
+        committed first.  The record of that exporter shows that the table is not an older one.
+        """
+        refused: list[int] = []
+        newest: Publication | None = None
+        for publication in self._publications[directory].newest_first():
+            newest = newest or publication
+            batch = publication.commit.batch
+            if state is None or not publication.after < state.batch < batch:
+                self._refused[directory] = refused
+                return publication
+            refused.append(batch)
+        return newest
 
     def _after(self, directory: str, state: TableState | None, publication: Publication) -> TableState:
         """The state of a table after the last recorded commit, which may have been interrupted."""
@@ -176,26 +201,42 @@ class TableLog:
             return Inventory(unknown=tuple(unmarked_files(self._files, directories)), may_adopt=False)
         unknown: list[str] = []
         missing: list[tuple[str, int]] = []
+        set_back: list[tuple[str, int]] = []
         for directory in self._tables:
             state = self._states.get(directory)
             if state is None or state.batch < 0:
                 found = unmarked_files(self._files, [f"{directory}/data".lstrip("/")])
                 unknown += [path for path in found if not is_recorded_name(path)]
+            elif not state.has_rows:
+                set_back.append((self._name(directory), state.batch))
             elif state.is_latest:
                 missing += self._missing(directory, state)
-        return Inventory(tuple(missing), tuple(unknown), may_adopt=False, is_table=True)
+        return Inventory(tuple(missing), tuple(unknown), tuple(set_back), may_adopt=False, is_table=True)
 
     def _missing(self, directory: str, state: TableState) -> list[tuple[str, int]]:
         folder = self._data_directory(directory, state.batch)
         prefix = f"{directory}/" if directory else ""
         named = {path for one in self._tables[directory].paths() if (path := f"{prefix}{one}").startswith(f"{folder}/")}
         missing = named.difference(f"{folder}/{name}" for name in self._files.names(folder))
-        if not missing:
-            self._settled[directory] = named
+        recorded = self._recorded.get(directory)
+        # Nothing is deleted unless the table and the record agree on the files of the batch.
+        if recorded and recorded.batch == state.batch and not state.has_lost:
+            written = {f"{prefix}{file.path}" for file in recorded.files}
+            if named == written and not missing:
+                self._settled[directory] = named
+        missing |= {path for path in state.dead_letters if self._files.size(path) is None}
         return [(path, state.batch) for path in sorted(missing)]
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan with files in folders of their batch, whose names depend on everything that their contents do."""
+        """The plan with files in folders of their batch, whose names depend on everything that their contents do.
+
+        If offsets are missing, its number is above those of all folders: these may have the files of batches whose
+        metadata was lost, with the missing offsets.
+        """
+        if any(range_.lost for range_ in plan.ranges):
+            folders = [f"{self._directory(topic)}/data".lstrip("/") for topic in plan.topics]
+            numbers = [int(name) for folder in folders for name in self._files.names(folder) if name.isdecimal()]
+            plan = replace(plan, batch=max([plan.batch, *(number + 1 for number in numbers)]))
 
         def place(topic: str, path: str) -> str:
             suffix = f"+p{_digest(plan.options, plan.topics[topic].columns)}{layout.DATA_SUFFIX}"
@@ -227,11 +268,15 @@ class TableLog:
             batch = before.batch if before else -1
             commit = self._commit_of(directory, plan, outcomes, after, now_ms)
             publication = Publication(batch, commit)
+            for number in self._refused.pop(directory, ()):
+                self._publications[directory].remove(number)
             self._publications[directory].write(publication)
             self._publish(directory, publication)
             prefix = f"{directory}/" if directory else ""
             kept = {f"{prefix}{file.path}" for file in commit.files}
-            for number in range(max(batch + 1, plan.batch + 1 - CLEANED_FOLDERS_MAX), plan.batch + 1):
+            # Offsets that the brokers no longer have may be in the files of a batch whose metadata was lost.
+            numbers = range(max(batch + 1, plan.batch + 1 - CLEANED_FOLDERS_MAX), plan.batch + 1)
+            for number in () if commit.has_lost else numbers:
                 self._remove_others(directory, number, kept, commit.dead_letters)
             self._states.pop(directory, None)
         return after
@@ -303,7 +348,7 @@ class TableLog:
                 "kctl.cluster-id": plan.cluster_id,
                 "kctl.planned-ms": str(plan.created_ms),
                 "kctl.committed-ms": str(now_ms),
-                "kctl.lost-offsets": str(lost),
+                LOST: str(lost),
                 "kctl.filtered-records": str(filtered),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
 from kctl.spark.exec.column_types import Columns, columns_from_json, leaves
+from kctl.spark.exec.damage import damage_as_arrow_error
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.task import COLUMNS_KEY
 from kctl.spark.layout import incarnation_of
@@ -79,7 +80,7 @@ class DataFiles:
         self._is_table = is_table
         for path in paths:
             try:
-                with files.open(path) as file:
+                with damage_as_arrow_error(), files.open(path) as file:
                     self._add(path, pq.read_metadata(file))
             except FileNotFoundError:
                 self.missing.append(path)
@@ -163,7 +164,7 @@ class DataFiles:
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
         try:
-            with self._files.open(path) as file:
+            with damage_as_arrow_error(), self._files.open(path) as file:
                 yield pq.ParquetFile(file, pre_buffer=False)
         except FileNotFoundError:
             raise UnreadableFile(

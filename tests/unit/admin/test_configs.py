@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kctl.admin.configs import (
+    RESOURCES_PER_BROKER_MIN,
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
     ConfigResource,
     ConfigSynonym,
     ResourceType,
+    describe_configs,
     own_value,
     value_after,
 )
+from kctl.admin.outcome import Outcome
+from kctl.client.blocking_transport import run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest
+from kctl.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from tests.unit.client.fake_cluster import DROP, FakeCluster
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 ORDERS = ConfigResource(ResourceType.TOPIC, "orders")
 OWN, INHERITED = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"
@@ -65,3 +81,56 @@ def test_resources_are_described_by_the_right_broker_and_source(
     resource: ConfigResource, broker_id: int | None, source: str
 ) -> None:
     assert (resource.broker_id, resource.own_source) == (broker_id, source)
+
+
+@pytest.mark.parametrize("kind", [ResourceType.GROUP, ResourceType.CLIENT_METRICS])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_broker_without_properties_of_groups_or_client_metrics_is_too_old(kind: ResourceType, is_new: bool) -> None:
+    name = "billing"
+    refused = DescribeConfigsResult(
+        error_code=ErrorCode.INVALID_REQUEST, error_message="no", resource_type=kind, resource_name=name, configs=[]
+    )
+
+    async def main() -> list[ConfigEntry] | Outcome:
+        async with ClusterClient(cluster.settings(), NoPauseBlockingTransport()) as client:
+            resource = ConfigResource(kind, name)
+            return (await describe_configs(client, [resource]))[resource]
+
+    with FakeCluster(versions={69: (0, int(is_new))}) as cluster:
+        advertised = cluster._api_versions(0, None)
+        advertised.api_keys += [ApiVersion(api_key=74, min_version=0, max_version=1)] * is_new
+        cluster.intercept(ApiVersionsRequest, lambda _: advertised)
+        cluster.intercept(DescribeConfigsRequest, lambda _: DescribeConfigsResponse(results=[refused]))
+        outcome = run_blocking(main())
+    assert isinstance(outcome, Outcome)
+    if is_new:
+        assert outcome == Outcome(name, ErrorCode.INVALID_REQUEST, "no")
+    else:
+        assert outcome.error is ErrorCode.UNSUPPORTED_VERSION
+        assert re.search(r"need Kafka [34]\.\d or newer without ZooKeeper", outcome.message)
+
+
+@pytest.mark.parametrize("loses_a_connection", [False, True])
+def test_many_topics_are_described_by_all_brokers_with_a_connection(loses_a_connection: bool) -> None:
+    names = [f"topic-{number}" for number in range(2 * RESOURCES_PER_BROKER_MIN)]
+    with FakeCluster(brokers=2) as cluster:
+        for name in names:
+            cluster.create(name)
+        if loses_a_connection:
+            cluster.intercept(
+                DescribeConfigsRequest,
+                lambda _: DROP if len(cluster.requested(DescribeConfigsRequest)) == 1 else None,
+            )
+
+        async def main() -> list[str]:
+            async with ClusterClient(cluster.settings(), NoPauseBlockingTransport()) as client:
+                await client.metadata([])
+                for broker_id in range(2):
+                    await client.broker(broker_id)
+                found = await describe_configs(client, [ConfigResource(ResourceType.TOPIC, name) for name in names])
+                return [resource.name for resource, entries in found.items() if isinstance(entries, list)]
+
+        assert run_blocking(main()) == sorted(names)
+        requested = cluster.requested(DescribeConfigsRequest)
+        assert {broker for broker, _ in requested} == {0, 1}
+        assert max(len(request.resources) for _, request in requested) == RESOURCES_PER_BROKER_MIN

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kctl.admin.api_versions import BrokerApis, compare_apis
 from kctl.admin.features import Feature, features_of
 from kctl.admin.metadata_versions import metadata_version_level, metadata_version_name
-from kctl.errors import UsageError
+from kctl.client.versions import SINCE, BrokerVersions
+from kctl.errors import ApiError, UsageError
 from kctl.protocol.apis.api_versions import ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+from kctl.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest
+from kctl.protocol.registry import all_apis
 
+LAST_KEY_OF_0_11 = 33
 FETCH, VOTE, NEWER = 1, 52, 999
 
 
@@ -73,3 +80,14 @@ def test_metadata_versions_have_names_and_levels() -> None:
     for name in ("", "2.8", "4.", "4.0-IV9", "-1", "٣"):
         with pytest.raises(UsageError):
             metadata_version_level(name)
+
+
+def test_error_about_a_missing_api_names_the_kafka_version_that_has_it() -> None:
+    sources = [path.read_text() for folder in ("admin", "client") for path in Path("kctl", folder).rglob("*.py")]
+    used = {name for source in sources for name in re.findall(r"\b([A-Z]\w+)Request\b", source)}
+    names = {one.request.__name__.removesuffix("Request"): key for key, one in all_apis().items()}
+    newer = {name for name in used & names.keys() if names[name] > LAST_KEY_OF_0_11}
+    # Explained where they are used: no metadata quorum, and SASL without that request.
+    assert newer - {"DescribeQuorum", "SaslAuthenticate"} == set(SINCE)
+    with pytest.raises(ApiError, match=r"does not support DescribeClientQuotas, which needs Kafka 2\.6 or newer"):
+        BrokerVersions({}).highest(DescribeClientQuotasRequest)

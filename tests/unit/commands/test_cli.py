@@ -276,6 +276,16 @@ def test_module_that_is_missing_is_one_line(kctl: Kctl, monkeypatch: pytest.Monk
     assert json.loads(ran.out)["error"]["code"] == "NOT_BUILT"
 
 
+def test_change_on_a_full_disk_shows_what_was_done(cluster: FakeCluster) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "kctl", "topics", "create", "orders", "--yes"]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert ran.returncode == 1
+    done, error = ran.stderr.splitlines()
+    assert done.startswith("kctl: warning: not completed: there are responses to 1 CreateTopics request (orders)")
+    assert error == "kctl: cannot write: No space left on device"
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("line", "status", "message"),

@@ -303,3 +303,10 @@ def test_json_is_a_list_of_partitions(kctl: Kctl, orders: FakeCluster) -> None:
         "bytes": 5,
         "status": "copied",
     }
+
+
+def test_target_that_does_not_exist_is_named_with_the_remedy(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", 2)
+    ran = kctl("copy orders replayed")
+    assert ran.status == 1
+    assert "topic 'replayed' does not exist: 'kctl topics create replayed --partitions 2' creates it" in ran.err

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kctl.client.guard import SentChanges, changed_items
+from kctl.client.guard import SentChanges, changed_items, is_refusal
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest, RequestEntityData, RequestEntryData
@@ -30,7 +30,9 @@ from kctl.protocol.apis.api_versions import (
     SupportedFeatureKey,
 )
 from kctl.protocol.apis.create_acls import AclCreation, CreateAclsRequest
+from kctl.protocol.apis.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kctl.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.describe_delegation_token import (
     DescribedDelegationToken,
@@ -184,6 +186,55 @@ def test_report_has_the_requests_with_and_without_a_response() -> None:
     assert str(changes) == (
         "there are responses to 2 CreateAcls requests, the outcome of 1 DeleteAcls request is unknown, and no other"
         " change was requested"
+    )
+
+
+def test_report_leaves_out_what_was_refused() -> None:
+    changes = SentChanges()
+    with changes.sending("CreateTopics request", ["orders"]) as sending:
+        sending.is_refused = True
+    assert not changes.has_any
+
+
+def token_response(code: ErrorCode) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=code,
+        principal_type="User",
+        principal_name="alice",
+        issue_timestamp_ms=0,
+        expiry_timestamp_ms=0,
+        max_timestamp_ms=0,
+        token_id="",
+        hmac=b"",
+    )
+
+
+def deleted(*codes: ErrorCode) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id="billing", error_code=code) for code in codes])
+
+
+@pytest.mark.parametrize(
+    ("response", "is_refused"),
+    [
+        (token_response(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), True),
+        (token_response(ErrorCode.NONE), False),
+        (deleted(ErrorCode.NON_EMPTY_GROUP), True),
+        (deleted(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NONE), False),
+        (deleted(), False),
+    ],
+)
+def test_response_with_nothing_but_errors_is_a_refusal(response: object, is_refused: bool) -> None:
+    assert is_refusal(response) is is_refused
+
+
+def test_refused_command_does_not_report_changes(kctl: Kctl, cluster: MovingCluster) -> None:
+    refused = token_response(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    cluster.intercept(CreateDelegationTokenRequest, lambda _: refused)
+    ran = kctl("tokens create")
+    assert ran.status == 1
+    assert ran.err.rstrip() == (
+        "kctl: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Requests about delegation tokens need a listener with SASL or"
+        " client certificates, and no token as credential; give the credentials of a user with --command-config"
     )
 
 

@@ -62,3 +62,33 @@ def test_a_table_in_a_pipe_has_no_limit(cluster: FakeCluster, monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "40")
     text = shown(monkeypatch, "groups describe billing --format table", io.StringIO())
     assert [len(line.split()) for line in text.splitlines()] == [9, 9, 9]
+
+
+@pytest.mark.parametrize(
+    ("line", "titles", "left_out"),
+    [
+        ("groups describe billing", "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG", "MEMBER-ID"),
+        (
+            "groups describe billing --show state",
+            "GROUP STATE COORDINATOR MEMBER-COUNT TOTAL-LAG",
+            "PROTOCOL-TYPE",
+        ),
+        ("records delete orders --before-offset 0 --dry-run", "TOPIC PARTITION BEFORE-OFFSET", "LOG-END-OFFSET"),
+    ],
+)
+def test_list_on_a_narrow_terminal_is_a_table_without_what_matters_least(
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    titles: str,
+    left_out: str,
+) -> None:
+    cluster.create("orders", leaders=2)
+    offsets = {TopicPartition("orders", number): 0 for number in range(2)}
+    cluster.groups["billing"] = FakeGroup(offsets, [member(MEMBER_ID, 0, 1)])
+    monkeypatch.setenv("COLUMNS", "80")
+    text = shown(monkeypatch, f"{line} --no-color", Terminal())
+    assert set(titles.split()) <= set(text.splitlines()[0].split())
+    (note,) = [one for one in capsys.readouterr().err.splitlines() if "too narrow" in one]
+    assert left_out in note

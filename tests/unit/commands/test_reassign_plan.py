@@ -51,6 +51,13 @@ def test_drain_shows_each_broker_before_and_after(kctl: Kctl, cluster: MovingClu
     assert not cluster.requested(AlterPartitionReassignmentsRequest)
 
 
+def test_command_that_executes_a_plan_has_its_throttle(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    file = tmp_path / "drain.json"
+    ran = kctl(f"reassign plan drain 0 --throttle 1m --output {file}")
+    assert f"to execute: kctl reassign execute {file} --wait --throttle 1m" in ran.err
+    assert f"to undo: kctl reassign execute {tmp_path / 'drain-rollback.json'} --wait --throttle 1m" in ran.err
+
+
 def test_plan_and_the_way_back_are_written_and_can_be_executed(
     kctl: Kctl, cluster: MovingCluster, tmp_path: Path
 ) -> None:

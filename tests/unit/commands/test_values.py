@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
+from kctl.commands.dump_log.selection import parse_time_range
 from kctl.commands.times import parse_duration_ms, parse_time_ms
 from kctl.commands.values import (
     format_time,
     parse_number_range,
     parse_offset,
+    parse_offset_range,
     parse_pairs,
     parse_partitions,
     parse_size,
@@ -57,6 +61,14 @@ def test_anything_else_is_no_offset(text: str) -> None:
 def test_range_of_numbers_is_read(text: str, expected: range) -> None:
     assert parse_number_range(text, "--offset") == expected
     assert parse_number_range(None, "--offset") is None
+
+
+def test_range_of_numbers_that_ends_before_it_begins_is_refused() -> None:
+    assert not parse_number_range("5:5", "--offset")
+    with pytest.raises(UsageError, match="B of --offset A:B is below A: '5:3'"):
+        parse_number_range("5:3", "--offset")
+    with pytest.raises(UsageError, match="B of --time A:B is before A: '10:05:10:00'"):
+        parse_time_range("10:05:10:00", now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("text", ["", ":", "a:b", "-1:3", "1:2:3"])
@@ -132,3 +144,20 @@ def test_time_is_shown_in_utc_with_milliseconds() -> None:
     assert format_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert format_time(-1) is None
     assert format_time(1 << 62) is None
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [("5", "3"), ("-1", "-3"), ("+9", "+8"), ("@-1h", "@-2h"), ("@10:00", "@09:59:59")]
+)
+def test_range_that_ends_before_it_begins_is_refused(lower: str, upper: str) -> None:
+    with pytest.raises(UsageError, match=f"--until {re.escape(upper)} is before --from {re.escape(lower)}"):
+        parse_offset_range(lower, upper, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [("5", "5"), ("start", "0"), ("end", "start"), ("7", "+1"), ("@-1h", "5"), ("@-2h", "@-1h")]
+)
+def test_range_that_may_have_records_is_read(lower: str, upper: str) -> None:
+    expected = parse_offset(lower, now_ms=NOW_MS), parse_offset(upper, now_ms=NOW_MS)
+    assert parse_offset_range(lower, upper, now_ms=NOW_MS) == expected
+    assert parse_offset_range(lower, None, now_ms=NOW_MS) == (expected[0], None)

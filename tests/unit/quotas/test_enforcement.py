@@ -222,3 +222,43 @@ def test_a_changed_quota_applies_to_the_next_request() -> None:
         assert 10_000 <= made.throttle_ms() <= 10_100
 
     play(scene, ALICE_100_KB)
+
+
+def test_a_quota_for_a_narrower_group_applies_to_the_next_request_and_ends_with_it() -> None:
+    async def scene(made: Scene) -> None:
+        made.produce(1_000)
+        await made.quotas.change("users/alice/clients/app", {"producer_byte_rate": "1"})
+        made.produce(1_000)
+        assert made.throttle_ms() > 0
+        while made.pump.is_muted:
+            await until(made.loop, made.loop.time() + 1)
+        await made.quotas.change("users/alice/clients/app", {})
+        made.produce(1_000)
+        assert made.throttle_ms() == 0
+
+    play(scene, ALICE_100_KB)
+
+
+def test_each_request_counts_for_its_own_client_id() -> None:
+    async def scene(made: Scene) -> None:
+        for client_id, is_throttled in (("app", False), ("slow", True), ("app", False), ("other", False)):
+            made.produce(1_000, client_id=client_id)
+            assert bool(made.throttle_ms()) is is_throttled, client_id
+            while made.pump.is_muted:
+                await until(made.loop, made.loop.time() + 1)
+
+    play(scene, {"clients/slow": {"producer_byte_rate": "10"}, "clients/app": {"producer_byte_rate": "100000"}})
+
+
+def test_clients_of_one_group_share_its_meter_after_unused_groups_are_forgotten() -> None:
+    async def scene(made: Scene) -> None:
+        made.produce(1_000)
+        await until(made.loop, made.loop.time() + 2 * 3_600)
+        made.quotas.client("User:carol", "new")  # Unknown clients make it search for unused groups.
+        made.produce(1_500_000)
+        alice = made.quotas.client("User:alice", "app")
+        assert alice is not None
+        assert alice.produce is not None
+        assert made.throttle_ms() == alice.produce.throttle_ms_total > 0
+
+    play(scene, {**ALICE_100_KB, "users/carol": {"producer_byte_rate": "100"}})

@@ -25,6 +25,7 @@ from kctl.security.authorization import AccessPolicy, Client, Decision, Reason
 from kctl.server.authorization.access import Access
 from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
+from kctl.server.broker_loggers import set_logger
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
@@ -270,9 +271,12 @@ def test_what_was_granted_is_decided_again_after_a_change() -> None:
             assert requested.allows(Operation.READ, TOPIC, "a")
             assert not requested.allows(Operation.WRITE, TOPIC, "a")
             assert not denied()
+            assert requested.permitted(Operation.READ, TOPIC) == {"a", "b"}
         await other.acls.delete([AclFilter(TOPIC, "a")])
         await until(lambda: not one.allows("a"))
+        assert requested.permitted(Operation.READ, TOPIC) == frozenset()
         assert denied() == {"a"}
+        assert requested.permitted(Operation.READ, TOPIC) == {"b"}
         assert not requested.allows(Operation.READ, TOPIC, "a")
 
     play(scene)
@@ -294,9 +298,15 @@ def test_every_allowed_operation_is_logged_at_debug(caplog: pytest.LogCaptureFix
         await one.acls.create([acl("a")])
         requested = RequestContext(9, 1, "client", ALICE_PEER, Access(one.acls), "fetch")
         requested.denied(Operation.READ, TOPIC, ["a"])
-        with caplog.at_level(logging.DEBUG, "kctl.authorizer"):
+        assert requested.permitted(Operation.READ, TOPIC) == {"a"}
+        set_logger("kafka.authorizer.logger", "DEBUG")
+        try:
+            assert requested.permitted(Operation.READ, TOPIC) == frozenset()
             requested.denied(Operation.READ, TOPIC, ["a"])
             requested.check(Operation.READ, TOPIC, "a")
+        finally:
+            set_logger("kafka.authorizer.logger", None)
+        requested.check(Operation.READ, TOPIC, "a")
 
     play(scene)
     assert [line.message.split()[0] for line in caplog.records if line.name == "kctl.authorizer"] == ["allowed"] * 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.path_set import NO_PATHS
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.spark.tables.table import Conflict
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
 from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, exporter, filled, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
@@ -266,6 +269,24 @@ def test_a_second_compaction_of_the_same_iceberg_files_is_refused(tmp_path: Path
     assert exported(tmp_path, table) == everything(cluster)
 
 
+def test_a_compaction_of_an_iceberg_table_whose_response_was_lost_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of a catalogue repeats such a commit, and is then told that the table has changed."""
+    table = TABLES[0]
+    cluster = increments(tmp_path, table)
+    replace = iceberg.IcebergTable.replace
+
+    def replace_twice(self: iceberg.IcebergTable, replacements: list[iceberg.Replacement]) -> None:
+        replace(self, replacements)
+        raise Conflict
+
+    monkeypatch.setattr(iceberg.IcebergTable, "replace", replace_twice)
+    (found,) = compact(tmp_path)
+    assert (found.files_after, found.status) == (1, "compacted")
+    assert exported(tmp_path, table) == everything(cluster)
+
+
 def test_filtered_and_decoded_exports_are_verified_after_a_compaction(tmp_path: Path) -> None:
     for kind in (TableKind.PARQUET, TableKind.ICEBERG):
         folder = tmp_path / kind
@@ -314,6 +335,44 @@ def test_a_missing_file_stops_a_compaction(tmp_path: Path) -> None:
     next((tmp_path / "orders").iterdir()).unlink()
     with pytest.raises(DataLoss):
         compact(tmp_path)
+
+
+@pytest.mark.parametrize("table", KINDS[:2], ids=lambda table: table.kind)
+@pytest.mark.parametrize("length", [0, 100, 700])
+def test_a_damaged_file_stops_a_compaction_and_is_named(tmp_path: Path, table: TableOptions, length: int) -> None:
+    increments(tmp_path, table, count=1)
+    damaged = min((tmp_path / "orders").rglob("[!.]*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:length])
+    before = {path: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
+    with pytest.raises(DataLoss, match=rf"{re.escape(damaged.name)} is damaged: restore it from a backup"):
+        compact(tmp_path)
+    damaged.write_bytes(b"PAR1" + bytes(length) + damaged.read_bytes()[-8:])
+    with pytest.raises(DataLoss, match=rf"{re.escape(damaged.name)} is damaged"):
+        compact(tmp_path)
+    damaged.unlink()
+    with pytest.raises(DataLoss, match=rf"{re.escape(damaged.name)}.*restore"):
+        compact(tmp_path)
+    assert {path: path.stat().st_size for path in tmp_path.rglob("*.parquet")}.items() <= before.items()
+
+
+def test_damage_anywhere_in_a_file_is_found_or_named(tmp_path: Path) -> None:
+    cluster = increments(tmp_path, PARQUET, count=1)
+    damaged = min((tmp_path / "orders").rglob("[!.]*.parquet"))
+    data = damaged.read_bytes()
+    chance = random.Random(15)
+    messages = []
+    for _ in range(60):
+        other = bytearray(data)
+        for _ in range(chance.choice([1, 4, 40])):
+            other[chance.randrange(len(data))] = chance.randrange(256)
+        damaged.write_bytes(other)
+        for command in (partial(verify, cluster, tmp_path), partial(compact, tmp_path, is_dry_run=True)):
+            try:
+                command()
+            except KctlError as error:
+                messages.append(str(error))
+    assert len(messages) > 60
+    assert [text for text in messages if damaged.name not in text or "\n" in text] == []
 
 
 def test_a_compaction_is_read_by_no_earlier_kctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

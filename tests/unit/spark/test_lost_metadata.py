@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,12 +22,14 @@ from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
 from kctl.spark.compaction.folder import compact_folder
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.partitioning import DATE, Partitioning
+from kctl.spark.export import Listener
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import Cluster, StoppedClock, expected_values, exporter, filled, run
+from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, expected_values, exporter, filled, run
+from tests.unit.spark.stepped_port import SteppedPort
 
 PARQUET = TableOptions()
 SHARED = TableOptions(is_shared=True)
@@ -60,10 +63,14 @@ class Lake:
         self.cluster = filled()
         self._copies = [folder / f"after-{batch}" for batch in range(3)]
         for copy, count in zip(self._copies, (*counts, 0), strict=True):
-            run(self.cluster, self.target, table=table)
+            self.run()
             shutil.copytree(self.target, copy)
             self.cluster.append(0, count)
         self._first_ends = list(self.cluster.ends)
+
+    def run(self) -> None:
+        """An export that may be refused."""
+        run(self.cluster, self.target, table=self.table)
 
     def restored(self) -> None:
         """The target and the topic after the last batch."""
@@ -75,13 +82,13 @@ class Lake:
         path = self.target / part
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def put(self, part: str, batch: int, target: Path | None = None) -> None:
-        """A part as it was after a batch; missing if it was not there."""
-        copy = self._copies[batch] / part
+    def put(self, part: str, batch: int, of: Self | None = None) -> None:
+        """A part as it was after a batch, here or in another export; missing if it was not there."""
+        copy = (of or self)._copies[batch] / part
         if copy.is_dir():
-            shutil.copytree(copy, (target or self.target) / part)
+            shutil.copytree(copy, self.target / part)
         elif copy.exists():
-            shutil.copy(copy, (target or self.target) / part)
+            shutil.copy(copy, self.target / part)
 
     def data_files(self) -> set[str]:
         return {path.relative_to(self.target).as_posix() for path in self.target.rglob("[!._]*.parquet")}
@@ -122,7 +129,7 @@ def lake_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[TableOptions,
 def refusal(lake: Lake) -> str | None:
     """Why an export is refused; None if it succeeds."""
     try:
-        run(lake.cluster, lake.target, table=lake.table)
+        lake.run()
     except KctlError as error:
         return str(error)
     return None
@@ -133,7 +140,11 @@ def refusal(lake: Lake) -> str | None:
 def test_an_export_without_a_part_of_its_metadata_is_right_or_refused(
     lake_of: Callable[[TableOptions, bool], Lake], table: TableOptions, part: str, replacement: str
 ) -> None:
-    lake = lake_of(table, False)
+    check_right_or_refused(lake_of(table, False), lambda: lake_of(table, True), part, replacement)
+
+
+def check_right_or_refused(lake: Lake, other: Callable[[], Lake], part: str, replacement: str) -> None:
+    """Replaces a part of the metadata, and exports until the part is back."""
     lake.restored()
     published = lake.data_files()
     lake.cluster.append(1, 2)
@@ -142,7 +153,7 @@ def test_an_export_without_a_part_of_its_metadata_is_right_or_refused(
         case "gone":
             pass
         case "of another export":
-            lake_of(table, True).put(part, 2, lake.target)
+            lake.put(part, 2, other())
         case _:
             lake.put(part, int(replacement[-1]))
     for _ in range(2):
@@ -156,7 +167,7 @@ def test_an_export_without_a_part_of_its_metadata_is_right_or_refused(
         lake.remove(part)
     if set(lake.data_files()) == published:
         lake.put(part, 2)
-        run(lake.cluster, lake.target, table=table)
+        lake.run()
         lake.assert_exact()
 
 
@@ -231,6 +242,43 @@ def test_a_commit_that_another_exporter_has_begun_is_not_passed_over(tmp_path: P
             late.write_commit(plan, {}, positions, now_ms=0)
     run(cluster, tmp_path, table=table)
     assert _rows_of(tmp_path, table) == expected_values(cluster)
+
+
+@pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
+def test_a_commit_that_another_exporter_was_too_late_for_is_not_taken_for_a_lost_one(
+    tmp_path: Path, table: TableOptions
+) -> None:
+    """Its batch has a higher number, because it is of several tables."""
+    cluster = filled()
+    for topics in (["orders", "payments"], ["payments"], ["payments"]):
+        cluster.topics = topics
+        run(cluster, tmp_path, table=table)
+        cluster.append(0, 3)
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    def compete(*_: object) -> None:
+        cluster.topics = ["orders", "payments"]
+        late = exporter(cluster, tmp_path, files=without_lock(), table=table)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(iceberg.IcebergTable, "commit", crash)
+            patch.setattr(delta.DeltaLakeTable, "commit", crash)
+            with pytest.raises(Crash):
+                late.run(SILENT)
+
+    def without_lock() -> SteppedPort:
+        return SteppedPort(DiskFiles(tmp_path), lambda step: None)
+
+    cluster.topics = ["orders"]
+    exporter(cluster, tmp_path, files=without_lock(), table=table).run(Listener(compete, lambda progress: None))
+    assert len(list((tmp_path / "orders" / "_published").iterdir())) == 2
+    for topics in (["orders"], ["orders"], ["orders", "payments"]):
+        cluster.topics = topics
+        cluster.append(1, 2)
+        run(cluster, tmp_path, table=table)
+        assert _rows_of(tmp_path, table) == expected_values(cluster)
+    assert len(list((tmp_path / "orders" / "_published").iterdir())) == 1
 
 
 @pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
@@ -321,7 +369,7 @@ def test_a_plan_of_another_export_is_not_carried_out(tmp_path: Path) -> None:
     other = Lake(tmp_path / "other", PARQUET, (4, 6))
     lake.remove(f"_kctl/commits/{LAST}")
     lake.remove(f"_kctl/plans/{LAST}")
-    other.put(f"_kctl/plans/{LAST}", 2, lake.target)
+    lake.put(f"_kctl/plans/{LAST}", 2, other)
     with pytest.raises(BrokenExportFolder, match="does not continue"):
         run(lake.cluster, lake.target)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from kctl.spark.exec import outputs
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.object_files import ObjectFiles
-from kctl.spark.exec.outcome import BadRecords
+from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import NULL_NAME, Partitioning, escaped
 from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
@@ -258,6 +259,20 @@ def test_records_without_a_possible_partition_fail_or_become_dead_letters(
     assert {text for one in batch.outcomes.values() for text in one.reasons} == {reason}
     letters = offsets(tmp_path, "_dead_letters/**/*.parquet")
     assert sorted(letters + offsets(tmp_path, "orders/**/*.parquet")) == everything(cluster)
+
+
+def test_commits_of_undecoded_exports_name_their_dead_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "EXPORT_PARTITIONS_PER_TASK_MAX", 2)
+    cluster = filled()
+    cluster.hours_per_offset = 1
+    by_hour = TableOptions(partition_by=Partitioning("hour"))
+    for _ in range(2):
+        run(cluster, tmp_path, table=by_hour, decoding=DecodingOptions(keeps_bad=True))
+        cluster.append(0, 1)
+    first = min((tmp_path / "_dead_letters").rglob("*.parquet"))
+    first.unlink()
+    with pytest.raises(DataLoss, match=rf"{re.escape(first.name)}, which batch 0 wrote, is gone"):
+        run(cluster, tmp_path, table=by_hour, decoding=DecodingOptions(keeps_bad=True))
 
 
 @pytest.mark.parametrize(

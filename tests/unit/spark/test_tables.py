@@ -93,6 +93,30 @@ def test_increments_add_up_to_everything(tmp_path: Path, table: TableOptions) ->
     assert not (tmp_path / "_kctl" / "plans").exists()
 
 
+@pytest.mark.parametrize("name", ["real/../lake", "link/lake", "my {lä+ke}"])
+def test_published_files_are_kept_in_a_folder_with_any_path(tmp_path: Path, table: TableOptions, name: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    target = tmp_path / name
+    cluster = filled()
+    for _ in range(2):
+        run(cluster, target, table=table)
+        assert run(cluster, target, table=table).batches == []
+        assert_exact(cluster, target, table)
+        cluster.append(0, 3)
+    # The same folder by another path.
+    run(cluster, target.resolve(), table=table)
+    run(cluster, target, table=table)
+    assert_exact(cluster, target, table)
+
+
+def test_a_folder_whose_path_the_library_cannot_use_is_refused(tmp_path: Path, table: TableOptions) -> None:
+    target = tmp_path / "100%"
+    with pytest.raises(UsageError, match=rf"{table.kind} tables cannot use folders with %"):
+        run(filled(), target, table=table)
+    assert not target.exists()
+
+
 def test_duckdb_finds_every_offset_once(tmp_path: Path, table: TableOptions) -> None:
     import duckdb  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from kctl.errors import UsageError
 from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import BadRecords
+from kctl.spark.exec.outcome import BadRecords, DataLoss
+from kctl.spark.plan import OnDataLoss
 from kctl.spark.summary import bad_reasons, rows_of
 from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
@@ -181,6 +183,42 @@ def test_commits_name_the_dead_letters(tmp_path: Path) -> None:
         path.relative_to(tmp_path).as_posix(): pq.read_metadata(path).num_rows
         for path in (tmp_path / "_dead_letters").rglob("*.parquet")
     }
+
+
+@KINDS
+def test_a_missing_file_of_dead_letters_is_named(tmp_path: Path, table: TableOptions) -> None:
+    cluster = filled()
+    cluster.value = with_bad_records
+    run(cluster, tmp_path, table=table, decoding=LENIENT)
+    first = min((tmp_path / "_dead_letters").rglob("*.parquet"))
+    first.rename(tmp_path / "lost")
+    with pytest.raises(DataLoss, match=rf"{re.escape(first.name)}, which batch 0 wrote, is gone: restore"):
+        run(cluster, tmp_path, table=table, decoding=LENIENT)
+    report = run(cluster, tmp_path, table=table, decoding=LENIENT, on_data_loss=OnDataLoss.WARN)
+    assert [first.name in warning for warning in report.warnings] == [True]
+    (tmp_path / "lost").rename(first)
+    cluster.append(0, 8)
+    run(cluster, tmp_path, table=table, decoding=LENIENT)
+    assert_exact(cluster, tmp_path, table)
+
+
+def test_dead_letters_of_commits_without_their_sum_are_found_in_all_commits(tmp_path: Path) -> None:
+    """As earlier versions of kctl wrote them."""
+    cluster = filled()
+    cluster.value = with_bad_records
+    run(cluster, tmp_path, decoding=LENIENT)
+    commit = tmp_path / "_kctl" / "commits" / "000000000000.json"
+    document = json.loads(commit.read_text())
+    del document["all_dead_letters"]
+    commit.write_text(json.dumps(document))
+    for _ in range(2):
+        cluster.append(0, 8)
+        run(cluster, tmp_path, decoding=LENIENT)
+    assert_exact(cluster, tmp_path, PARQUET)
+    first = min((tmp_path / "_dead_letters").rglob("*.parquet"))
+    first.unlink()
+    with pytest.raises(DataLoss, match=rf"{re.escape(first.name)}, which batch 0 wrote, is gone"):
+        run(cluster, tmp_path, decoding=LENIENT)
 
 
 @KINDS
