@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -18,10 +19,12 @@ from kctl.storage import producer_snapshots
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.files import RealFiles
 from kctl.storage.producer_state import SnapshotEntry
+from kctl.testing.sim_files import SimFiles
 from tests.hostile.test_amplification import turns_while
 from tests.unit.handlers.world import context
 from tests.unit.server.move_world import TP, MoveWorld, play
-from tests.unit.storage.log_builder import LogOnDisk
+from tests.unit.storage.log_builder import NOW_MS, LogOnDisk
+from tests.unit.storage.manager_builder import manager_on
 
 SLICES = 4
 PRODUCERS = SLICES * SLICE_OBJECTS
@@ -166,3 +169,19 @@ def test_producers_of_one_partition_are_described_in_slices() -> None:
         assert turns >= SLICES
 
     play(scene)
+
+
+def test_the_producers_of_a_deleted_log_are_freed_in_a_thread() -> None:
+    manager = manager_on(SimFiles())
+    log = manager.get_or_create(TP)
+    log.producer_state.load(known_producers(PRODUCERS, 1), 1)
+    freed: list[int] = []
+    for entry in log.producer_state.producers.values():
+        weakref.finalize(entry.batches, freed.append, entry.producer_id)
+    manager.delete(TP)
+    del log, entry
+    assert freed == []
+    plan = manager.plan_removals(NOW_MS + manager.default_config.file_delete_delay_ms)
+    assert freed == []
+    plan.run()
+    assert len(freed) == PRODUCERS
