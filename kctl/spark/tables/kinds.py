@@ -128,7 +128,10 @@ def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -
     if not is_object_store(files.location) and (
         found := set(files.location).intersection(UNUSABLE_CHARACTERS[options.kind])
     ):
-        raise UsageError(f"{files.location}: {options.kind} tables cannot use folders with {min(found)} in their path")
+        raise UsageError(
+            f"{files.location}: tables of kind {options.kind} need a folder without '{min(found)}' in its path: choose "
+            "another one"
+        )
     return _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
 
 

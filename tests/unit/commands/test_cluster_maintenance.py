@@ -163,7 +163,7 @@ def test_order_that_does_not_change_in_time_is_an_error_of_its_partition(
     kctl: Kctl, cluster: MovingCluster, record: Path
 ) -> None:
     cluster.looks_until_arrival = 1_000_000
-    ran = kctl("cluster maintenance on 0 --yes --timeout 1s")
+    ran = kctl("cluster maintenance on 0 --yes --timeout 2s")
     assert ran.status == ExitStatus.FAILED
     assert {(row[0], row[1], row[7]) for row in ran.rows} == {
         ("orders", "0", "REQUEST_TIMED_OUT"),
@@ -178,7 +178,7 @@ def test_order_that_does_not_change_in_time_is_an_error_of_its_partition(
 
 def test_election_without_response_says_how_to_undo(kctl: Kctl, cluster: MovingCluster, record: Path) -> None:
     cluster.intercept(ElectLeadersRequest, lambda _: b"")
-    ran = kctl("cluster maintenance on 0 --yes --timeout 1s")
+    ran = kctl("cluster maintenance on 0 --yes --timeout 2s")
     assert ran.status == ExitStatus.UNREACHABLE
     assert "to undo: kctl cluster maintenance off 0" in ran.err
     assert "there are responses to 1 AlterPartitionReassignments request (orders)" in ran.err

@@ -112,7 +112,7 @@ def test_published_files_are_kept_in_a_folder_with_any_path(tmp_path: Path, tabl
 
 def test_a_folder_whose_path_the_library_cannot_use_is_refused(tmp_path: Path, table: TableOptions) -> None:
     target = tmp_path / "100%"
-    with pytest.raises(UsageError, match=rf"{table.kind} tables cannot use folders with %"):
+    with pytest.raises(UsageError, match=rf"tables of kind {table.kind} need a folder without '%'"):
         run(filled(), target, table=table)
     assert not target.exists()
 
