@@ -12,6 +12,7 @@ from kctl import __version__
 from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
+from kctl.commands.rows import MISSING_PERMISSION, is_missing_permission
 from kctl.console import Console, Format, discard, terminal_width, uses_colors
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, GuardRefused, KctlError, UsageError
 from kctl.records.compiled import walk_is_compiled
@@ -119,7 +120,10 @@ def _report(error: BaseException, command_line: Sequence[str]) -> int:
     try:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             code, message, retryable = _describe(error)
-            Console.standard(_requested_format(command_line)).fail(code, message, retryable=retryable)
+            console = Console.standard(_requested_format(command_line))
+            console.fail(code, message, retryable=retryable)
+            if is_missing_permission(code) and "--quiet" not in command_line:
+                console.note(MISSING_PERMISSION)
         _flush()
     except OSError:
         discard(sys.stdout)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
 from kctl.client.transport import Connection
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -48,7 +48,10 @@ class NewPassword:
 
 
 async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> list[DescribedUser]:
-    """The users with SCRAM credentials, by name; without names all of them."""
+    """The users with SCRAM credentials, by name; without names all of them.
+
+    An error of the whole request is the outcome of each name; without names, ApiError is raised.
+    """
 
     async def send_to(connection: Connection) -> DescribeUserScramCredentialsResponse:
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in sorted(names)] or None)
@@ -58,7 +61,9 @@ async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> 
 
     response = await client.on_any_broker(send_to)
     if response.error_code:
-        return [DescribedUser(outcome_of("", response.error_code, response.error_message))]
+        if not names:
+            raise ApiError(ErrorCode.of(response.error_code), response.error_message)
+        return [DescribedUser(outcome_of(name, response.error_code, response.error_message)) for name in sorted(names)]
     return [
         DescribedUser(
             outcome_of(each.user, each.error_code, each.error_message),

@@ -20,6 +20,7 @@ from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
 from kctl.commands.profile_properties import resolved_properties, secret_files
 from kctl.commands.profile_store import selected_name
 from kctl.commands.profile_use import profile_in_use
+from kctl.commands.rows import MISSING_PERMISSION, is_missing_permission
 from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
@@ -298,8 +299,11 @@ class Invocation:
         self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
-        """FAILED if the field `error` of any row is set."""
-        return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
+        """FAILED if the field `error` of any row is set; a note says what to do about a missing permission."""
+        errors = [error for row in rows if (error := getattr(row, "error", None))]
+        if any(is_missing_permission(error) for error in errors):
+            self.console.note(MISSING_PERMISSION)
+        return ExitStatus.FAILED if errors else ExitStatus.DONE
 
 
 def duration_ms(text: str, option: str) -> int:

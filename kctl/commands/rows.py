@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
 
 
+MISSING_PERMISSION = (
+    "A permission is missing: 'kctl acls check' tells which rule decides, and an administrator grants one with "
+    "'kctl acls add'."
+)
+"""The note below errors for which `is_missing_permission` is true."""
+
+
 class ErrorFields(TypedDict):
     """The last two fields of a row about one item: the name of Kafka's error and its description; None on success."""
 
@@ -40,3 +47,8 @@ def exception_error(error: ApiError) -> ErrorFields:
 def known(number: int) -> int | None:
     """A number of the protocol; None if it is negative, which means unknown or absent."""
     return None if number < 0 else number
+
+
+def is_missing_permission(error: object) -> bool:
+    """Whether the name of an error says that the client is not authorized."""
+    return isinstance(error, str) and error.endswith("_AUTHORIZATION_FAILED")
