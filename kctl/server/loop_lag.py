@@ -18,6 +18,7 @@ from bisect import bisect_left
 from time import monotonic, thread_time
 from typing import Any
 
+from kctl.limits import READY_SOCKETS_MAX
 from kctl.server.iteration_samples import Iteration, IterationSamples
 from kctl.server.iteration_times import ThreadClocks
 from kctl.server.slow_callbacks import SLOW_S, DueCallbacks, SlowIterations
@@ -101,11 +102,30 @@ class LoopLag:
         self.cpu.reset()
 
 
+class _SomeReady:
+    """An epoll object that reports a bounded number of sockets; those it has reported come last the next time."""
+
+    def __init__(self, epoll: Any) -> None:
+        self._poll = epoll.poll
+        self.register = epoll.register
+        self.unregister = epoll.unregister
+        self.modify = epoll.modify
+        self.fileno = epoll.fileno
+        self.close = epoll.close
+
+    def poll(self, timeout: float, _events_max: int) -> list[tuple[int, int]]:
+        """See select.epoll.poll."""
+        ready: list[tuple[int, int]] = self._poll(timeout, READY_SOCKETS_MAX)
+        return ready
+
+
 class _MeasuringSelector(selectors.DefaultSelector):
     """Measures the time between two calls of `select`."""
 
     def __init__(self, due: DueCallbacks, *, measures_cpu: bool) -> None:
         super().__init__()
+        if hasattr(selectors, "EpollSelector"):  # kqueue, of macOS, reports all.
+            self._selector: Any = _SomeReady(self._selector)
         self.lag = LoopLag()
         self.started_s = monotonic()
         self._due = due

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from kctl.errors import CorruptLog, LogDirFailure
+from kctl.storage.producer_state import ProducerEntry
 
 _logger = logging.getLogger(__name__)
 
@@ -72,10 +73,11 @@ def _reason(error: OSError | CorruptLog) -> str:
 class DelayedRemovals:
     """Files and directories that are removed after `file.delete.delay.ms`, already renamed.  Owner: event loop."""
 
-    __slots__ = ("_due",)
+    __slots__ = ("_due", "_producers")
 
     def __init__(self) -> None:
         self._due: list[tuple[int, str, bool]] = []
+        self._producers: list[tuple[int, list[ProducerEntry]]] = []
 
     def __len__(self) -> int:
         return len(self._due)
@@ -83,6 +85,18 @@ class DelayedRemovals:
     def add(self, paths: list[str], *, due_ms: int, is_directory: bool = False) -> None:
         """Remove the paths at `due_ms`."""
         self._due.extend((due_ms, path, is_directory) for path in paths)
+
+    def keep(self, producers: list[ProducerEntry], *, due_ms: int) -> None:
+        """Keep the producers of a deleted log until then, so that they are freed in the thread that removes its
+        directory.
+        """
+        self._producers.append((due_ms, producers))
+
+    def take_due_producers(self, now_ms: int) -> list[list[ProducerEntry]]:
+        """Return what was kept until now, and forget it."""
+        due = [producers for due_ms, producers in self._producers if due_ms <= now_ms]
+        self._producers = [entry for entry in self._producers if entry[0] > now_ms]
+        return due
 
     def moved(self, directory: str, new_directory: str) -> None:
         """Use the new path of `directory` for files in it."""

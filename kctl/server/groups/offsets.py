@@ -77,12 +77,14 @@ class _OpenCommits:
 class CommittedOffsets:
     """The offsets of one group."""
 
-    __slots__ = ("_committed", "_staged", "_transactions")
+    __slots__ = ("_committed", "_staged", "_transactions", "_undecided")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, Packed] = {}
         self._staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]] = {}
         self._transactions: dict[int, _OpenCommits] = {}
+        self._undecided: dict[TopicPartition, set[int]] = {}
+        """The producers with a commit of the partition in an open transaction: a group may have thousands of them."""
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
@@ -114,7 +116,7 @@ class CommittedOffsets:
 
     def is_unstable(self, tp: TopicPartition) -> bool:
         """True if a commit of this partition is undecided, so that require_stable gets an error (KIP-447)."""
-        return tp in self._staged or any(tp in opened for opened in self._transactions.values())
+        return tp in self._staged or tp in self._undecided
 
     def stage(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Stages commits that are being written to the log; each value is one object, identified by `is`."""
@@ -137,6 +139,7 @@ class CommittedOffsets:
         opened = self._transactions.setdefault(producer_id, _OpenCommits())
         for tp, value in offsets.items():
             _stage(opened.staged, tp, value)
+            self._undecided.setdefault(tp, set()).add(producer_id)
 
     def confirm_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int
@@ -153,12 +156,18 @@ class CommittedOffsets:
         opened = self._transactions.get(producer_id, _OpenCommits())
         for tp, value in offsets.items():
             _unstage(opened.staged, tp, value)
+            if tp not in opened:
+                self._decided(tp, producer_id)
         self._drop_if_vacant(producer_id)
 
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The producer's transaction ended: its commits become visible or are dropped."""
         opened = self._transactions.pop(producer_id, None)
-        if opened is not None and committed:
+        if opened is None:
+            return
+        for tp in (*opened.appended, *opened.staged):
+            self._decided(tp, producer_id)
+        if committed:
             for tp, appended in opened.appended.items():
                 self._put_newer(tp, appended)
 
@@ -174,6 +183,7 @@ class CommittedOffsets:
     def load_transaction(self, producer_id: int, tp: TopicPartition, appended: AppendedOffset) -> None:
         """Adds a transactional commit without a marker, as loaded from the log."""
         self._transactions.setdefault(producer_id, _OpenCommits()).appended[tp] = appended
+        self._undecided.setdefault(tp, set()).add(producer_id)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Removes these partitions; returns those of which the log has, or will have, records.
@@ -208,12 +218,20 @@ class CommittedOffsets:
     def _forget(self, tp: TopicPartition) -> bool:
         is_recorded = self._committed.pop(tp, None) is not None
         is_recorded |= self._staged.pop(tp, None) is not None
-        for opened in self._transactions.values():
-            if tp in opened:
-                opened.appended.pop(tp, None)
-                opened.staged.pop(tp, None)
-                is_recorded = True
+        for producer_id in self._undecided.pop(tp, ()):
+            opened = self._transactions[producer_id]
+            opened.appended.pop(tp, None)
+            opened.staged.pop(tp, None)
+            is_recorded = True
         return is_recorded
+
+    def _decided(self, tp: TopicPartition, producer_id: int) -> None:
+        """The producer's open transaction has no commit of this partition."""
+        producers = self._undecided.get(tp)
+        if producers is not None:
+            producers.discard(producer_id)
+            if not producers:
+                del self._undecided[tp]
 
     def _drop_if_vacant(self, producer_id: int) -> None:
         opened = self._transactions.get(producer_id)

@@ -136,12 +136,19 @@ class BufferPool:
         return memoryview(mmap.mmap(-1, rounded))
 
     def lend_until(self, done: asyncio.Future[Any], buffer: memoryview) -> None:
-        """The buffer is not given back: it counts as lent until the future is done."""
+        """The buffer is not given back: it counts as lent until the future is done.
+
+        It is freed when nothing refers to it.  A large one is referred to until others do not any more, so that it is
+        `release` that frees it: the callbacks of the future drop the request.
+        """
         size, is_mapped = len(buffer), isinstance(buffer.obj, mmap.mmap)
+        held = memoryview(buffer) if is_mapped and size > _RETAINED_SIZE_MAX else None
 
         def end(_: object) -> None:
             self.lent_bytes -= size
             self._mapped_count -= is_mapped
+            if held is not None:
+                done.get_loop().call_soon(self._release, held)
             self._wake()
 
         done.add_done_callback(end)

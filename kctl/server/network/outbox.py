@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
-from kctl.limits import FLUSH_BYTES_MAX
+from kctl.limits import FLUSH_BYTES_MAX, SEND_BYTES_MAX
 from kctl.operating_system import MSG_MORE, send_file
 
 _GATHER_MAX = 512
@@ -138,6 +138,8 @@ class PlainOutbox(Outbox):
         if len(chunks) != 1 or isinstance(chunks[0], SliceLeft):
             return super().flush()
         head = chunks[0]  # Of most responses, all there is.
+        if len(head) > SEND_BYTES_MAX:
+            return super().flush()
         try:
             sent = self._sock.send(head)
         except BlockingIOError:
@@ -151,21 +153,29 @@ class PlainOutbox(Outbox):
     def _send_bytes(self) -> bool:
         chunks = self._chunks
         gathered: list[bytes | bytearray | memoryview] = []
-        flags = 0
+        flags, left = 0, SEND_BYTES_MAX
         for chunk in islice(chunks, _GATHER_MAX):
             if isinstance(chunk, SliceLeft):
                 flags = MSG_MORE
                 break
+            if len(chunk) >= left:
+                gathered.append(memoryview(chunk)[:left])
+                left = 0
+                break
             gathered.append(chunk)
+            left -= len(chunk)
         sent = self._sock.send(gathered[0], flags) if len(gathered) == 1 else self._sock.sendmsg(gathered, (), flags)
         self._sent += sent
-        for chunk in gathered:
-            if sent < len(chunk):
-                chunks[0] = memoryview(chunk)[sent:]
-                return False
-            sent -= len(chunk)
+        is_full = sent < SEND_BYTES_MAX - left
+        while sent:
+            head = chunks[0]
+            assert not isinstance(head, SliceLeft)
+            if sent < len(head):
+                chunks[0] = memoryview(head)[sent:]
+                break
+            sent -= len(head)
             chunks.popleft()
-        return True
+        return not is_full
 
     def _send_slice(self, left: SliceLeft) -> bool:
         sent = send_file(self._sock.fileno(), left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX))

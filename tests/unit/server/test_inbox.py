@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
+import weakref
 from functools import partial
 from random import Random
 
@@ -174,3 +176,26 @@ def test_the_budget_bounds_memory_and_every_frame_arrives(
         inbox.settle()
     assert sorted(arrived) == list(range(len(sizes)))
     assert (pool.lent_bytes, pool.reserved_bytes) == (0, 0)
+
+
+def test_a_large_frame_that_was_kept_is_freed_by_release() -> None:
+    released: list[memoryview] = []
+
+    async def main() -> None:
+        pool = BufferPool(release=released.append)
+        buffer = pool.take(1 << 24)
+        memory = weakref.ref(buffer.obj)
+        frame = buffer[4:100]
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        pool.lend_until(done, buffer)
+        del buffer
+        done.set_result(None)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        del frame
+        assert memory() is not None
+        (view,) = released
+        view.release()
+        assert memory() is None
+
+    asyncio.run(main())

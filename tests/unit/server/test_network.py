@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
+from kctl.limits import SEND_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
 from kctl.server.network.channel import DirectChannel, Handle, Reply
@@ -124,6 +125,38 @@ def test_all_queued_bytes_are_sent_in_order_through_a_small_socket_buffer(
                 continue
         assert received == expected
     os.close(fd)
+
+
+class RecordedSocket(socket.socket):
+    """Records how many bytes each call was given."""
+
+    offered: list[int]
+
+    def sendmsg(self, buffers: Any, *args: Any) -> int:
+        self.offered.append(sum(map(len, buffers)))
+        return super().sendmsg(buffers, *args)
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.offered.append(len(data))
+        return super().send(data, flags)
+
+
+@pytest.mark.parametrize("sizes", [[7], [3, 2], [1, 2, 1], [SEND_BYTES_MAX * 5 // 2], [9, SEND_BYTES_MAX * 2, 9]])
+def test_bytes_from_memory_are_sent_some_at_a_time(sizes: list[int]) -> None:
+    ours, theirs = socket.socketpair()
+    with RecordedSocket(fileno=ours.detach()) as sock, theirs:
+        sock.offered = []
+        sock.setblocking(False)
+        theirs.setblocking(False)
+        outbox = PlainOutbox(sock)
+        chunks = [os.urandom(size) for size in sizes]
+        outbox.put(chunks)
+        received = bytearray()
+        while not outbox.flush() or len(received) < sum(sizes):
+            with contextlib.suppress(BlockingIOError):
+                received += theirs.recv(1 << 20)
+        assert received == b"".join(chunks)
+        assert max(sock.offered) <= SEND_BYTES_MAX
 
 
 def test_responses_to_pipelined_requests_are_in_order_although_one_waits() -> None:
