@@ -114,7 +114,7 @@ class _SomeReady:
         self.close = epoll.close
 
     def poll(self, timeout: float, _events_max: int) -> list[tuple[int, int]]:
-        """See select.epoll.poll."""
+        """Waits for events, of READY_SOCKETS_MAX sockets at most."""
         ready: list[tuple[int, int]] = self._poll(timeout, READY_SOCKETS_MAX)
         return ready
 
