@@ -10,7 +10,7 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
-from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -27,6 +27,7 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from kctl.records.header import parse_header
 from kctl.server.coordinators.ports import AppendOutcome
@@ -115,32 +116,96 @@ def test_a_commit_that_the_log_refuses_half_way_has_errors_for_the_rest() -> Non
     simulate(main, seed=1)
 
 
-def test_offsets_of_many_partitions_are_committed_in_a_transaction_in_several_batches() -> None:
+async def commit_in_transaction(host: Host, count: int, offset: int = 5) -> TxnOffsetCommitResponse:
+    """The response to a commit of some partitions in the open transaction of producer 7."""
+    partitions = [
+        TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
+        for index in range(count)
+    ]
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=7,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+    )
+    reply = TxnOffsetCommitHandler(host.coordinator, EveryPartition(), host.clock).handle(request, context(2))
+    return await reply if isinstance(reply, Awaitable) else reply
+
+
+def end_transaction(host: Host, *, is_committed: bool) -> None:
+    partition = host.coordinator.partitions.of("g")
+    assert partition is not None
+    host.coordinator.transaction_completed(partition.index, 7, committed=is_committed)
+
+
+async def host_with_offsets_in_a_transaction(loop: SimLoop) -> Host:
+    host = await Host(loop).start()
+    committing = asyncio.ensure_future(commit_in_transaction(host, PARTITIONS))
+    assert await turns_while(committing) >= 2 * SLICES
+    assert records_per_batch(host) == [REQUEST_ELEMENTS_PER_SLICE_MAX] * SLICES
+    assert committed(host) == 0
+    return host
+
+
+def unstable(host: Host) -> int:
+    offsets = host.coordinator.hosted["g"].group.offsets
+    return sum(offsets.is_unstable(TopicPartition("t", index)) for index in range(PARTITIONS))
+
+
+def test_offsets_of_many_partitions_in_a_transaction_become_visible_some_at_a_time() -> None:
     async def main(loop: SimLoop) -> None:
-        host = await Host(loop).start()
-        partitions = [
-            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
-            for index in range(PARTITIONS)
-        ]
-        request = TxnOffsetCommitRequest(
-            transactional_id="x",
-            group_id="g",
-            producer_id=7,
-            producer_epoch=0,
-            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
-        )
-        handler = TxnOffsetCommitHandler(host.coordinator, EveryPartition(), host.clock)
-        reply = handler.handle(request, context(2))
-        assert isinstance(reply, Awaitable)
-        committing = asyncio.ensure_future(reply)
-        assert await turns_while(committing) >= 2 * SLICES
-        assert records_per_batch(host) == [REQUEST_ELEMENTS_PER_SLICE_MAX] * SLICES
-        assert committed(host) == 0
-        partition = host.coordinator.partitions.of("g")
-        assert partition is not None
-        producer = ProducerIdAndEpoch(7, 0)
-        host.coordinator.transaction_completed(partition.index, producer.producer_id, committed=True)
+        host = await host_with_offsets_in_a_transaction(loop)
+        end_transaction(host, is_committed=True)
+        assert committed(host) == REQUEST_ELEMENTS_PER_SLICE_MAX
+        assert unstable(host) == PARTITIONS - REQUEST_ELEMENTS_PER_SLICE_MAX
+        await asyncio.sleep(1)
         assert committed(host) == PARTITIONS
+        assert unstable(host) == 0
+
+    simulate(main, seed=1)
+
+
+def test_offsets_of_many_partitions_in_an_aborted_transaction_are_dropped_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets_in_a_transaction(loop)
+        end_transaction(host, is_committed=False)
+        assert unstable(host) == PARTITIONS - REQUEST_ELEMENTS_PER_SLICE_MAX
+        await asyncio.sleep(1)
+        assert (committed(host), unstable(host)) == (0, 0)
+
+    simulate(main, seed=1)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_the_next_transaction_may_begin_before_all_offsets_of_a_long_one_are_visible(is_committed: bool) -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets_in_a_transaction(loop)
+        end_transaction(host, is_committed=True)
+        await commit_in_transaction(host, 10, offset=6)
+        end_transaction(host, is_committed=is_committed)
+        assert unstable(host) > 0
+        await asyncio.sleep(1)
+        assert (committed(host), unstable(host)) == (PARTITIONS, 0)
+        last = host.coordinator.hosted["g"].group.offsets.get(TopicPartition("t", 0))
+        assert last is not None
+        assert last.offset == (6 if is_committed else 5)
+
+    simulate(main, seed=1)
+
+
+def test_a_group_is_deleted_while_offsets_of_a_long_transaction_become_visible() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets_in_a_transaction(loop)
+        end_transaction(host, is_committed=True)
+        response = await DeleteGroupsHandler(host.coordinator).handle(
+            DeleteGroupsRequest(groups_names=["g"]), context(2)
+        )
+        assert [each.error_code for each in response.results] == [ErrorCode.NONE]
+        await asyncio.sleep(1)
+        assert "g" not in host.coordinator.hosted
+        restarted = await Host(loop, host.log).start()
+        assert "g" not in restarted.coordinator.hosted
 
     simulate(main, seed=1)
 
@@ -276,7 +341,7 @@ def test_open_transactions_of_other_partitions_are_not_looked_at(monkeypatch: py
     for producer_id in range(2, 100):
         offsets.stage_transaction(producer_id, {other: commit})
     looked_at: list[TopicPartition] = []
-    monkeypatch.setattr(offsets_module._OpenCommits, "__contains__", lambda _, tp: looked_at.append(tp))
+    monkeypatch.setattr(offsets_module._TransactionCommits, "__contains__", lambda _, tp: looked_at.append(tp))
     assert offsets.is_unstable(first)
     assert offsets.is_unstable(other)
     assert not offsets.is_unstable(TopicPartition("t", 2))

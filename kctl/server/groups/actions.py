@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.groups.events import ExpireOffsets, ForgetTopics, TimerKey, Token
+from kctl.server.groups.events import DecideOffsets, ExpireOffsets, ForgetTopics, TimerKey, Token
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.snapshot import GroupSnapshot
 
@@ -135,7 +135,7 @@ class ForgetTransaction:
 class Repeat:
     """Process the event again, after other requests: this step has done a part of it."""
 
-    event: ForgetTopics | ExpireOffsets
+    event: ForgetTopics | ExpireOffsets | DecideOffsets
 
 
 Action: TypeAlias = (

@@ -21,12 +21,14 @@ from kctl.server.groups.actions import (
 from kctl.server.groups.events import (
     UNKNOWN_MEMBER,
     CommitRequest,
+    DecideOffsets,
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
     ForgetTopics,
     Now,
     TransactionalCommit,
+    TransactionCompleted,
 )
 from kctl.server.groups.group import Group
 from kctl.server.groups.offsets import OffsetAndMetadata
@@ -128,6 +130,21 @@ def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]
 def expire_offsets(group: Group, event: ExpireOffsets, now: Now, out: list[Action]) -> None:
     """Removes expired commits, and the group if nothing is left."""
     _drop(group, _expired(group, _next_partitions(event, lambda: group.offsets, out), now), now, out)
+
+
+def transaction_completed(group: Group, event: TransactionCompleted, out: list[Action]) -> None:
+    """Makes the commits of the transaction visible, or drops them; if there are thousands, in later steps as well."""
+    is_first = not group.offsets.is_deciding
+    group.offsets.end_transaction(event.producer_id, committed=event.committed)
+    if is_first:
+        decide_offsets(group, out)
+
+
+def decide_offsets(group: Group, out: list[Action]) -> None:
+    """Decides about the next commits of transactions that have ended."""
+    group.offsets.decide(REQUEST_ELEMENTS_PER_SLICE_MAX)
+    if group.offsets.is_deciding:
+        out.append(Repeat(DecideOffsets()))
 
 
 def java_length(text: str) -> int:

@@ -199,6 +199,11 @@ class TransactionCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class DecideOffsets:
+    """The next commits of transactions that have ended become visible, or are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unload:
     """Another broker coordinates the group now."""
 
@@ -218,5 +223,6 @@ Event: TypeAlias = (
     | ForgetTopics
     | ExpireOffsets
     | TransactionCompleted
+    | DecideOffsets
     | Unload
 )

@@ -2,7 +2,8 @@
 
 A commit is staged while its records are written to the log, and becomes visible when they are.  Two commits of one
 partition may be staged at once; the one with the larger log offset wins, whichever is confirmed first.  A transactional
-commit is invisible until the transaction's marker; then its log offset counts as well.
+commit is invisible until the transaction's marker; then its log offset counts as well.  The commits of a long
+transaction become visible some at a time: the others are undecided until then.
 
 Expiry has two sets of rules.  A commit of OffsetCommit v2-v4 with a retention time of its own carries the time at which
 it expires, and no other rule applies.  Every other commit is kept for offsets.retention.minutes, counted from a time
@@ -14,6 +15,7 @@ Owner: event loop.  Pure: no IO, no clock.  Kafka: GroupMetadata and GroupMetada
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -57,8 +59,8 @@ def unpack(packed: Packed) -> AppendedOffset:
     return AppendedOffset(OffsetAndMetadata(*packed[:-1]), packed[-1])
 
 
-class _OpenCommits:
-    """The commits of one open transaction: those in the log, and staged ones."""
+class _TransactionCommits:
+    """The commits of one transaction that is open, or ended and not decided yet: those in the log, and staged ones."""
 
     __slots__ = ("appended", "staged")
 
@@ -77,14 +79,16 @@ class _OpenCommits:
 class CommittedOffsets:
     """The offsets of one group."""
 
-    __slots__ = ("_committed", "_staged", "_transactions", "_undecided")
+    __slots__ = ("_committed", "_ended", "_staged", "_transactions", "_undecided")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, Packed] = {}
         self._staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]] = {}
-        self._transactions: dict[int, _OpenCommits] = {}
-        self._undecided: dict[TopicPartition, set[int]] = {}
-        """The producers with a commit of the partition in an open transaction: a group may have thousands of them."""
+        self._transactions: dict[int, _TransactionCommits] = {}
+        self._ended: deque[tuple[_TransactionCommits, bool]] = deque()
+        """Transactions with undecided commits, and whether these become visible."""
+        self._undecided: dict[TopicPartition, set[_TransactionCommits]] = {}
+        """The transactions with an undecided commit of the partition: a group may have thousands of transactions."""
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
@@ -104,15 +108,14 @@ class CommittedOffsets:
     def known(self) -> list[TopicPartition]:
         """Every partition with a commit, visible or not."""
         known = [*self._committed, *(tp for tp in self._staged if tp not in self._committed)]
-        if self._transactions:
-            pending = (tp for opened in self._transactions.values() for tp in (*opened.appended, *opened.staged))
-            known = list(dict.fromkeys((*known, *pending)))
+        if self._undecided:
+            known = list(dict.fromkeys((*known, *self._undecided)))
         return known
 
     @property
     def is_vacant(self) -> bool:
         """True if there is no commit, visible or not, and no open transaction that had one."""
-        return not (self._committed or self._staged or self._transactions)
+        return not (self._committed or self._staged or self._transactions or self._ended)
 
     def is_unstable(self, tp: TopicPartition) -> bool:
         """True if a commit of this partition is undecided, so that require_stable gets an error (KIP-447)."""
@@ -136,16 +139,16 @@ class CommittedOffsets:
 
     def stage_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Stages transactional commits that are being written to the log."""
-        opened = self._transactions.setdefault(producer_id, _OpenCommits())
+        opened = self._transactions.setdefault(producer_id, _TransactionCommits())
         for tp, value in offsets.items():
             _stage(opened.staged, tp, value)
-            self._undecided.setdefault(tp, set()).add(producer_id)
+            self._undecided.setdefault(tp, set()).add(opened)
 
     def confirm_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int
     ) -> None:
         """The transactional commits are in the log and wait for the marker, unless they were removed since."""
-        opened = self._transactions.get(producer_id, _OpenCommits())
+        opened = self._transactions.get(producer_id, _TransactionCommits())
         for tp, value in offsets.items():
             present = opened.appended.get(tp)
             if _unstage(opened.staged, tp, value) and (present is None or present.log_offset < log_offset):
@@ -153,23 +156,41 @@ class CommittedOffsets:
 
     def reject_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The log refused the transactional commits; earlier ones of the same transaction stay."""
-        opened = self._transactions.get(producer_id, _OpenCommits())
+        opened = self._transactions.get(producer_id, _TransactionCommits())
         for tp, value in offsets.items():
             _unstage(opened.staged, tp, value)
             if tp not in opened:
-                self._decided(tp, producer_id)
+                self._decided(tp, opened)
         self._drop_if_vacant(producer_id)
 
-    def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The producer's transaction ended: its commits become visible or are dropped."""
+    @property
+    def is_deciding(self) -> bool:
+        """True if the commits of a transaction that has ended are not all decided."""
+        return bool(self._ended)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The producer's transaction ended: `decide` makes its commits visible or drops them."""
         opened = self._transactions.pop(producer_id, None)
-        if opened is None:
-            return
-        for tp in (*opened.appended, *opened.staged):
-            self._decided(tp, producer_id)
-        if committed:
-            for tp, appended in opened.appended.items():
-                self._put_newer(tp, appended)
+        if opened is not None:
+            self._ended.append((opened, committed))
+
+    def decide(self, count: int) -> None:
+        """Makes up to `count` commits of the transactions that have ended visible, or drops them."""
+        while self._ended:
+            ended, committed = self._ended[0]
+            while ended.appended or ended.staged:
+                if count == 0:
+                    return
+                count -= 1
+                if ended.appended:
+                    tp, appended = ended.appended.popitem()
+                    if committed:
+                        self._put_newer(tp, appended)
+                else:
+                    tp, _ = ended.staged.popitem()
+                if tp not in ended:
+                    self._decided(tp, ended)
+            self._ended.popleft()
 
     @property
     def open_transactions(self) -> list[int]:
@@ -182,8 +203,9 @@ class CommittedOffsets:
 
     def load_transaction(self, producer_id: int, tp: TopicPartition, appended: AppendedOffset) -> None:
         """Adds a transactional commit without a marker, as loaded from the log."""
-        self._transactions.setdefault(producer_id, _OpenCommits()).appended[tp] = appended
-        self._undecided.setdefault(tp, set()).add(producer_id)
+        opened = self._transactions.setdefault(producer_id, _TransactionCommits())
+        opened.appended[tp] = appended
+        self._undecided.setdefault(tp, set()).add(opened)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Removes these partitions; returns those of which the log has, or will have, records.
@@ -218,19 +240,18 @@ class CommittedOffsets:
     def _forget(self, tp: TopicPartition) -> bool:
         is_recorded = self._committed.pop(tp, None) is not None
         is_recorded |= self._staged.pop(tp, None) is not None
-        for producer_id in self._undecided.pop(tp, ()):
-            opened = self._transactions[producer_id]
-            opened.appended.pop(tp, None)
-            opened.staged.pop(tp, None)
+        for commits in self._undecided.pop(tp, ()):
+            commits.appended.pop(tp, None)
+            commits.staged.pop(tp, None)
             is_recorded = True
         return is_recorded
 
-    def _decided(self, tp: TopicPartition, producer_id: int) -> None:
-        """The producer's open transaction has no commit of this partition."""
-        producers = self._undecided.get(tp)
-        if producers is not None:
-            producers.discard(producer_id)
-            if not producers:
+    def _decided(self, tp: TopicPartition, commits: _TransactionCommits) -> None:
+        """The transaction has no undecided commit of this partition any more."""
+        undecided = self._undecided.get(tp)
+        if undecided is not None:
+            undecided.discard(commits)
+            if not undecided:
                 del self._undecided[tp]
 
     def _drop_if_vacant(self, producer_id: int) -> None:

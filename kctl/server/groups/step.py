@@ -15,14 +15,17 @@ from kctl.server.groups.committing import (
     commit,
     commit_in_transaction,
     commit_stored,
+    decide_offsets,
     delete_group,
     delete_offsets,
     expire_offsets,
     forget_topics,
+    transaction_completed,
 )
 from kctl.server.groups.events import (
     AppendDone,
     CommitRequest,
+    DecideOffsets,
     DeleteGroup,
     DeleteOffsets,
     Event,
@@ -85,7 +88,9 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
         case ExpireOffsets():
             expire_offsets(group, event, now, out)
         case TransactionCompleted():
-            group.offsets.complete_transaction(event.producer_id, committed=event.committed)
+            transaction_completed(group, event, out)
+        case DecideOffsets():
+            decide_offsets(group, out)
         case GroupLoaded():
             _loaded(group, now, out)
         case Unload():
