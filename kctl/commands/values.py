@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.times import parse_time_ms
@@ -39,10 +40,14 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     return OffsetSpec(anchor, parse_integer(text, "an offset", low=-INT64_MAX, high=INT64_MAX))
 
 
+@overload
+def parse_offset_range(lower: str, upper: str, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec]: ...
+@overload
+def parse_offset_range(lower: str, upper: str | None, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]: ...
 def parse_offset_range(lower: str, upper: str | None, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]:
     """Read --from and --until.  Raises UsageError, also if --until is before --from wherever the logs begin and end."""
     first = parse_offset(lower, now_ms=now_ms)
-    end = parse_offset(upper, now_ms=now_ms) if upper else None
+    end = None if upper is None else parse_offset(upper, now_ms=now_ms)
     if end is not None and first.anchor is end.anchor and end.value < first.value:
         raise UsageError(f"--until {upper} is before --from {lower}: there is nothing between them")
     return first, end

@@ -221,7 +221,7 @@ def consume(
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
-    lower, upper = parse_offset_range(from_, until, now_ms=now_ms)
+    lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
     reading = Reading(
         topic=topic,
         lower=lower,

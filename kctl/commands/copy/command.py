@@ -190,7 +190,7 @@ def copy(
     if bytes_per_s == 0:
         raise UsageError("--rate must be greater than 0")
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
-    lower, upper = parse_offset_range(from_, until, now_ms=now_ms)
+    lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
     copying = Copying(
         source=source,
         target=target,

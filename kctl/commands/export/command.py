@@ -20,7 +20,7 @@ from kctl.commands.shown import shows_one
 from kctl.commands.times import parse_duration_ms
 from kctl.commands.topics.options import TopicRegex
 from kctl.commands.topics.selection import selected_names
-from kctl.commands.values import parse_offset, parse_partitions, parse_size
+from kctl.commands.values import parse_offset_range, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import KctlError, UsageError
 from kctl.input_files import read_regular
@@ -366,6 +366,7 @@ def export(
     run: Invocation = ctx.obj
     names = selected_names(run, topics, topic_regex, None) or []
     now_ms = round(time.time() * 1000)
+    first, end = parse_offset_range(start, until, now_ms=now_ms)
     level = Isolation(isolation)
     decoding = DecodingOptions(
         key=_field("key", key, key_schema),
@@ -380,8 +381,8 @@ def export(
         target=parse_target(to),
         selection=TopicSelection(
             topics=sorted(names),
-            start=parse_offset(start, now_ms=now_ms),
-            until=parse_offset(until, now_ms=now_ms),
+            start=first,
+            until=end,
             isolation=level,
             partitions=parse_partitions(partitions),
         ),

@@ -15,7 +15,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows_one
-from kctl.commands.values import parse_offset, parse_partitions
+from kctl.commands.values import parse_offset_range, parse_partitions
 from kctl.console import Column, Format
 from kctl.errors import KctlError, UsageError
 from kctl.private_files import replace_private
@@ -126,13 +126,14 @@ def profile(
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
+    first, end = parse_offset_range(start, until, now_ms=now_ms)
     if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
         raise UsageError(f"--html must be a file in an existing folder: {html}")
     request = ProfileRequest(
         selection=TopicSelection(
             topics=[topic],
-            start=parse_offset(start, now_ms=now_ms),
-            until=parse_offset(until, now_ms=now_ms),
+            start=first,
+            until=end,
             isolation=Isolation(isolation),
             partitions=parse_partitions(partitions),
         ),

@@ -8,6 +8,7 @@ import pytest
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.dump_log.selection import parse_time_range
+from kctl.commands.exit_status import ExitStatus
 from kctl.commands.times import parse_duration_ms, parse_time_ms
 from kctl.commands.values import (
     format_time,
@@ -19,6 +20,7 @@ from kctl.commands.values import (
     parse_size,
 )
 from kctl.errors import UsageError
+from tests.unit.commands.conftest import Kctl
 
 NOW_MS = 1_795_000_000_000
 
@@ -161,3 +163,12 @@ def test_range_that_may_have_records_is_read(lower: str, upper: str) -> None:
     expected = parse_offset(lower, now_ms=NOW_MS), parse_offset(upper, now_ms=NOW_MS)
     assert parse_offset_range(lower, upper, now_ms=NOW_MS) == expected
     assert parse_offset_range(lower, None, now_ms=NOW_MS) == (expected[0], None)
+
+
+@pytest.mark.parametrize(
+    "line", ["consume orders", "copy orders other", "export orders --to lake", "tables profile orders"]
+)
+def test_commands_refuse_a_range_that_ends_before_it_begins(kctl: Kctl, line: str) -> None:
+    ran = kctl(f"{line} --from 5 --until 3")
+    assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
+    assert "--until 3 is before --from 5" in ran.err
