@@ -501,6 +501,24 @@ ZOOKEEPER_OPERATIONS_MAX = _limit(
     "operations",
     on_excess="MARSHALLING_ERROR",
 )
+ZOOKEEPER_OPERATIONS_PER_STEP = _limit(
+    "operations of one multi that the embedded ZooKeeper server executes without a pause",
+    100,
+    "operations",
+    on_excess="other connections are served in between, but no other operation is executed",
+)
+ZOOKEEPER_ACL_ENTRIES_MAX = _limit(
+    "entries of the ACL of one znode of the embedded ZooKeeper server; each operation on it looks at all of them",
+    100,
+    "entries",
+    on_excess="MARSHALLING_ERROR",
+)
+ZOOKEEPER_MULTI_ACL_ENTRIES_MAX = _limit(
+    "entries of all ACLs in one multi to the embedded ZooKeeper server",
+    2_000,
+    "entries",
+    on_excess="MARSHALLING_ERROR",
+)
 ZOOKEEPER_SET_WATCHES_MAX = _limit(
     "paths of one kind in a setWatches to the embedded ZooKeeper server; clients send at most 128 KB at once",
     10_000,

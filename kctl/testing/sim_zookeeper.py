@@ -273,9 +273,7 @@ class SimZooKeeperSession:
         request = requests.SetWatches(self._last_zxid, data, exist, children, [], [])
         self._connection.send(request, lambda *_: None)
 
-    async def _request(
-        self, path: str, request: requests.Read | requests.Write, *, watch: str = ""
-    ) -> responses.Response:
+    async def _request(self, path: str, request: requests.Ordered, *, watch: str = "") -> responses.Response:
         if self._state not in {SessionState.CONNECTED, SessionState.SUSPENDED}:
             raise SessionLostError("the ZooKeeper session is closed", path)
         call = _Call(path, request, watch)
@@ -309,7 +307,7 @@ _Listener = Callable[[int, Code, responses.Response | None], None]
 class _Call:
     """A request and the future of its response."""
 
-    def __init__(self, path: str, request: requests.Read | requests.Write, watch: str) -> None:
+    def __init__(self, path: str, request: requests.Ordered, watch: str) -> None:
         self.path = path
         self.request = request
         self.watch = watch
@@ -343,7 +341,7 @@ class _Connection:
         self._there = _Line(ensemble.delay_s)
         self._back = _Line(ensemble.delay_s)
 
-    def send(self, request: requests.Read | requests.LongRead | requests.Write, listener: _Listener) -> None:
+    def send(self, request: requests.Ordered, listener: _Listener) -> None:
         self._there.put(lambda: self._arrived(request, listener))
 
     def notify(self, event: EventType, path: str, zxid: int) -> None:
@@ -354,10 +352,11 @@ class _Connection:
         self._back.cut()
         at_once(self._keeper.forget_client(self))
 
-    def _arrived(self, request: requests.Read | requests.LongRead | requests.Write, listener: _Listener) -> None:
+    def _arrived(self, request: requests.Ordered, listener: _Listener) -> None:
         if self._keeper.sessions.find(self.session_id) is None:
             return
-        response, code = None, Code.OK
+        response: responses.Response | None = None
+        code = Code.OK
         try:
             if isinstance(request, requests.Read):
                 response = self._keeper.read(self, request)
@@ -365,7 +364,10 @@ class _Connection:
                 response = at_once(self._keeper.read_in_steps(self, request))
             else:
                 wall_ms = int(asyncio.get_running_loop().time() * 1000)
-                response = self._keeper.write(self, request, wall_ms=wall_ms)
+                if isinstance(request, requests.Multi):
+                    response = at_once(self._keeper.multi(self, request, wall_ms=wall_ms))
+                else:
+                    response = self._keeper.write(self, request, wall_ms=wall_ms)
         except KeeperError as refused:
             code = refused.code
         self._keeper.take_changes()  # not stored

@@ -13,10 +13,13 @@ import pytest
 
 from kctl.errors import MalformedRequest
 from kctl.limits import (
+    ZOOKEEPER_ACL_ENTRIES_MAX,
     ZOOKEEPER_IDENTITIES_MAX,
+    ZOOKEEPER_MULTI_ACL_ENTRIES_MAX,
     ZOOKEEPER_MULTI_READ_BYTES_MAX,
     ZOOKEEPER_NAMES_PER_STEP,
     ZOOKEEPER_OPERATIONS_MAX,
+    ZOOKEEPER_OPERATIONS_PER_STEP,
     ZOOKEEPER_PATHS_PER_STEP,
     ZOOKEEPER_SET_WATCHES_MAX,
 )
@@ -275,6 +278,34 @@ def test_operations_of_one_request_are_bounded(count: int) -> None:
             requests.decode(OpCode.MULTI, jute.Reader(body))
     else:
         assert requests.decode(OpCode.MULTI, jute.Reader(body)) is not None
+
+
+@pytest.mark.parametrize(("entries", "creates"), [(100, 20), (101, 1), (100, 21)])
+def test_entries_of_acls_are_bounded(entries: int, creates: int) -> None:
+    entry = struct.pack(">i", 31) + jute.string("world") + jute.string("anyone")
+    acl = struct.pack(">i", entries) + entry * entries
+    create = struct.pack(">ibi", OpCode.CREATE, 0, -1) + jute.string("/a") + struct.pack(">i", -1) + acl + bytes(4)
+    reader = jute.Reader(create * creates + struct.pack(">ibi", -1, 1, -1))
+    if entries > ZOOKEEPER_ACL_ENTRIES_MAX or entries * creates > ZOOKEEPER_MULTI_ACL_ENTRIES_MAX:
+        with pytest.raises(MalformedRequest):
+            requests.decode(OpCode.MULTI, reader)
+    else:
+        assert requests.decode(OpCode.MULTI, reader) is not None
+
+
+def test_a_long_multi_is_executed_in_steps() -> None:
+    keeper = new_keeper()
+    player = Player(keeper)
+    count = STEPS * ZOOKEEPER_OPERATIONS_PER_STEP
+    creates = [requests.Create(f"/{number}", b"", OPEN_ACL_UNSAFE, CreateMode.PERSISTENT) for number in range(count)]
+    # As many steps again for the events of the watches.
+    assert steps_of(keeper.multi(player, requests.Multi(tuple(creates)), wall_ms=5)) == 2 * STEPS
+    zxid = keeper.zxid
+    again = requests.Create("/0", b"", OPEN_ACL_UNSAFE, CreateMode.PERSISTENT)
+    deletes = [requests.Delete(f"/{number}", -1) for number in range(1, count)]
+    assert player.multi(*deletes, again)[-1] == "NODE_EXISTS"
+    assert len(player.children("/")) >= count
+    assert keeper.zxid == zxid + 1
 
 
 def test_paths_of_one_set_watches_are_bounded() -> None:

@@ -17,7 +17,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from kctl.limits import ZOOKEEPER_MULTI_READ_BYTES_MAX, ZOOKEEPER_PATHS_PER_STEP
+from kctl.limits import (
+    ZOOKEEPER_MULTI_READ_BYTES_MAX,
+    ZOOKEEPER_OPERATIONS_PER_STEP,
+    ZOOKEEPER_PATHS_PER_STEP,
+)
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths, requests, responses
 from kctl.zookeeper.embedded.acl import Id
@@ -126,19 +130,40 @@ class Keeper:
         return changes
 
     def write(self, client: Client, request: requests.Write, *, wall_ms: int) -> responses.Response:
-        """Execute a write and return the response; a failed multi has a response too.  Raises KeeperError."""
+        """Execute a write and return the response.  Raises KeeperError."""
         self.zxid += 1
         self.tree.begin()
-        match request:
-            case requests.Multi():
-                return self._multi(client, request, wall_ms)
-            case requests.Reconfig():
-                raise KeeperError(Code.RECONFIG_DISABLED)
-            case _:
-                response, change = self._apply(client, request, wall_ms)
+        if isinstance(request, requests.Reconfig):
+            raise KeeperError(Code.RECONFIG_DISABLED)
+        response, change = self._apply(client, request, wall_ms)
         if change is not None:
             self.watches.dispatch(change)
         return response
+
+    def multi(
+        self, client: Client, request: requests.Multi, *, wall_ms: int
+    ) -> Generator[None, None, responses.Results]:
+        """Execute a multi, in steps, and return its results, also if it failed."""
+        self.zxid += 1
+        self.tree.begin()
+        results: list[responses.OperationResponse] = []
+        changes: list[Change] = []
+        for operation in request.operations:
+            try:
+                response, change = self._apply(client, operation, wall_ms)
+            except KeeperError as refused:
+                self.tree.roll_back()
+                return responses.Results(_failed(refused.code, len(results), len(request.operations)))
+            results.append(response)
+            if change is not None:
+                changes.append(change)
+            if len(results) % ZOOKEEPER_OPERATIONS_PER_STEP == 0:
+                yield
+        for number, change in enumerate(changes, 1):
+            self.watches.dispatch(change)
+            if number % ZOOKEEPER_OPERATIONS_PER_STEP == 0:
+                yield
+        return responses.Results(results)
 
     def refuse_write(self) -> None:
         """Count a transaction for a malformed write."""
@@ -229,22 +254,6 @@ class Keeper:
             case requests.Check():
                 tree.check(request.path, request.version, identities=identities)
                 return responses.Done(OpCode.CHECK), None
-
-    def _multi(self, client: Client, request: requests.Multi, wall_ms: int) -> responses.Results:
-        results: list[responses.OperationResponse] = []
-        changes: list[Change | None] = []
-        for operation in request.operations:
-            try:
-                response, change = self._apply(client, operation, wall_ms)
-            except KeeperError as refused:
-                self.tree.roll_back()
-                return responses.Results(_failed(refused.code, len(results), len(request.operations)))
-            results.append(response)
-            changes.append(change)
-        for change in changes:
-            if change is not None:
-                self.watches.dispatch(change)
-        return responses.Results(results)
 
     def _change(self, event: EventType, path: str) -> Change:
         """Return the event with the current ACLs; for a deletion it is created before the znode is deleted."""

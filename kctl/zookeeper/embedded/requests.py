@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kctl.errors import MalformedRequest
-from kctl.limits import ZOOKEEPER_OPERATIONS_MAX, ZOOKEEPER_SET_WATCHES_MAX
+from kctl.limits import (
+    ZOOKEEPER_ACL_ENTRIES_MAX,
+    ZOOKEEPER_MULTI_ACL_ENTRIES_MAX,
+    ZOOKEEPER_OPERATIONS_MAX,
+    ZOOKEEPER_SET_WATCHES_MAX,
+)
 from kctl.zookeeper.embedded.acl import Acl, Id
 from kctl.zookeeper.embedded.codes import CreateMode, OpCode
 from kctl.zookeeper.embedded.jute import Reader
@@ -205,7 +210,7 @@ class CloseSession:
 
 
 WriteOperation = Create | Delete | SetData | SetAcl | Check
-Write = WriteOperation | Multi | Reconfig
+Write = WriteOperation | Reconfig
 Read = (
     GetData
     | Exists
@@ -220,7 +225,9 @@ Read = (
     | Ping
 )
 LongRead = GetAllChildrenNumber | SetWatches
-Request = Write | Read | LongRead | Auth | CloseSession
+Ordered = Write | Multi | Read | LongRead
+"""Executed in the order of arrival, and only within a session."""
+Request = Ordered | Auth | CloseSession
 
 
 def decode_connect(frame: bytes) -> Connect:
@@ -265,7 +272,7 @@ def _create_ttl(reader: Reader) -> Create:
 
 def _acl(reader: Reader) -> tuple[Acl, ...] | None:
     entries = reader.vector(
-        lambda: Acl(reader.int32(), Id(reader.string() or "", reader.string() or "")),
+        lambda: Acl(reader.int32(), Id(reader.string() or "", reader.string() or "")), ZOOKEEPER_ACL_ENTRIES_MAX
     )
     return None if entries is None else tuple(entries)
 
@@ -289,6 +296,7 @@ def _check(reader: Reader) -> Check:
 def _multi(reader: Reader) -> Multi:
     """Decode a multi; invalid flags of a create make the whole request malformed, unlike outside of a multi."""
     operations = []
+    acl_entries = 0
     while (op_code := _next_operation(reader)) is not None:
         if op_code not in _MULTI_DECODERS:
             raise MalformedRequest(f"operation {op_code} cannot be part of a multi")
@@ -297,6 +305,10 @@ def _multi(reader: Reader) -> Multi:
             raise MalformedRequest(f"unknown create mode {operation.flags}")
         operations.append(operation)
         _check_count(operations)
+        if isinstance(operation, (Create, SetAcl)):
+            acl_entries += len(operation.acl or ())
+            if acl_entries > ZOOKEEPER_MULTI_ACL_ENTRIES_MAX:
+                raise MalformedRequest(f"more than {ZOOKEEPER_MULTI_ACL_ENTRIES_MAX} entries of ACLs")
     return Multi(tuple(operations))
 
 

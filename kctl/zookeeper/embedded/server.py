@@ -297,6 +297,9 @@ class EmbeddedZooKeeper:
                 return None
             case requests.CloseSession():
                 return self._close_session(connection, xid)
+            case requests.Multi():
+                steps = self._keeper.multi(connection, request, wall_ms=_wall_ms())
+                return self._respond_after(connection, xid, steps)
             case requests.SetWatches() | requests.GetAllChildrenNumber():
                 return self._respond_after(connection, xid, self._keeper.read_in_steps(connection, request))
             case (
@@ -305,7 +308,6 @@ class EmbeddedZooKeeper:
                 | requests.SetData()
                 | requests.SetAcl()
                 | requests.Check()
-                | requests.Multi()
                 | requests.Reconfig()
             ):
                 response = self._keeper.write(connection, request, wall_ms=_wall_ms())

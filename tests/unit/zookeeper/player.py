@@ -55,8 +55,7 @@ class Player:
         return self._path(self._write(requests.SetData(path, data, version)))
 
     def multi(self, *operations: requests.Create | requests.Delete | requests.SetData | requests.Check) -> list[str]:
-        response = self.keeper.write(self, requests.Multi(operations), wall_ms=5)
-        assert isinstance(response, responses.Results)
+        response = at_once(self.keeper.multi(self, requests.Multi(operations), wall_ms=5))
         return [each.code.name if isinstance(each, responses.Failed) else "ok" for each in response.results]
 
     def get(self, path: str, *, watch: bool = False) -> bytes | str | None:
