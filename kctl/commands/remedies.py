@@ -14,6 +14,8 @@ _REMEDIES: Mapping[ErrorCode, str] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"the user lacks a permission for this transactional id: {_GRANT}",
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: f"the user lacks a permission for delegation tokens: {_GRANT}",
     ErrorCode.SECURITY_DISABLED: "ACLs need the property authorizer.class.name on all brokers",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "delegation tokens need the property delegation.token.secret.key, with "
+    "the same value on all brokers",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "give the credentials of a user with --command-config",
     ErrorCode.NOT_CONTROLLER: "no broker is the active controller at the moment: repeat the command",
 }
