@@ -16,6 +16,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer, TimerTask
@@ -23,7 +24,7 @@ from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import taken, visit_in_turns
+from kctl.server.coordinators.periodic_checks import taken, visit_all, visit_in_turns
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.groups.actions import (
@@ -113,9 +114,11 @@ class GroupRunner:
         group = hosted.group
         while inbox:
             state, generation = group.state, group.generation
-            for action in step(group, inbox.popleft(), Now(self._clock.monotonic_ms(), self._clock.now_ms())):
+            event = inbox.popleft()
+            for action in step(group, event, Now(self._clock.monotonic_ms(), self._clock.now_ms())):
                 self._perform(hosted, action, inbox)
-            if group.state is not state or group.generation != generation:
+            # One line is enough for all groups of a partition.
+            if (group.state is not state or group.generation != generation) and not isinstance(event, Unload):
                 self._log_change(group, state)
         if group.metadata_bytes != hosted.counted_bytes:
             self._count(hosted, group.metadata_bytes)
@@ -175,8 +178,8 @@ class GroupRunner:
     async def stop(self) -> None:
         """Returns when all groups have processed what has happened."""
         while self._behind:
+            visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
             await asyncio.sleep(0)
-            self._catch_up_in_turns()
 
     def _run_soon(self, event: Event, groups: Iterable[HostedGroup]) -> None:
         """Processes the event for these groups, before any later event of each, some groups per loop turn."""

@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer
@@ -153,19 +154,17 @@ class TransactionRunner:
         is_idle = not self._leaving
         self._leaving.extend(leaving)
         if is_idle:
-            self._unload_in_turns()
+            visit_in_turns(self._timer, taken(self._leaving), self._unload, per_turn=IDS_PER_TURN)
         return len(leaving)
 
     async def stop(self) -> None:
         """Returns when the parked requests of all transactions that are removed have been completed."""
         while self._leaving:
+            visit_all(islice(taken(self._leaving), IDS_PER_TURN), self._unload)
             await asyncio.sleep(0)
-            self._unload_in_turns()
 
-    def _unload_in_turns(self) -> None:
-        visit_in_turns(
-            self._timer, taken(self._leaving), lambda hosted: self.run(hosted, Unload()), per_turn=IDS_PER_TURN
-        )
+    def _unload(self, hosted: HostedTransaction) -> None:
+        self.run(hosted, Unload())
 
     def _perform(self, hosted: HostedTransaction, action: Action, inbox: deque[Event]) -> None:
         match action:
