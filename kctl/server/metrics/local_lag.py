@@ -1,7 +1,7 @@
 """Reads the lag of the groups that a broker coordinates from its own memory and files.
 
-As a client of the cluster, it would send itself requests for all of their partitions, whose encoding and decoding take
-ten times as long.  What other brokers lead, `LocalLag` has as `missing`.
+As a client of the cluster, it would send itself requests for all of their partitions, which takes four times the
+processor time, in longer iterations of the event loop.  What other brokers lead is `missing`.
 
 The committed offsets are read before the ends of the logs, so that a group that keeps up is never ahead of them.
 
