@@ -56,12 +56,17 @@ def _numbers(*names: str) -> tuple[Column, ...]:
 
 FILE = Column("file")
 BATCH_COLUMNS = (
-    FILE,
-    *_numbers("position", "size", "base_offset", "last_offset", "count"),
-    Column("codec"),
-    Column("max_time"),
-    *_numbers("leader_epoch", "producer_id", "producer_epoch", "base_sequence"),
-    Column("flags"),
+    Column("file", drop_order=9),
+    Column("position", numeric=True),
+    Column("size", numeric=True, drop_order=8),
+    *_numbers("base_offset", "last_offset", "count"),
+    Column("codec", drop_order=7),
+    Column("max_time", drop_order=6),
+    Column("leader_epoch", numeric=True, drop_order=3),
+    Column("producer_id", numeric=True, drop_order=5),
+    Column("producer_epoch", numeric=True, drop_order=1),
+    Column("base_sequence", numeric=True, drop_order=2),
+    Column("flags", drop_order=4),
     *ERROR_COLUMNS,
 )
 RECORD_COLUMNS = (
