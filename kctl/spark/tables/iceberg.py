@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,6 +53,9 @@ DEFAULT_CATALOG = "kctl"
 TRANSFORMS: Mapping[str, Transform[Any, Any]] = {DATE: DayTransform(), HOUR: HourTransform()}
 """Hidden partitions: the library computes them from the statistics of a file, which has records of one partition."""
 
+_SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3://"))
+"""Patterns of the forms in which programs name files, and the form used here."""
+
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
 
 
@@ -72,6 +76,8 @@ class IcebergTable:
         self._location = location
         self._table: CatalogTable | None = None
         self._catalog: Catalog | None = None
+        self._sizes: dict[str, int] | None = None
+        """The sizes of the state that was read last; None until they are needed, because that reads all manifests."""
 
     @property
     def name(self) -> str:
@@ -87,6 +93,7 @@ class IcebergTable:
         """See Table.  Raises UsageError for a table that is not an export, or belongs to another one."""
         with self._failures():
             self._table = None
+            self._sizes = None
             self._catalog = catalog = self._open_catalog()
             if catalog is None:
                 return None
@@ -131,15 +138,24 @@ class IcebergTable:
 
     def paths(self) -> set[str]:
         """The data files of the current snapshot, relative to the table."""
+        return set(self.sizes())
+
+    def sizes(self) -> Mapping[str, int]:
+        """See Table."""
+        if self._sizes is None:
+            self._sizes = self._read_sizes()
+        return self._sizes
+
+    def _read_sizes(self) -> dict[str, int]:
         if self._table is None:
-            return set()
+            return {}
         snapshot = self._table.current_snapshot()
         if snapshot is None:
-            return set()
+            return {}
         with self._failures():
             io = self._table.io
             return {
-                entry.data_file.file_path.removeprefix(f"{self._location}/")
+                self._relative(entry.data_file.file_path): entry.data_file.file_size_in_bytes
                 for manifest in snapshot.manifests(io)
                 if manifest.content == ManifestContent.DATA
                 for entry in manifest.fetch_manifest_entry(io)
@@ -207,7 +223,7 @@ class IcebergTable:
     def partitions(self) -> dict[str, str]:
         """The partition of each data file of the state that was read last, as text, by path."""
         with self._failures():
-            return {path.removeprefix(f"{self._location}/"): repr(one.partition) for path, one in self._held().items()}
+            return {path: repr(one.partition) for path, one in self._held().items()}
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
         """Replaces files by others with the same rows, in one snapshot.  Raises Conflict, then nothing is changed."""
@@ -221,7 +237,7 @@ class IcebergTable:
                     transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
                 ):
                     for removed, merged in replacements:
-                        sources = [held[f"{self._location}/{path}"] for path in removed]
+                        sources = [held[path] for path in removed]
                         for source in sources:
                             overwrite.delete_data_file(source)
                         path = f"{self._location}/{merged.path}"
@@ -232,9 +248,13 @@ class IcebergTable:
                 raise Conflict from error
 
     def _held(self) -> dict[str, DataFile]:
-        """The data files of the current snapshot by their full path."""
+        """The data files of the current snapshot by their path relative to the table."""
         tasks = self._table.scan().plan_files() if self._table else ()
-        return {task.file.file_path: task.file for task in tasks}
+        return {self._relative(task.file.file_path): task.file for task in tasks}
+
+    def _relative(self, path: str) -> str:
+        """The path of a data file relative to the table; as it is if it is elsewhere."""
+        return _canonical(path).removeprefix(f"{_canonical(self._location)}/")
 
     def _create(self, commit: TableCommit) -> CatalogTable:
         self._catalog = catalog = self._open_catalog()
@@ -282,6 +302,13 @@ def _folder(location: str) -> str:
     """The folder of a location without symbolic links and `..`; a URL of an object store as it is."""
     path = location.removeprefix("file://")
     return location if path == location else os.path.realpath(path)
+
+
+def _canonical(location: str) -> str:
+    """A location in the form that exports write; Spark writes `file:/folder` and `s3a://bucket` for the same."""
+    for pattern, prefix in _SAME_PLACES:
+        location = pattern.sub(prefix, location)
+    return location
 
 
 def _is_based_on(table: CatalogTable, batch: int) -> bool:
