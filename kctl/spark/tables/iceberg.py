@@ -30,6 +30,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from kctl.errors import UsageError
@@ -57,6 +58,26 @@ _SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3:
 """Patterns of the forms in which programs name files, and the form used here."""
 
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
+
+
+MERGING = {TableProperties.MANIFEST_MERGE_ENABLED: "true", TableProperties.MANIFEST_MIN_MERGE_COUNT: "20"}
+"""Properties that tables get unless they have them.  Otherwise each batch adds a manifest, and reading a manifest costs
+several milliseconds, so that the batches of a day would make an increment ten times as expensive."""
+
+
+class CachedTransaction(Transaction):
+    """A transaction whose metadata is computed once per update: it is a deep copy, with all snapshots of the table."""
+
+    def __init__(self, table: CatalogTable) -> None:
+        super().__init__(table)
+        self._computed: tuple[object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata after the updates so far."""
+        if self._computed is None or self._computed[0] is not self._updates:
+            self._computed = self._updates, super().table_metadata
+        return self._computed[1]
 
 
 class Replacement(NamedTuple):
@@ -184,7 +205,9 @@ class IcebergTable:
             if commit.dead_letters:
                 properties[DEAD_LETTERS] = json.dumps(commit.dead_letters)
             try:
-                with table.transaction() as transaction:
+                with CachedTransaction(table) as transaction:
+                    if missing := {name: text for name, text in MERGING.items() if name not in table.properties}:
+                        transaction.set_properties(missing)
                     if commit.partition_by and table.spec().is_unpartitioned():
                         with transaction.update_spec() as spec:
                             spec.add_field(*_partition_field(commit.partition_by))
@@ -212,7 +235,7 @@ class IcebergTable:
             mapping = metadata.schema().name_mapping.model_dump_json()
             transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         type_ = metadata.schema().find_type(".".join(("value", *commit.partition_by.field)))
-        with transaction.update_snapshot(dict(properties)).fast_append() as append:
+        with transaction.update_snapshot(dict(properties)).merge_append() as append:
             for file in commit.files:
                 path = f"{self._location}/{file.path}"
                 data_file = parquet_file_to_data_file(io, transaction.table_metadata, path)
@@ -233,7 +256,7 @@ class IcebergTable:
             table = self._without_retries(self._table)
             try:
                 with (
-                    table.transaction() as transaction,
+                    CachedTransaction(table) as transaction,
                     transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
                 ):
                     for removed, merged in replacements:
