@@ -113,6 +113,12 @@ LOOP_SLICE_MS_MAX = _limit(
     "ms",
     on_excess="timers and other sockets are served first",
 )
+RECEIVED_PER_ITERATION_MAX = _limit(
+    "bytes that connections receive in one iteration of the event loop, before they take turns",
+    4 << 20,
+    "bytes",
+    on_excess="they receive in turns, within the time for connections",
+)
 READ_PER_SLICE_MAX = _limit(
     "partitions of one Fetch or ListOffsets request that are read without a pause",
     250,

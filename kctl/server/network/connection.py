@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
+from kctl.limits import RECEIVED_PER_ITERATION_MAX
 from kctl.log_output.peers import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
@@ -76,6 +77,8 @@ class Connection:
         self._waits_for_buffers = buffers.is_limited and not is_urgent
         self._unread = unread
         self._is_queued = False
+        self._receives_in_turn = False
+        """Whether its next turn begins with what has arrived at the socket."""
         self._is_reading = False
         self._is_rereading = False
         self._waits_for_memory = False
@@ -113,6 +116,10 @@ class Connection:
     def take_turn(self) -> bool:
         """Handles requests that have arrived and sends their responses; returns whether there may be more requests."""
         self._is_queued = False
+        if self._receives_in_turn:
+            self._receives_in_turn = False
+            if not self._is_closed:
+                self._receive()
         if self._is_closed:
             return False
         if self._is_writing:
@@ -169,28 +176,43 @@ class Connection:
 
     def _on_readable(self) -> None:
         if self._is_queued:
-            return  # Received after the turn.
+            return  # Received in or after the turn.
+        turns = self._turns
+        started_s = turns.iteration.started_s
+        if turns.received_in_s != started_s:
+            turns.received_in_s, turns.received = started_s, 0
+        elif turns.received >= RECEIVED_PER_ITERATION_MAX and not self.is_urgent:
+            # In a turn: a hundred connections that receive 1 MB at once would hold the loop for tens of milliseconds.
+            self._receives_in_turn = self._is_queued = True
+            turns.queue(self)
+            return
+        if self._receive():
+            if self._pump.is_waiting or self._is_writing:
+                self._settle()
+            else:
+                self._take_or_queue_turn()
+
+    def _receive(self) -> bool:
+        """Receives once; returns whether there are new bytes."""
         if self._waits_for_buffers and not self._inbox.has_memory():
             self._wait_for_memory()
-            return
+            return False
         try:
             received = self._sock.recv_into(self._inbox.buffer())
         except BlockingIOError:
             self._settle()
-            return
+            return False
         except OSError:
             received = 0
         if not received:
             self.close()
-            return
+            return False
+        self._turns.received += received
         self._inbox.received(received)
         if self._timing is not None and self._timing.measuring.is_on:
             self._timing.received_s = self._loop.time()
         self.was_active = True
-        if self._pump.is_waiting or self._is_writing:
-            self._settle()
-        else:
-            self._take_or_queue_turn()
+        return True
 
     def _settle(self) -> None:
         """Frees memory; stops receiving while enough is buffered for later turns."""

@@ -57,7 +57,11 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._now_s = loop.time
-        self._iteration = iteration_of(loop)
+        self.iteration = self._iteration = iteration_of(loop)
+        self.received_in_s = 0.0
+        """The start of the iteration that `received` is about."""
+        self.received = 0
+        """Bytes that connections have received in that iteration.  Maintained by them, without calls."""
         self._queue: deque[TakesTurns] = deque()
         self._busy: deque[TakesTurns] = deque()
         self._is_scheduled = False
