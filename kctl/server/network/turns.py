@@ -57,7 +57,7 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._now_s = loop.time
-        self.iteration = self._iteration = iteration_of(loop)
+        self.iteration = iteration_of(loop)
         self.received_in_s = 0.0
         """The start of the iteration that `received` is about."""
         self.received = 0
@@ -76,7 +76,7 @@ class Turns:
         if not connection.is_urgent:
             is_busy = _is_busy(connection, now_s)
             queue, slice_s = (self._busy, _BUSY_SLICE_S) if is_busy else (self._queue, _SLICE_S)
-            if queue or now_s - self._iteration.started_s >= slice_s:
+            if queue or now_s - self.iteration.started_s >= slice_s:
                 queue.append(connection)
                 self._schedule()
                 return False
