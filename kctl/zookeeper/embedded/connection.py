@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from typing import Protocol
 
 from kctl.limits import ZOOKEEPER_FRAME_BYTES_MAX, ZOOKEEPER_UNREAD_BYTES_MAX
@@ -18,6 +19,7 @@ from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import responses
 from kctl.zookeeper.embedded.acl import Id
 from kctl.zookeeper.embedded.codes import EventType
+from kctl.zookeeper.embedded.input_turns import InputTurns
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class Server(Protocol):
 class Connection(asyncio.Protocol):
     """A connection of a client; `session_id` is 0 until it has a session."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, turns: InputTurns) -> None:
         self.session_id = 0
         self.identities: tuple[Id, ...] = ()
         self.peer: tuple[str, int] = ("", 0)
@@ -56,6 +58,7 @@ class Connection(asyncio.Protocol):
         self.sent_count = 0
         self.is_open = False
         self._server = server
+        self._turns = turns
         self._transport: asyncio.Transport | None = None
         self._is_greeted = False
         self._buffer = bytearray()
@@ -85,24 +88,32 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass complete frames to the server; see asyncio.Protocol."""
-        if not self.is_open:
-            return
-        self._buffer += data
+        if self.is_open:
+            self._buffer += data
+            self._turns.received(self)
+
+    def read_frames(self, may_continue: Callable[[], bool]) -> bool:
+        """Pass frames to the server while `may_continue`, at least one; return whether no whole frame is left."""
+        is_first = True
         while self.is_open and len(self._buffer) >= _LENGTH.size:
             if not self._is_greeted and self._handle_four_letter_word():
-                return
+                return True
             (length,) = _LENGTH.unpack_from(self._buffer)
             if not 0 < length <= ZOOKEEPER_FRAME_BYTES_MAX:
                 self.abort(f"invalid frame length {length}")
-                return
+                return True
             end = _LENGTH.size + length
             if len(self._buffer) < end:
-                return
+                return True
+            if not (is_first or may_continue()):
+                return False
+            is_first = False
             frame = bytes(self._buffer[_LENGTH.size : end])
             del self._buffer[:end]
             self._is_greeted = True
             self.received_count += 1
             self._server.frame_received(self, frame)
+        return True
 
     def pause_writing(self) -> None:
         """Stop reading requests while responses back up."""

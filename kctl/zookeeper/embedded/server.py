@@ -31,6 +31,7 @@ from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches, Steps
 from kctl.zookeeper.embedded.codes import Code, KeeperError
 from kctl.zookeeper.embedded.connection import Connection
+from kctl.zookeeper.embedded.input_turns import InputTurns
 from kctl.zookeeper.embedded.jute import Reader
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import Store
@@ -100,7 +101,8 @@ class EmbeddedZooKeeper:
             raise
         try:
             await self._load()
-            self._listener = await self._loop.create_server(lambda: Connection(self), self.host, self.port)
+            turns = InputTurns(self._loop)
+            self._listener = await self._loop.create_server(lambda: Connection(self, turns), self.host, self.port)
         except OSError as error:
             await self._close_store()
             raise _port_unusable(self.host, self.port, error) from error
