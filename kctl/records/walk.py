@@ -224,14 +224,14 @@ def read_records(
         headers: tuple[tuple[str, bytes | None], ...] = ()
         position = stop + 1
         if region[stop] != 0:
-            headers, position = _read_headers(region, stop, end)
+            headers, position = read_headers(region, stop, end)
         if position != end:
             raise ValueError(f"a record ends {end - position} bytes after its last field")
         found.append((base_offset + delta, timestamp, key, value, headers))
     return found, position
 
 
-def _read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
+def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
     """Returns the headers whose number is at `position`, and the position after them."""
     count, position = small_number(region, position)
     if count < 0 or count > end - position:

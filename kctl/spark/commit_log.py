@@ -34,9 +34,9 @@ from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
 from kctl.spark.exec.partitioning import PARTITION_COLUMNS_MAX, without_partitions
-from kctl.spark.inventory import Inventory
+from kctl.spark.inventory import DamagedFile, Inventory
 from kctl.spark.layout_mark import LayoutMark
-from kctl.spark.path_set import NO_PATHS, PathSet
+from kctl.spark.path_set import NO_PATHS, PathSet, sized
 from kctl.spark.plan import (
     Compression,
     FileOptions,
@@ -78,6 +78,14 @@ class LostRace(KctlError):
 
 class BrokenExportFolder(KctlError):
     """The commit log of the folder is invalid."""
+
+
+class CommittedFile(NamedTuple):
+    """A data file in a commit."""
+
+    batch: int
+    size: int | None
+    """None for a file of a partition if the commit was written by a version that has only the size of all together."""
 
 
 class Compaction(NamedTuple):
@@ -174,7 +182,7 @@ class CommitLog:
 
     def committed_paths(self) -> dict[str, int]:
         """All committed data files with their batch, except those that were compacted.  Reads all commits."""
-        return self._paths()[0]
+        return {path: file.batch for path, file in self._paths()[0].items()}
 
     def committed_letters(self) -> dict[str, int]:
         """All committed files with dead letters, with their batch.  Reads all commits."""
@@ -184,17 +192,25 @@ class CommitLog:
             for one in self._read(layout.COMMITS, batch).get("dead_letters", ())
         }
 
+    def _committed_sizes(self) -> dict[str, int]:
+        """The sizes of all committed data files; where no commit has it, that of the existing file."""
+        return {
+            path: (self._files.size(path) or 0) if file.size is None else file.size
+            for path, file in self._paths()[0].items()
+        }
+
     def hidden_paths(self) -> set[str]:
         """Files that were replaced by a compaction, and those that one has published before its commit."""
         return self._paths()[1]
 
-    def _paths(self) -> tuple[dict[str, int], set[str]]:
-        found: dict[str, int] = {}
+    def _paths(self) -> tuple[dict[str, CommittedFile], set[str]]:
+        found: dict[str, CommittedFile] = {}
         hidden: set[str] = set()
         commits = sorted(self._batches(layout.COMMITS))
         for batch in commits:
             document = self._read(layout.COMMITS, batch)
-            found |= {path: batch for file in document["files"] for path in file.get("paths", [file["path"]])}
+            for file in document["files"]:
+                found |= {path: CommittedFile(batch, size) for path, size in _sizes_from_json(file).items()}
             for path in document.get("removed", ()):
                 hidden.add(path)
                 found.pop(path, None)
@@ -219,10 +235,10 @@ class CommitLog:
         Raises LostRace if the batch was committed or abandoned by another process.
         """
         removed = plan.removed if files else ()
-        before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
-        all_files = before.minus(removed).plus(file.path for file in files)
+        kept = {path: size for path, size in self._committed_sizes().items() if path not in removed}
+        sizes = kept | {file.path: file.size for file in files}
         last = self._read(layout.COMMITS, positions.last_batch)
-        after = replace(positions, last_batch=plan.batch, files=all_files)
+        after = replace(positions, last_batch=plan.batch, files=NO_PATHS.plus(sizes), sizes=NO_PATHS.plus(sized(sizes)))
         document = {
             "version": COMPACTION_VERSION,
             "batch": plan.batch,
@@ -269,11 +285,18 @@ class CommitLog:
         Raises LostRace if it has been committed.
         """
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
-        written = {file.path for outcome in outcomes.values() for file in outcome.written}
+        written = {file.path: file.size for outcome in outcomes.values() for file in outcome.written}
+        sizes = NO_PATHS.plus(sized(self._committed_sizes())) if positions.sizes is None else positions.sizes
         letters = self.committed_letters() if positions.dead_letters is None else ()
         letters_before = NO_PATHS.plus(letters) if positions.dead_letters is None else positions.dead_letters
         refused = [outcome.dead_letters.path for outcome in outcomes.values() if outcome.dead_letters]
-        after = advance(positions, plan, before.plus(written), letters_before.plus(refused))
+        after = advance(
+            positions,
+            plan,
+            files=before.plus(written),
+            sizes=sizes.plus(sized(written)),
+            dead_letters=letters_before.plus(refused),
+        )
         document = _commit_to_json(plan, outcomes, after, now_ms)
         if self._mark is not None:
             document[OPTIONS] = self._mark
@@ -291,19 +314,25 @@ class CommitLog:
         found = self.data_files({*topics, *positions.topics})
         if positions.last_batch < 0 and not pending:
             unknown = unmarked_files(self._files, self.topic_directories(topics))
-            return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and found.issuperset(unknown))
-        present = {path for path in found if without_partitions(path) not in planned}
+            return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and set(unknown) <= found.keys())
+        present = {path: size for path, size in found.items() if without_partitions(path) not in planned}
         missing_letters = self._missing_letters(positions, planned)
-        if NO_PATHS.plus(present) == positions.files:
+        are_whole = positions.sizes is None or NO_PATHS.plus(sized(present)) == positions.sizes
+        if are_whole and NO_PATHS.plus(present) == positions.files:
             return Inventory(missing_letters)
         committed, hidden = self._paths()
-        missing = sorted((path, batch) for path, batch in committed.items() if path not in present)
+        missing = sorted((path, file.batch) for path, file in committed.items() if path not in present)
         # A backup may have files that were compacted, and lack those that replaced them.
-        self._hidden = set() if missing else present & hidden
+        self._hidden = set() if missing else hidden.intersection(present)
         return Inventory(
             missing=(*missing, *missing_letters),
-            unknown=tuple(sorted(present - set(committed) - hidden)),
+            unknown=tuple(sorted(present.keys() - committed - hidden)),
             may_adopt=not self._mark,
+            damaged=tuple(
+                DamagedFile(path, file.batch, file.size, present[path])
+                for path, file in sorted(committed.items())
+                if file.size is not None and present.get(path, file.size) != file.size
+            ),
         )
 
     def _missing_letters(self, positions: Positions, planned: Collection[str]) -> tuple[tuple[str, int], ...]:
@@ -340,14 +369,13 @@ class CommitLog:
         data = [path for directory in directories for path, _ in self._walk(directory)]
         self._files.remove_scratch([*log, *lists, *data, *letters])
 
-    def data_files(self, topics: Collection[str]) -> set[str]:
-        """Paths of all existing data files of the topics."""
+    def data_files(self, topics: Collection[str]) -> dict[str, int]:
+        """The sizes of all existing data files of the topics, by path."""
         return {
-            f"{directory}/{name}"
-            for topic_directory in self.topic_directories(topics)
-            for directory, names in self._walk(topic_directory)
-            for name in names
-            if layout.is_data_file(name)
+            path: size
+            for directory in self.topic_directories(topics)
+            for path, size in self._files.sizes(directory).items()
+            if _is_data_file_in(directory, path)
         }
 
     def topic_directories(self, topics: Collection[str]) -> list[str]:
@@ -388,6 +416,13 @@ class CommitLog:
         # A store repeats a request whose answer was lost, and then finds the object that it has created itself.
         if not self._files.create(path, data) and self._files.read(path) != data:
             raise LostRace(f"{self._files.location}/{path} was written by another export at the same time")
+
+
+def _is_data_file_in(directory: str, path: str) -> bool:
+    """Whether this is a data file in the directory or the directories of its partitions."""
+    *partitions, name = path.removeprefix(f"{directory}/").split("/")
+    are_partitions = len(partitions) <= PARTITION_COLUMNS_MAX and all("=" in one for one in partitions)
+    return are_partitions and layout.is_data_file(name)
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -475,6 +510,7 @@ def _after_to_json(after: Positions) -> dict[str, Any]:
     return {
         "include_headers": after.include_headers,
         "all_files": _path_set_to_json(after.files),
+        "all_sizes": _path_set_to_json(after.sizes),
         "positions": topics_to_json(after.topics),
     }
 
@@ -501,9 +537,10 @@ def _file_to_json(
     path: str, shares: Sequence[tuple[PartitionRange, FileRange]], outcome: FileOutcome
 ) -> dict[str, Any]:
     paths = [file.path for file in outcome.written]
+    sizes = [file.size for file in outcome.written]
     return {
         "path": path,
-        **({"paths": paths} if paths != [path] else {}),
+        **({"paths": paths, "sizes": sizes} if paths != [path] else {}),
         "records": outcome.records,
         "bytes": outcome.bytes_out,
         "ranges": [
@@ -517,6 +554,14 @@ def _file_to_json(
             for (range_, file), part in zip(shares, outcome.parts, strict=True)
         ],
     }
+
+
+def _sizes_from_json(document: Mapping[str, Any]) -> dict[str, int | None]:
+    """The sizes of the data files of a task by path; None where the commit has only that of all together."""
+    if "paths" not in document:
+        return {document["path"]: document["bytes"]}
+    paths = document["paths"]
+    return dict(zip(paths, document.get("sizes", [None] * len(paths)), strict=True))
 
 
 def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:
@@ -567,6 +612,7 @@ def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
         topics=topics_from_json(document["positions"]),
         include_headers=document["include_headers"],
         files=_path_set_from_json(document.get("all_files")),
+        sizes=_path_set_from_json(document.get("all_sizes")),
         dead_letters=_path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None)),
         columns=columns,
     )

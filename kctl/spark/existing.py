@@ -7,7 +7,8 @@ than that of the folder has to be named.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark import layout
@@ -16,10 +17,12 @@ from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.partitioning import without_partitions
+from kctl.spark.inventory import Inventory
 from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import Isolation, Plan, Positions, TopicPosition
 from kctl.spark.tables.kinds import TableKind, TableOptions, table_opener
 from kctl.spark.tables.table import Table, TableFailed, TableState
+from kctl.spark.tables.table_files import lost_files
 
 READ_ATTEMPTS = 10
 """A running export may commit while its files are listed; then they are listed again."""
@@ -47,6 +50,8 @@ class ExportState:
     topics: Mapping[str, TopicState]
     pending: Plan | None
     """The plan of an interrupted or running export; tables have none."""
+    losses: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with data files, as text, by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +91,33 @@ class ExistingExport:
         self._files = files
 
     def state(self) -> ExportState:
-        """The positions of all topics.  Raises BrokenExportFolder, TableFailed."""
+        """The positions of all topics.  Raises BrokenExportFolder, TableFailed, KeepsChanging."""
         if self.options.kind is not TableKind.PARQUET:
-            return ExportState(kind=self.options.kind, topics=self._table_states(), pending=None)
+            return self._state_of_tables()
         log = self._commit_log()
-        positions = log.positions()
+        positions, inventory = self._settled_inventory(log)
         committed_ms = log.committed_ms(positions.last_batch) if positions.last_batch >= 0 else None
         topics = {
             topic: TopicState(position, positions.last_batch, committed_ms)
             for topic, position in positions.topics.items()
         }
-        return ExportState(kind=self.options.kind, topics=topics, pending=log.pending(positions))
+        losses = self._losses(topics, inventory)
+        return ExportState(kind=self.options.kind, topics=topics, pending=log.pending(positions), losses=losses)
+
+    def _settled_inventory(self, log: CommitLog) -> tuple[Positions, Inventory]:
+        """Positions and inventory between two commits: a compaction removes files after its commit."""
+        positions = log.positions()
+        for _ in range(READ_ATTEMPTS):
+            inventory = log.inventory(positions, log.pending(positions), ())
+            before, positions = positions, log.positions()
+            if before.last_batch == positions.last_batch:
+                return positions, inventory
+        raise KeepsChanging(f"exports into {self._files.location} commit all the time; repeat this later")
+
+    def _losses(self, topics: Collection[str], inventory: Inventory) -> dict[str, str]:
+        """The first loss of each topic as text."""
+        found = {topic: inventory.of(partial(self._is_of, topic=topic)) for topic in topics}
+        return {topic: text for topic, one in found.items() if (text := one.loss_text())}
 
     def topic(self, name: str) -> ExportedTopic:
         """The files of one topic.  Raises UsageError if it is not in the export; as `state`."""
@@ -118,7 +139,11 @@ class ExistingExport:
             starts=starts,
             isolation=isolations.pop() if len(isolations) == 1 else None,
             columns=columns,
-            missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and self._is_of(p, name)),
+            missing=tuple(
+                (path, batch)
+                for path, batch in inventory.missing
+                if batch is not None and batch <= positions.last_batch and self._is_of(path, name)
+            ),
             unknown=tuple(path for path in inventory.unknown if path in present),
             dead_letters=self._dead_letters_of_folder(name, planned),
         )
@@ -191,16 +216,20 @@ class ExistingExport:
     def _data_files(self, directory: str) -> list[str]:
         return [f"{directory}/{name}" for name in self._files.names(directory) if layout.is_data_file(name)]
 
-    def _table_states(self) -> dict[str, TopicState]:
+    def _state_of_tables(self) -> ExportState:
         found: dict[str, TopicState] = {}
-        for _, table in self.tables():
+        losses: dict[str, str] = {}
+        for directory, table in self.tables():
             state = table.state()
             if state is not None and state.batch >= 0:
                 committed_ms = table.committed_ms()
                 found |= {
                     topic: TopicState(position, state.batch, committed_ms) for topic, position in state.topics.items()
                 }
-        return found
+                opener = table_opener(self.options, self._files, list(state.topics))
+                if loss := lost_files(self._files, directory, table, opener).loss_text():
+                    losses |= dict.fromkeys(state.topics, loss)
+        return ExportState(kind=self.options.kind, topics=found, pending=None, losses=losses)
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """The tables with their directories; they may not exist."""

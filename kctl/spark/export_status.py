@@ -31,6 +31,8 @@ class State(StrEnum):
     """The log ends before the exported offset."""
     RECREATED = "recreated"
     """The topic was deleted and created again."""
+    DAMAGED = "damaged"
+    """Data files of the topic are gone or damaged."""
     GONE = "gone"
     """The topic or partition does not exist."""
 
@@ -69,7 +71,8 @@ async def export_status(client: ClusterClient, state: ExportState, now_ms: int) 
             _status(TopicPartition(name, number), topic, live, pending.get(TopicPartition(name, number)))
             for number in numbers
         ]
-    return await _with_times(client, found, topics, now_ms)
+    rows = await _with_times(client, found, topics, now_ms)
+    return [row._replace(state=State.DAMAGED) if row.topic in state.losses else row for row in rows]
 
 
 def _status(tp: TopicPartition, topic: TopicState, live: LiveTopic | ApiError, pending: int | None) -> PartitionStatus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Self
 
 _MODULUS = 1 << 128
@@ -26,13 +26,10 @@ class PathSet(NamedTuple):
             digest += _hash(path)
         return type(self)(size, digest % _MODULUS)
 
-    def minus(self, paths: Iterable[str]) -> Self:
-        """The set without some of its paths."""
-        size, digest = self
-        for path in paths:
-            size -= 1
-            digest -= _hash(path)
-        return type(self)(size, digest % _MODULUS)
+
+def sized(sizes: Mapping[str, int]) -> Iterator[str]:
+    """Paths with the sizes of their files, for a set that differs if a size does."""
+    return (f"{path}:{size}" for path, size in sizes.items())
 
 
 def _hash(path: str) -> int:

@@ -109,6 +109,8 @@ class Positions:
     """Whether the folder's files have the headers column; None without files."""
     files: PathSet | None = NO_PATHS
     """The data files of all commits; None if the last commit has version 1, which lacks them."""
+    sizes: PathSet | None = NO_PATHS
+    """These with their sizes (`sized`); None if the last commit was written by a version that lacks them."""
     columns: Mapping[str, HeldColumns] = field(default_factory=dict)
     """The columns of each topic."""
     dead_letters: PathSet | None = NO_PATHS
@@ -303,9 +305,13 @@ def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_
 
 
 def advance(
-    positions: Positions, plan: Plan, files: PathSet | None = None, dead_letters: PathSet | None = None
+    positions: Positions,
+    plan: Plan,
+    files: PathSet | None = None,
+    dead_letters: PathSet | None = None,
+    sizes: PathSet | None = None,
 ) -> Positions:
-    """The positions after the commit of `plan`; `files` and `dead_letters` are those of all commits."""
+    """The positions after the commit of `plan`; the sets are those of all commits."""
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
@@ -322,6 +328,7 @@ def advance(
         topics=topics,
         include_headers=plan.options.include_headers,
         files=files,
+        sizes=sizes,
         columns={**positions.columns, **held},
         dead_letters=dead_letters,
     )

@@ -101,7 +101,8 @@ def status(
 
     States: current; behind; interrupted (see PENDING); new (not exported yet); losing (LOST records were deleted
     before they were exported); truncated (the log ends before the exported offset); recreated (the topic was deleted
-    and created again); gone (there is no such topic or partition).
+    and created again); damaged (a data file is gone or does not have the size with which it was committed: a warning
+    names it); gone (there is no such topic or partition).
     """
     run: Invocation = ctx.obj
     required = parse_condition(condition)
@@ -113,6 +114,9 @@ def status(
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
+    for target, state in exports.items():
+        for loss in dict.fromkeys(state.losses.values()):
+            run.console.warn(f"{target}: {loss}")
     now_ms = round(time.time() * 1000)
 
     async def read(client: ClusterClient) -> list[StatusRow]:

@@ -64,8 +64,8 @@ def _checked(log: CommitLog) -> Positions:
     if pending := log.pending(positions):
         raise NotCompactable(f"batch {pending.batch} was interrupted or is running: complete the export first")
     inventory = log.inventory(positions, None, positions.topics)
-    if inventory.missing:
-        raise DataLoss(inventory.loss_text())
+    if loss := inventory.loss_text():
+        raise DataLoss(loss)
     if inventory.unknown:
         raise UnknownFiles(inventory.unknown_text())
     return positions

@@ -53,6 +53,10 @@ class Files(Protocol):
         """Sorted names of files and directories in the directory; empty if it does not exist."""
         ...
 
+    def sizes(self, directory: str) -> dict[str, int]:
+        """The sizes in bytes of all files below the directory, by path; empty if it does not exist."""
+        ...
+
     def size(self, path: str) -> int | None:
         """The size of the file in bytes; None if it does not exist."""
         ...
@@ -119,6 +123,17 @@ class DiskFiles:
             return sorted(os.listdir(self._folder / directory))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        """The sizes of all files below the directory, by path; files that disappear meanwhile are left out."""
+        found: dict[str, int] = {}
+        for folder, _, names in os.walk(self._folder / directory):
+            base = os.path.relpath(folder, self._folder)
+            for name in names:
+                path = name if base == os.curdir else f"{base}/{name}"
+                if (size := self.size(path)) is not None:
+                    found[path] = size
+        return found
 
     def size(self, path: str) -> int | None:
         """The size of the file in bytes; None if it does not exist."""

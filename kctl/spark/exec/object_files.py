@@ -77,6 +77,12 @@ class ObjectFiles:
         paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
+    def sizes(self, directory: str) -> dict[str, int]:
+        """The sizes of all objects below the directory, by path."""
+        with self._failures(f"list {directory}"):
+            pages = obstore.list(self._store, f"{directory}/" if directory else None)
+            return {one["path"]: int(one["size"]) for page in pages for one in page}
+
     def size(self, path: str) -> int | None:
         """The size of the object in bytes; None if it does not exist."""
         try:

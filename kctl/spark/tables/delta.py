@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -110,10 +111,13 @@ class DeltaLakeTable:
             return "deletionVectors" in (self._table.protocol().reader_features or ())
 
     def sizes(self) -> dict[str, int]:
-        """The sizes of the data files of the version that was read last, by path."""
+        """See Table."""
+        if self._table is None:
+            return {}
         with self._failures():
-            actions = self._table.get_add_actions(flatten=True) if self._table else None
-        return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)) if actions else {}
+            actions = pa.table(self._table.get_add_actions(flatten=True))
+        paths = map(unquote, actions["path"].to_pylist())
+        return dict(zip(paths, actions["size_bytes"].to_pylist(), strict=True))
 
     def compact(self, target_bytes: int, compression: Compression) -> None:
         """Merges small files in one version, on top of those that exports commit meanwhile."""

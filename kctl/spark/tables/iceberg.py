@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from kctl.errors import UsageError
@@ -52,7 +54,30 @@ DEFAULT_CATALOG = "kctl"
 TRANSFORMS: Mapping[str, Transform[Any, Any]] = {DATE: DayTransform(), HOUR: HourTransform()}
 """Hidden partitions: the library computes them from the statistics of a file, which has records of one partition."""
 
+_SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3://"))
+"""Patterns of the forms in which programs name files, and the form used here."""
+
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
+
+
+MERGING = {TableProperties.MANIFEST_MERGE_ENABLED: "true", TableProperties.MANIFEST_MIN_MERGE_COUNT: "20"}
+"""Properties that tables get unless they have them.  Otherwise each batch adds a manifest, and reading a manifest costs
+several milliseconds, so that the batches of a day would make an increment ten times as expensive."""
+
+
+class CachedTransaction(Transaction):
+    """A transaction whose metadata is computed once per update: it is a deep copy, with all snapshots of the table."""
+
+    def __init__(self, table: CatalogTable) -> None:
+        super().__init__(table)
+        self._computed: tuple[object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata after the updates so far."""
+        if self._computed is None or self._computed[0] is not self._updates:
+            self._computed = self._updates, super().table_metadata
+        return self._computed[1]
 
 
 class Replacement(NamedTuple):
@@ -72,6 +97,8 @@ class IcebergTable:
         self._location = location
         self._table: CatalogTable | None = None
         self._catalog: Catalog | None = None
+        self._sizes: dict[str, int] | None = None
+        """The sizes of the state that was read last; None until they are needed, because that reads all manifests."""
 
     @property
     def name(self) -> str:
@@ -87,6 +114,7 @@ class IcebergTable:
         """See Table.  Raises UsageError for a table that is not an export, or belongs to another one."""
         with self._failures():
             self._table = None
+            self._sizes = None
             self._catalog = catalog = self._open_catalog()
             if catalog is None:
                 return None
@@ -131,15 +159,24 @@ class IcebergTable:
 
     def paths(self) -> set[str]:
         """The data files of the current snapshot, relative to the table."""
+        return set(self.sizes())
+
+    def sizes(self) -> Mapping[str, int]:
+        """See Table."""
+        if self._sizes is None:
+            self._sizes = self._read_sizes()
+        return self._sizes
+
+    def _read_sizes(self) -> dict[str, int]:
         if self._table is None:
-            return set()
+            return {}
         snapshot = self._table.current_snapshot()
         if snapshot is None:
-            return set()
+            return {}
         with self._failures():
             io = self._table.io
             return {
-                entry.data_file.file_path.removeprefix(f"{self._location}/")
+                self._relative(entry.data_file.file_path): entry.data_file.file_size_in_bytes
                 for manifest in snapshot.manifests(io)
                 if manifest.content == ManifestContent.DATA
                 for entry in manifest.fetch_manifest_entry(io)
@@ -168,7 +205,9 @@ class IcebergTable:
             if commit.dead_letters:
                 properties[DEAD_LETTERS] = json.dumps(commit.dead_letters)
             try:
-                with table.transaction() as transaction:
+                with CachedTransaction(table) as transaction:
+                    if missing := {name: text for name, text in MERGING.items() if name not in table.properties}:
+                        transaction.set_properties(missing)
                     if commit.partition_by and table.spec().is_unpartitioned():
                         with transaction.update_spec() as spec:
                             spec.add_field(*_partition_field(commit.partition_by))
@@ -196,7 +235,7 @@ class IcebergTable:
             mapping = metadata.schema().name_mapping.model_dump_json()
             transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         type_ = metadata.schema().find_type(".".join(("value", *commit.partition_by.field)))
-        with transaction.update_snapshot(dict(properties)).fast_append() as append:
+        with transaction.update_snapshot(dict(properties)).merge_append() as append:
             for file in commit.files:
                 path = f"{self._location}/{file.path}"
                 data_file = parquet_file_to_data_file(io, transaction.table_metadata, path)
@@ -207,7 +246,7 @@ class IcebergTable:
     def partitions(self) -> dict[str, str]:
         """The partition of each data file of the state that was read last, as text, by path."""
         with self._failures():
-            return {path.removeprefix(f"{self._location}/"): repr(one.partition) for path, one in self._held().items()}
+            return {path: repr(one.partition) for path, one in self._held().items()}
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
         """Replaces files by others with the same rows, in one snapshot.  Raises Conflict, then nothing is changed."""
@@ -217,11 +256,11 @@ class IcebergTable:
             table = self._without_retries(self._table)
             try:
                 with (
-                    table.transaction() as transaction,
+                    CachedTransaction(table) as transaction,
                     transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
                 ):
                     for removed, merged in replacements:
-                        sources = [held[f"{self._location}/{path}"] for path in removed]
+                        sources = [held[path] for path in removed]
                         for source in sources:
                             overwrite.delete_data_file(source)
                         path = f"{self._location}/{merged.path}"
@@ -232,9 +271,13 @@ class IcebergTable:
                 raise Conflict from error
 
     def _held(self) -> dict[str, DataFile]:
-        """The data files of the current snapshot by their full path."""
+        """The data files of the current snapshot by their path relative to the table."""
         tasks = self._table.scan().plan_files() if self._table else ()
-        return {task.file.file_path: task.file for task in tasks}
+        return {self._relative(task.file.file_path): task.file for task in tasks}
+
+    def _relative(self, path: str) -> str:
+        """The path of a data file relative to the table; as it is if it is elsewhere."""
+        return _canonical(path).removeprefix(f"{_canonical(self._location)}/")
 
     def _create(self, commit: TableCommit) -> CatalogTable:
         self._catalog = catalog = self._open_catalog()
@@ -282,6 +325,13 @@ def _folder(location: str) -> str:
     """The folder of a location without symbolic links and `..`; a URL of an object store as it is."""
     path = location.removeprefix("file://")
     return location if path == location else os.path.realpath(path)
+
+
+def _canonical(location: str) -> str:
+    """A location in the form that exports write; Spark writes `file:/folder` and `s3a://bucket` for the same."""
+    for pattern, prefix in _SAME_PLACES:
+        location = pattern.sub(prefix, location)
+    return location
 
 
 def _is_based_on(table: CatalogTable, batch: int) -> bool:

@@ -84,6 +84,10 @@ class Table(Protocol):
         """The data files of the state that was read last, relative to the table."""
         ...
 
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes in bytes of these files, as the table says, by path."""
+        ...
+
     def committed_ms(self) -> int | None:
         """When the state that was read last was committed; None if the table no longer has that information."""
         ...

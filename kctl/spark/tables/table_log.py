@@ -30,11 +30,12 @@ from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome
 from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.inventory import Inventory
+from kctl.spark.inventory import DamagedFile, Inventory
 from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import FileOptions, HeldColumns, Plan, Positions, TopicPosition, advance
 from kctl.spark.tables.publications import Publication, Publications, is_recorded_name
 from kctl.spark.tables.table import LOST, Conflict, Table, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table_files import lost_files
 from kctl.spark.unmarked import unmarked_files
 
 COMMIT_ATTEMPTS = 10
@@ -68,6 +69,7 @@ class TableLog:
         self._partition_by = partition_by
         self._select = select
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
+        self._open_table = open_table
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
         self._publications = {directory: Publications(files, directory, partition_by) for directory in self._tables}
         self._states: dict[str, TableState] = {}
@@ -193,14 +195,14 @@ class TableLog:
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
         """Data files of which it is not known whether a table had them; those of a target without an export, too.
 
-        Missing are files of the last batch, unless another program has changed the table since.  Tables name their
-        files, and their readers report other missing ones.
+        Missing and damaged are those that a table names, and dead letters of the last batch.
         """
         if not LayoutMark(self._files).held():
             directories = [directory or layout.SHARED_DIRECTORY for directory in self._tables]
             return Inventory(unknown=tuple(unmarked_files(self._files, directories)), may_adopt=False)
         unknown: list[str] = []
-        missing: list[tuple[str, int]] = []
+        missing: list[tuple[str, int | None]] = []
+        damaged: list[DamagedFile] = []
         set_back: list[tuple[str, int]] = []
         for directory in self._tables:
             state = self._states.get(directory)
@@ -209,23 +211,32 @@ class TableLog:
                 unknown += [path for path in found if not is_recorded_name(path)]
             elif not state.has_rows:
                 set_back.append((self._name(directory), state.batch))
-            elif state.is_latest:
-                missing += self._missing(directory, state)
-        return Inventory(tuple(missing), tuple(unknown), tuple(set_back), may_adopt=False, is_table=True)
+            else:
+                lost = lost_files(self._files, directory, self._tables[directory], self._open_table)
+                letters = sorted(path for path in state.dead_letters if self._files.size(path) is None)
+                missing += [*lost.missing, *((path, state.batch) for path in letters)]
+                damaged += lost.damaged
+                if state.is_latest and not lost.missing:
+                    self._settle(directory, state)
+        return Inventory(
+            missing=tuple(missing),
+            unknown=tuple(unknown),
+            set_back=tuple(set_back),
+            may_adopt=False,
+            damaged=tuple(damaged),
+            is_table=True,
+        )
 
-    def _missing(self, directory: str, state: TableState) -> list[tuple[str, int]]:
+    def _settle(self, directory: str, state: TableState) -> None:
+        """Remembers the files of the last batch if the table and the record agree on them."""
         folder = self._data_directory(directory, state.batch)
         prefix = f"{directory}/" if directory else ""
         named = {path for one in self._tables[directory].paths() if (path := f"{prefix}{one}").startswith(f"{folder}/")}
-        missing = named.difference(f"{folder}/{name}" for name in self._files.names(folder))
         recorded = self._recorded.get(directory)
-        # Nothing is deleted unless the table and the record agree on the files of the batch.
         if recorded and recorded.batch == state.batch and not state.has_lost:
             written = {f"{prefix}{file.path}" for file in recorded.files}
-            if named == written and not missing:
+            if named == written:
                 self._settled[directory] = named
-        missing |= {path for path in state.dead_letters if self._files.size(path) is None}
-        return [(path, state.batch) for path in sorted(missing)]
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with files in folders of their batch, whose names depend on everything that their contents do.

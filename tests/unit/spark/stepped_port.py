@@ -32,6 +32,9 @@ class SteppedPort:
     def names(self, directory: str) -> list[str]:
         return self._files.names(directory)
 
+    def sizes(self, directory: str) -> dict[str, int]:
+        return self._files.sizes(directory)
+
     def size(self, path: str) -> int | None:
         return self._files.size(path)
 

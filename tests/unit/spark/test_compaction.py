@@ -22,7 +22,6 @@ from kctl.spark.compaction.request import CompactRequest, compact_export
 from kctl.spark.exec.files import DiskFiles, Files, Locked
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.path_set import NO_PATHS
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
 from kctl.spark.tables.table import Conflict
@@ -344,10 +343,11 @@ def test_a_damaged_file_stops_a_compaction_and_is_named(tmp_path: Path, table: T
     damaged = min((tmp_path / "orders").rglob("[!.]*.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:length])
     before = {path: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
-    with pytest.raises(DataLoss, match=rf"{re.escape(damaged.name)} is damaged: restore it from a backup"):
+    named = rf"{re.escape(damaged.name)}( is damaged|, which batch 0 wrote, has .* bytes instead of .*)"
+    with pytest.raises(DataLoss, match=f"{named}: restore it from a backup"):
         compact(tmp_path)
     damaged.write_bytes(b"PAR1" + bytes(length) + damaged.read_bytes()[-8:])
-    with pytest.raises(DataLoss, match=rf"{re.escape(damaged.name)} is damaged"):
+    with pytest.raises(DataLoss, match=named):
         compact(tmp_path)
     damaged.unlink()
     with pytest.raises(DataLoss, match=rf"{re.escape(damaged.name)}.*restore"):
@@ -395,8 +395,3 @@ def test_bins_have_small_files_of_one_group_up_to_the_target(files: list[tuple[i
         assert all(one.size < 75 for one in held)
         assert sum(one.size for one in held) <= 100
         assert held == sorted(held, key=lambda one: int(one.path))
-
-
-@given(st.sets(st.text(max_size=5)), st.sets(st.text(max_size=5)))
-def test_paths_can_be_taken_out_of_a_set(kept: set[str], removed: set[str]) -> None:
-    assert NO_PATHS.plus(kept | removed).minus(removed - kept) == NO_PATHS.plus(kept)

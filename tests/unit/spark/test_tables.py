@@ -14,10 +14,13 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import TableProperties
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.commit_log import LostRace
+from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.exec import outputs
+from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.exec.partitioning import DATE, HOUR, NONE, Partitioning
@@ -560,3 +563,34 @@ def test_timestamps_beyond_the_calendar_are_exported(tmp_path: Path, table: Tabl
     run(cluster, tmp_path, table=TableOptions(kind=table.kind, partition_by=Partitioning(by)))
     found = rows(tmp_path, table).select(["partition", "offset"])
     assert found.num_rows == 19
+
+
+@pytest.mark.parametrize("partition_by", [NONE, "shop"])
+def test_manifests_of_iceberg_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition_by: str) -> None:
+    """An export reads all manifests, each of which takes several milliseconds."""
+    monkeypatch.setitem(iceberg.MERGING, TableProperties.MANIFEST_MIN_MERGE_COUNT, "3")
+    cluster = Cluster()
+    cluster.value = lambda _, offset: b'{"shop": "%d"}' % (offset % 2)
+    table_options = TableOptions(kind=TableKind.ICEBERG, partition_by=Partitioning(partition_by))
+    decoding = DecodingOptions(value=FieldOptions(name="value", format=Format.JSON))
+    for _ in range(7):
+        cluster.append(0, 5)
+        run(cluster, tmp_path, table=table_options, decoding=decoding)
+    with contextlib.closing(iceberg.default_catalog(tmp_path)) as catalog:
+        table = catalog.load_table(("kafka", "orders"))
+        snapshot = table.current_snapshot()
+        assert snapshot
+        assert len(snapshot.manifests(table.io)) <= 3
+        assert len(table.scan().to_arrow()) == 35
+
+
+def test_the_metadata_of_a_transaction_is_computed_once_per_update(tmp_path: Path) -> None:
+    run(filled(), tmp_path, table=ICEBERG)
+    with contextlib.closing(iceberg.default_catalog(tmp_path)) as catalog:
+        table = catalog.load_table(("kafka", "orders"))
+        ours, theirs = iceberg.CachedTransaction(table), table.transaction()
+        before = ours.table_metadata
+        assert ours.table_metadata is before
+        for transaction in (ours, theirs):
+            transaction.set_properties({"a": "b"})
+        assert ours.table_metadata.properties == theirs.table_metadata.properties == {**before.properties, "a": "b"}

@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.spark.exec.fetch import Fetched, OffsetRange
+from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.existing import ExistingExport
 from kctl.spark.live_topic import LiveLog, LiveTopic
 from kctl.spark.plan import Isolation
 from kctl.spark.tables import iceberg
@@ -31,6 +34,8 @@ from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import Cluster, ClusterReader, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records
 
+PATH_INDEX = 1
+"""Of the path in pyiceberg's DataFile, which is a record."""
 KINDS = [TableKind.PARQUET, TableKind.ICEBERG, TableKind.DELTA]
 
 
@@ -128,6 +133,29 @@ def test_an_untouched_export_is_equal(tmp_path: Path, kind: TableKind) -> None:
     ]
     assert [(row.topic_records, row.table_records) for row in found.ranges] == [(21, 21), (7, 7)]
     assert all(row.topic_hash == row.table_hash for row in found.ranges)
+
+
+def test_files_that_spark_has_added_to_an_iceberg_table_are_compared(tmp_path: Path) -> None:
+    """Spark names files `file:/folder/name`, while exports and pyiceberg write `file:///folder/name`."""
+    cluster = exported(filled(), tmp_path, TableKind.ICEBERG)
+    with contextlib.closing(iceberg.default_catalog(tmp_path)) as catalog:
+        table = catalog.load_table(("kafka", "orders"))
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
+            for task in table.scan().plan_files():
+                path = task.file.file_path
+                overwrite.delete_data_file(task.file)
+                added = parquet_file_to_data_file(table.io, transaction.table_metadata, path)
+                added[PATH_INDEX] = path.replace("file:///", "file:/")
+                overwrite.append_data_file(added)
+    assert verify(cluster, tmp_path).is_equal
+    assert ExistingExport(DiskFiles(tmp_path)).state().losses == {}
+    cluster.append(0, 9)
+    exported(cluster, tmp_path, TableKind.ICEBERG)
+    assert verify(cluster, tmp_path).is_equal
+    removed = next((tmp_path / "orders" / "data").rglob("*.parquet"))
+    removed.unlink()
+    assert "is gone" in ExistingExport(DiskFiles(tmp_path)).state().losses["orders"]
+    assert not verify(cluster, tmp_path).is_equal
 
 
 def test_records_that_could_not_be_decoded_are_compared_too(tmp_path: Path, kind: TableKind) -> None:
