@@ -218,7 +218,10 @@ class KeyTable:
                     word: i64 = read_i64_le(region, position)
                 else:
                     word = _last_bytes(region, position)
-                word &= _SEVEN_BYTES if left >= 7 else _SEVEN_BYTES >> (56 - 8 * left)
+                mask: i64 = _SEVEN_BYTES
+                if left < 7:
+                    mask >>= 56 - 8 * left
+                word &= mask
                 low: i64 = word & _WORD
                 high: i64 = word >> 28
                 v0 += low * factors[factor] + high * factors[factor + 4]
