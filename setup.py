@@ -11,6 +11,7 @@ COMPILED = [
     "kctl/records/encoding.py",
     "kctl/records/key_table.py",
     "kctl/records/record_lines.py",
+    "kctl/records/record_rows.py",
     "kctl/records/walk.py",
 ]
 COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}

@@ -404,12 +404,12 @@ _kctl() {
         esac
         ;;
     'cluster describe')
-        flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'cluster log-dirs')
@@ -451,12 +451,12 @@ _kctl() {
         esac
         ;;
     'cluster health')
-        flags='--wait -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--wait -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --wait | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --wait | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'cluster start')
@@ -715,7 +715,7 @@ _kctl() {
         esac
         ;;
     'configs diff')
-        flags='--own --property --file --other-bootstrap-server --other-command-config --other-profile -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--own --property --file --other-bootstrap-server --other-command-config --other-profile -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
         --file) kind='file' ;;
@@ -724,7 +724,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --property | --other-bootstrap-server | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --property | --other-bootstrap-server | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
@@ -1179,12 +1179,12 @@ _kctl() {
         esac
         ;;
     'profile add')
-        flags='--bootstrap-server --command-config --property --cluster-id --pin-cluster-id --protected --read-only --default-format --default-timeout --replace --format --header --schema --human --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --property --cluster-id --pin-cluster-id --protected --read-only --default-format --default-timeout --replace --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --default-format) words='table plain json jsonl yaml csv' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --bootstrap-server | --property | --cluster-id | --default-timeout) kind='none' ;;
+        -b | --bootstrap-server | --property | --cluster-id | --default-timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-profiles' ;;
         esac
         ;;

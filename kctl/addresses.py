@@ -24,8 +24,9 @@ def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], .
         host, colon, port = part.rpartition(":")
         if not colon or port.endswith("]"):
             host, port = part, str(default_port)
+        is_open, is_closed = host.startswith("["), host.endswith("]")
         host = host.removeprefix("[").removesuffix("]")
-        if not _can_be_host(host):
+        if is_open != is_closed or not _can_be_host(host):
             raise UsageError(f"'{part}' is not an address; write HOST:PORT")
         addresses.append((host, parse_integer(port, f"'{part}' is not an address: the port", low=1, high=PORT_MAX)))
     if not addresses:

@@ -139,10 +139,11 @@ def csv_line(values: Iterable[object]) -> str:
     Null and empty lists are empty fields; an empty string is `""`, which some readers treat differently.  Lists and
     mappings are as in `cell`.  Control characters in texts are escaped, except for line feeds and tabs.
     """
-    return ",".join(map(_csv_field, values)) + "\r\n"
+    return ",".join(map(csv_field, values)) + "\r\n"
 
 
-def _csv_field(value: object) -> str:
+def csv_field(value: object) -> str:
+    """One field of `csv_line`."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -214,6 +214,10 @@ class Console:
         """Write objects of jsonl that are encoded already, by the rules of `line` except for what it escapes."""
         self.stdout.write("".join([escape_json(line) + "\n" for line in lines]))
 
+    def rows(self, text: str) -> None:
+        """Write rows of the current format that are escaped already, by the rules of its stream."""
+        self.stdout.write(text)
+
     @property
     def width(self) -> int | None:
         """Columns of the terminal of stdout; None for a pipe or a file, where lines have no limit."""

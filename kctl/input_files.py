@@ -10,6 +10,7 @@ import os
 import re
 import stat
 
+from kctl.errors import UsageError
 from kctl.limits import NAMED_FILE_BYTES_MAX
 
 _KINDS = {
@@ -61,6 +62,16 @@ def read_input(path: str) -> bytes:
     if _OWN_DESCRIPTOR.fullmatch(path):
         return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
     return read_regular(path)
+
+
+def read_text(path: str) -> str:
+    """The text of what `read_input` reads, without a byte order mark.  Raises UsageError with the path."""
+    try:
+        return read_input(path).decode("utf-8-sig")  # Spreadsheet programs write a byte order mark.
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}") from None
 
 
 def _refuse_others(status: os.stat_result, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kctl.admin.group_description import OTHER_TYPES
@@ -28,11 +28,11 @@ class PartitionSummary:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLag:
-    """Brokers by id with their addresses, partitions by topic, and groups."""
+    """Brokers by id with their addresses, and what may be read once: partitions by topic, and the partitions."""
 
     brokers: Mapping[int, str]
-    partition_counts: Mapping[str, int]
-    partitions: Mapping[TopicPartition, PartitionSummary]
+    partition_counts: Iterable[tuple[str, int]]
+    partitions: Iterable[tuple[TopicPartition, PartitionSummary]]
     groups: Collection[GroupLag]
     failures: int = 0
     """Brokers and groups with an error."""
@@ -51,16 +51,19 @@ async def read_cluster_lag(client: ClusterClient, reader: LagReader, now_ms: int
         if one.leader in metadata.brokers
     ]
     ends = await list_offsets_at(client, led, (EARLIEST, LATEST)) if led else {}
-    partitions = {
-        (tp := TopicPartition(topic.name, one.partition)): PartitionSummary(
-            one.leader if one.leader in metadata.brokers else NO_LEADER, one.replicas, one.isr, _log(ends.get(tp))
+    partitions = [
+        (
+            tp := TopicPartition(topic.name, one.partition),
+            PartitionSummary(
+                one.leader if one.leader in metadata.brokers else NO_LEADER, one.replicas, one.isr, _log(ends.get(tp))
+            ),
         )
         for topic in topics
         for one in topic.partitions
-    }
+    ]
     return ClusterLag(
         {broker.node_id: broker.address for broker in metadata.brokers.values()},
-        {topic.name: len(topic.partitions) for topic in topics},
+        [(topic.name, len(topic.partitions)) for topic in topics],
         partitions,
         groups,
         len(failed) + sum(not group.outcome.is_done for group in groups),

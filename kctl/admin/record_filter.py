@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,8 +63,8 @@ def parse_bytes(text: str, option: str) -> bytes:
                 return rest.encode()
             case _:
                 return text.encode()
-    except (ValueError, binascii.Error) as error:
-        raise UsageError(f"{option}: '{rest}' is not valid {form}: {error}; for this text use text:{text}") from None
+    except ValueError:
+        raise UsageError(f"{option}: '{rest}' is not valid {form}; for this text use text:{text}") from None
 
 
 def parse_header_match(text: str, option: str) -> HeaderMatch:

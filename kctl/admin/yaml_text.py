@@ -54,7 +54,10 @@ def read_yaml(data: bytes, path: str) -> Yaml:
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8") from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        if mark is None or problem is None:
+            raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
+        raise UsageError(f"{path}, line {mark.line + 1}, column {mark.column + 1}: {problem}") from None
 
 
 def write_yaml(document: Any) -> str:

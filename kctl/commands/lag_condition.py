@@ -55,4 +55,7 @@ def parse_condition(text: str | None) -> Condition | None:
     compare = _COMPARISONS[found[1]]
     if found[2].isdecimal():
         return Condition(compare, parse_integer(found[2], "the number of --lag", high=INT64_MAX), None)
-    return Condition(compare, None, parse_duration_ms(found[2]))
+    try:
+        return Condition(compare, None, parse_duration_ms(found[2]))
+    except UsageError as error:
+        raise UsageError(f"--lag '{text}' compares with neither a number nor a time: {error}") from None

@@ -166,6 +166,7 @@ OPTIONS = {
     "--force": "--yes",
     "--from-beginning": "--from start",
     "--json": "--format json",
+    "--interval": "--watch",
     "--max-messages": "--max-records",
     "--new-consumer": "leave it out",
     "--no-confirm": "--yes",
@@ -263,7 +264,7 @@ def option_meant(
     close = (
         [one for one in flags if one.startswith(f"{flag}-")]
         or [one for one in flags if one.endswith(flag[1:]) and flag.startswith("--")]
-        or difflib.get_close_matches(flag, flags, 1, 0.7)
+        or _spelled_alike(flag, flags)
     )
     verb = COMMAND_OF_OPTION.get(flag)
     if verb in verbs:
@@ -272,6 +273,12 @@ def option_meant(
     if meant is not None and (not meant.startswith("-") or meant.partition(" ")[0].rstrip(",") in flags):
         return meant
     return close[0] if close else None
+
+
+def _spelled_alike(flag: str, flags: Collection[str]) -> list[str]:
+    """The option that resembles this one most, apart from dashes, which would make all short options alike."""
+    names = {one.lstrip("-"): one for one in flags}
+    return [names[name] for name in difflib.get_close_matches(flag.lstrip("-"), names, 1, 0.7)]
 
 
 def _bare(word: str) -> str:

@@ -19,7 +19,7 @@ from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 from kctl.records.bytes_as_text import encode_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -119,10 +119,10 @@ def record_members(tp: TopicPartition, records: Iterable[Record]) -> Iterator[st
     for offset, timestamp_ms, key, value, headers in records:
         if timestamp_ms != before_ms:
             before_ms, times = timestamp_ms, _times(timestamp_ms)
-        shown_headers = ",".join([_header_json(name, data) for name, data in headers]) if headers else ""
+        shown_headers = ",".join([header_json(name, data) for name, data in headers]) if headers else ""
         yield (
-            f'{start}{offset},{times},"key":{_json_of(key, "key_encoding")},'
-            f'"value":{_json_of(value, "value_encoding")},"headers":[{shown_headers}]'
+            f'{start}{offset},{times},"key":{json_of(key, "key_encoding")},'
+            f'"value":{json_of(value, "value_encoding")},"headers":[{shown_headers}]'
         )
 
 
@@ -132,11 +132,12 @@ def _times(timestamp_ms: int) -> str:
     return f'"timestamp_ms":{"null" if shown_ms is None else shown_ms},"time":{shown_text}'
 
 
-def _header_json(name: str, data: bytes | None) -> str:
-    return f'{{"key":{encode_text(name)},"value":{_json_of(data, "encoding")}}}'
+def header_json(name: str, data: bytes | None) -> str:
+    """A header as a JSON object."""
+    return f'{{"key":{encode_text(name)},"value":{json_of(data, "encoding")}}}'
 
 
-def _json_of(data: bytes | None, encoding_name: str) -> str:
+def json_of(data: bytes | None, encoding_name: str) -> str:
     """The bytes as JSON, and after a comma their encoding as the member of this name."""
     if data is None:
         return f'null,"{encoding_name}":null'
@@ -184,13 +185,13 @@ def record_row(tp: TopicPartition, record: Record) -> RecordRow:
         format_time(record.timestamp),
         text_of(record.key),
         text_of(record.value),
-        header_cells(record),
+        header_cells(record.headers),
     )
 
 
-def header_cells(record: Record) -> list[dict[str, str | None]]:
+def header_cells(headers: Sequence[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
     """The headers as the console shows them in one cell: `name=value`, and `name` alone where the value is null."""
-    return [{name: text_of(data)} for name, data in record.headers]
+    return [{name: text_of(data)} for name, data in headers]
 
 
 def decode_bytes(text: object, encoding: object) -> bytes | None:

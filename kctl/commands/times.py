@@ -80,8 +80,8 @@ def _iso_time_ms(value: str, text: str) -> int:
         moment = datetime.fromisoformat(padded)
     except ValueError:
         raise UsageError(
-            f"'{text}' is not a valid time; use 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds,"
-            " now or -1h"
+            f"'{text}' is not a valid time; use 2026-11-21T09:30:00Z, 2026-11-21, 10:05, epoch seconds or"
+            " milliseconds, now or -1h"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -19,10 +19,12 @@ def decode_properties(data: bytes) -> str:
 def parse_properties(text: str) -> dict[str, str]:
     """Names and values of a file; the last value of a name counts.  java.util.Properties.load.
 
-    Raises ValueError with the line number for a malformed \\u escape, which is the only error there is.
+    Raises ValueError with the line number for a malformed \\u escape, and for NUL, which shows that it is another file.
     """
     parsed: dict[str, str] = {}
     for number, line in _logical_lines(text):
+        if "\0" in line:
+            raise ValueError(f"line {number}: a NUL character, which no file of properties has")
         name, value = _split(line)
         try:
             parsed[_unescape(name)] = _unescape(value)
@@ -111,4 +113,4 @@ def _escape(text: str, *, in_name: bool = False) -> str:
     return "\\" + escaped if escaped.startswith(" ") else escaped
 
 
-_CONTROL_ESCAPES = {character: f"\\{letter}" for letter, character in _SIMPLE_ESCAPES.items()}
+_CONTROL_ESCAPES = {"\0": "\\u0000"} | {character: f"\\{letter}" for letter, character in _SIMPLE_ESCAPES.items()}

@@ -137,20 +137,30 @@ class KeyTable:
 
     def are_last(self, start: i64, count: i64) -> vec[u8]:
         """Returns a byte per record from number `start` on: 1 if it is the last of its key."""
-        pages = self._is_last
-        found = vec[u8](capacity=count)
-        number: i64
-        for number in range(start, start + count):
-            found = append(found, pages[number >> _PAGE_BITS][number & (_PAGE - 1)])
+        found = vec[u8]([0] * count)
+        at: i64 = 0
+        while at < count:
+            page = self._is_last[(start + at) >> _PAGE_BITS]
+            position: i64 = (start + at) & (_PAGE - 1)
+            end: i64 = min(count, at + _PAGE - position)
+            while at < end:
+                found[at] = page[position]
+                at += 1
+                position += 1
         return found
 
     def last_count(self, start: i64, count: i64) -> i64:
         """Returns how many of `count` records from number `start` on are the last of their key."""
-        pages = self._is_last
         found: i64 = 0
-        number: i64
-        for number in range(start, start + count):
-            found += i64(pages[number >> _PAGE_BITS][number & (_PAGE - 1)])
+        number: i64 = start
+        while number < start + count:
+            page = self._is_last[number >> _PAGE_BITS]
+            position: i64 = number & (_PAGE - 1)
+            end: i64 = min(start + count, number + _PAGE - position)
+            while number < end:
+                found += i64(page[position])
+                number += 1
+                position += 1
         return found
 
     def are_unknown(self, region: bytes, keys: vec[i32]) -> vec[u8]:
@@ -181,7 +191,7 @@ class KeyTable:
 
         All digests are computed before the first is looked up: the processor then overlaps the misses of its cache.
         """
-        digests = vec[i64](capacity=len(keys))
+        digests = vec[i64]([0] * len(keys))
         factors = self._factors
         total: i64 = len(region)
         at: i64
@@ -189,15 +199,13 @@ class KeyTable:
             position: i64 = i64(keys[at])
             size: i64 = i64(keys[at + 1])
             if size < 0:
-                digests = append(digests, 0)
-                digests = append(digests, 0)
                 continue
             if position < 0 or size > total - position:
                 raise IndexError("a key exceeds the buffer")
             if size >= LONG_KEY_SIZE:
                 digest = self._long_key(region[position : position + size])
-                digests = append(digests, (read_i64_le(digest, 0) & _HALF) | _USED)
-                digests = append(digests, read_i64_le(digest, 8) & _HALF)
+                digests[at] = (read_i64_le(digest, 0) & _HALF) | _USED
+                digests[at + 1] = read_i64_le(digest, 8) & _HALF
                 continue
             v0: i64 = size * factors[0]
             v1: i64 = size * factors[1]
@@ -220,8 +228,8 @@ class KeyTable:
                 factor += 8
                 position += 7
                 left -= 7
-            digests = append(digests, _reduced(v0) | (_reduced(v1) << 31) | _USED)
-            digests = append(digests, _reduced(v2) | (_reduced(v3) << 31))
+            digests[at] = _reduced(v0) | (_reduced(v1) << 31) | _USED
+            digests[at + 1] = _reduced(v2) | (_reduced(v3) << 31)
         return digests
 
 

@@ -16,7 +16,7 @@ _ZERO: Final = 0x30
 _SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 
-class _Number:
+class Number:
     """A number after a label, which differs little from record to record: all but its last three digits are kept."""
 
     def __init__(self, label: bytes) -> None:
@@ -29,13 +29,13 @@ class _Number:
         thousands: i64 = number // 1000
         if thousands <= 0:
             out.write(self._label)
-            _write_number(out, number)
+            write_number(out, number)
             return
         if thousands != self._thousands:
             self._thousands = thousands
             self._text = self._label + str(thousands).encode()
         out.write(self._text)
-        _write_digits(out, number - thousands * 1000)
+        write_digits(out, number - thousands * 1000)
 
 
 def format_records(
@@ -66,8 +66,8 @@ def format_records(
     out = BytesWriter()
     gaps: list[tuple[int, int]] = []
     timestamp: i64 = base_timestamp
-    offset_text = _Number(b"| offset: ")
-    timestamp_text = _Number(stamp)
+    offset_text = Number(b"| offset: ")
+    timestamp_text = Number(stamp)
     key_size_label = b" isValid: true crc: null keySize: " if is_28 else b" keySize: "
     sequence_label = b" sequence: " if base_sequence >= 0 else b" sequence: -1 headerKeys: ["
     for _ in range(count):
@@ -96,15 +96,15 @@ def format_records(
         if not is_28:
             timestamp_text.write(out, timestamp)
         out.write(key_size_label)
-        _write_number(out, key_size)
+        write_number(out, key_size)
         out.write(b" valueSize: ")
-        _write_number(out, value_size)
+        write_number(out, value_size)
         if is_28:
             timestamp_text.write(out, timestamp)
             out.write(common)
         out.write(sequence_label)
         if base_sequence >= 0:
-            _write_number(out, (base_sequence + delta) & _SEQUENCE_MAX)
+            write_number(out, (base_sequence + delta) & _SEQUENCE_MAX)
             out.write(b" headerKeys: [")
         position = value_end + 1
         if region[value_end] != 0:
@@ -145,7 +145,7 @@ def _write_names(out: BytesWriter, region: bytes, position: i64, end: i64) -> i6
     return position
 
 
-def _write_number(out: BytesWriter, number: i64) -> None:
+def write_number(out: BytesWriter, number: i64) -> None:
     """Writes a decimal number above -2**63."""
     if number < 0:
         out.append(0x2D)
@@ -153,10 +153,10 @@ def _write_number(out: BytesWriter, number: i64) -> None:
     if number >= 1000:
         high: i64 = number // 1000
         number -= high * 1000
-        _write_number(out, high)
-        _write_digits(out, number)
+        write_number(out, high)
+        write_digits(out, number)
     elif number >= 100:
-        _write_digits(out, number)
+        write_digits(out, number)
     else:
         tens: i64 = number // 10
         if tens > 0:
@@ -164,7 +164,7 @@ def _write_number(out: BytesWriter, number: i64) -> None:
         out.append(u8(_ZERO + number - tens * 10))
 
 
-def _write_digits(out: BytesWriter, number: i64) -> None:
+def write_digits(out: BytesWriter, number: i64) -> None:
     """Writes a number below 1,000 with three digits."""
     hundreds: i64 = number // 100
     number -= hundreds * 100

@@ -224,14 +224,14 @@ def read_records(
         headers: tuple[tuple[str, bytes | None], ...] = ()
         position = stop + 1
         if region[stop] != 0:
-            headers, position = _read_headers(region, stop, end)
+            headers, position = read_headers(region, stop, end)
         if position != end:
             raise ValueError(f"a record ends {end - position} bytes after its last field")
         found.append((base_offset + delta, timestamp, key, value, headers))
     return found, position
 
 
-def _read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
+def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
     """Returns the headers whose number is at `position`, and the position after them."""
     count, position = small_number(region, position)
     if count < 0 or count > end - position:
@@ -258,9 +258,10 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
     """
     total: i64 = len(region)
     check_count(count, total - start)
-    keys = vec[i32](capacity=2 * count)
+    keys = vec[i32]([0] * (2 * count))
     position: i64 = start
-    for _ in range(count):
+    at: i64
+    for at in range(0, 2 * count, 2):
         byte: i64 = region[position]
         position += 1
         if byte < 0x80:
@@ -285,8 +286,8 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
             size, position = rest_of_number(region, position, byte, _SHIFT_32)
         if after_field(position, size, end) >= end:
             raise ValueError("a key leaves no room for the size of the value")
-        keys = append(keys, i32(position))
-        keys = append(keys, i32(size))
+        keys[at] = i32(position)
+        keys[at + 1] = i32(size)
         position = end
     return keys, position
 
@@ -359,6 +360,10 @@ def rest_of_number(region: bytes, position: i64, first: i64, shift_max: i64) -> 
     Bits beyond the type are ignored, as in Kafka's ByteUtils.  The highest of 64 bits is kept apart, so that the
     intermediate numbers are the same with integers of 64 bits and of any size.
     """
+    second: i64 = region[position]
+    if second < 0x80:  # Most of these numbers have two bytes.
+        short: i64 = (first & 0x7F) | (second << 7)
+        return (short >> 1) ^ -(short & 1), position + 1
     value: i64 = first & 0x7F
     highest: i64 = 0
     shift: i64 = 7

@@ -24,6 +24,7 @@ from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files
 from kctl.storage.log_directory import DelayedRemovals
 from kctl.storage.names import SWAP_SUFFIX
+from kctl.storage.producer_state import ProducerEntry
 from kctl.storage.segment import Segment
 from kctl.storage.segments import SegmentList
 
@@ -72,6 +73,10 @@ class LocalLog:
     def retire_files(self, paths: list[str], *, due_ms: int) -> None:
         """Remove files that were renamed to `.deleted` at `due_ms`."""
         self._removals.add(paths, due_ms=due_ms)
+
+    def free_later(self, producers: list[ProducerEntry]) -> None:
+        """Free producers that the log has no longer in the thread that removes files."""
+        self._removals.keep(producers, due_ms=0)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment], *, due_ms: int) -> None:
         """Replace closed segments by the cleaner's drafts made from them; the old files are removed at `due_ms`."""

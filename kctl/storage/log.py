@@ -39,6 +39,7 @@ from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice
 from kctl.storage.metadata_files import MetadataFiles
+from kctl.storage.producer_reload import ProducerReload, ReplayedFile
 from kctl.storage.producer_replay import apply_producer_batch, replay_producers
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
@@ -493,8 +494,31 @@ class Log:
         self.leader_epochs.truncate_from_start(offset)
         return True
 
-    def truncate_to(self, offset: int) -> bool:
+    def plan_truncation(self, offset: int) -> ProducerReload | None:
+        """Return what a thread is to read before `truncate_to(offset)`; None if nothing."""
+        first = self._segments.first.base_offset
+        if not first <= offset < min(self.log_end_offset, self.producer_state.end_offset):
+            return None
+        snapshots = self.snapshots.files(at_most=offset, at_least=self.log_start_offset)
+        start = max(snapshots[0][0] if snapshots else self.log_start_offset, first)
+        segments = [
+            ReplayedFile(each.base_offset, each.file, each.size)
+            for each in self._segments.from_index(self._segments.floor_index(start))
+            if each.base_offset < offset
+        ]
+        return ProducerReload(
+            offset,
+            log_start_offset=self.log_start_offset,
+            truncations=self.truncations,
+            snapshots=snapshots,
+            segments=segments,
+            files=self._files,
+        )
+
+    def truncate_to(self, offset: int, reload: ProducerReload | None = None) -> bool:
         """Make `offset` the log end offset; return True if anything changed.  Raises LogDirFailure.
+
+        With what `plan_truncation` returned, after its `run`, the producers need not be read here.
 
         An epoch without records may be removed even if `offset` is the log end: its leader wrote nothing and its
         followers may not have it.  A follower that kept it would request the end of that epoch again and again.
@@ -508,6 +532,8 @@ class Log:
             if offset < self._segments.first.base_offset:
                 self._start_over(offset)
                 return True
+            if reload is not None and (reload.offset, reload.truncations) != (offset, self.truncations):
+                reload = None
             self._note_truncation(offset)
             self._local.truncate_to(offset)
             self._flush.is_truncation_unsynced = True
@@ -516,7 +542,7 @@ class Log:
             self._notify()
             if self.leader_epochs.truncate_from_end(offset):
                 self._metadata.write_epochs(self.leader_epochs.entries)
-            self._reload_producers()
+            self._reload_producers(reload)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -533,6 +559,8 @@ class Log:
         self._notify()
         if self.leader_epochs.clear():
             self._metadata.write_epochs(self.leader_epochs.entries)
+        if self.producer_state.producers:
+            self._local.free_later(self.producer_state.capture())
         self.producer_state.clear(offset)
 
     def _notify(self) -> None:
@@ -548,10 +576,13 @@ class Log:
         offset, self._truncated_to = self._truncated_to, None
         return offset
 
-    def _reload_producers(self) -> None:
+    def _reload_producers(self, reload: ProducerReload | None) -> None:
         end = self.log_end_offset
         self.snapshots.remove_after(end)
-        if self.producer_state.end_offset > end:
+        if reload is not None and reload.state is not None:
+            self.producer_state, reload.state = reload.state, self.producer_state
+            self.producer_state.on_log_start_offset(self.log_start_offset)
+        elif self.producer_state.end_offset > end:
             self.snapshots.load_latest(self.producer_state, at_most=end, at_least=self.log_start_offset)
             replay_producers(self.producer_state, self._segments, end)
 

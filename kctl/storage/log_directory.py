@@ -87,9 +87,7 @@ class DelayedRemovals:
         self._due.extend((due_ms, path, is_directory) for path in paths)
 
     def keep(self, producers: list[ProducerEntry], *, due_ms: int) -> None:
-        """Keep the producers of a deleted log until then, so that they are freed in the thread that removes its
-        directory.
-        """
+        """Keep producers that a log has no longer until then: they are freed in the thread that removes files."""
         self._producers.append((due_ms, producers))
 
     def take_due_producers(self, now_ms: int) -> list[list[ProducerEntry]]:

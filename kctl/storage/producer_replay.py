@@ -54,6 +54,14 @@ def replay_producers(state: ProducerState, segments: SegmentList, end_offset: in
     state.skip_to(end_offset)
 
 
+def replay_headers(state: ProducerState, headers: Iterator[BatchHeader], file: File, end_offset: int) -> None:
+    """Advance `state` by the batches that end at `end_offset` or before it."""
+    for header in headers:
+        if header.next_offset > end_offset:
+            return
+        replay_batch(state, header, file)
+
+
 def _replay(state: ProducerState, headers: Iterator[BatchHeader], file: File, end_offset: int) -> None:
     for header in headers:
         if header.base_offset >= end_offset:

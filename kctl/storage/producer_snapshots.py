@@ -195,6 +195,10 @@ class ProducerSnapshots:
                 return
         state.clear(at_least)
 
+    def files(self, *, at_most: int, at_least: int) -> list[tuple[int, str]]:
+        """Return offset and path of the written snapshots in the range."""
+        return [(offset, self.path(offset)) for offset in self._offsets if at_least <= offset <= at_most]
+
     def take_unsynced(self) -> list[str]:
         """Return the existing snapshots written since the last call."""
         paths = [self.path(offset) for offset in self._unsynced if offset in self._offsets]

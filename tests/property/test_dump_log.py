@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kctl.commands.compat.dump_log import COMPATS, ClassicDump, ClassicOptions, as_text
-from kctl.commands.dump_log.selection import classic_text
-from kctl.console import Console
+from kctl.commands.dump_log.rows import LineRows, Shown
+from kctl.commands.dump_log.selection import Selection, classic_text
+from kctl.console import Console, Format
 from kctl.records.build import build_batch, encode_records
 from kctl.records.compression import Codec
 from kctl.records.dump_text import LineFormat, write_interpreted, write_records
-from kctl.records.header import BatchHeader, CorruptBatch, Record
+from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, CorruptBatch, Record, parse_header, seal
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
 from kctl.storage.dump_lines import BatchLine, Problem
@@ -33,6 +34,10 @@ RECORDS = st.lists(
     min_size=1,
     max_size=5,
 )
+ODD = st.sampled_from(
+    (b"-", b"--", b'""', b'"', b",", b"a,b", b"\\", b'{"a":"b\\\\c"}', b"\r\n", b"\x7f", "\u202e".encode())
+)
+TIMES = st.sampled_from((0, -1, -60_001, 59_999, 60_000, 1_700_000_000_123, 253_402_300_800_000, 1 << 60))
 RELAXED = settings(max_examples=60 // SHARE, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -103,6 +108,45 @@ def test_lines_of_damaged_records_are_the_same_without_a_compiler(
     form = LineFormat(is_28, stamp="T", common=" common", with_contents=with_contents)
     found = written(write_records, bytes(region), header, form)
     assert found == written(write_interpreted, bytes(region), header, form)
+
+
+def rows_of(path: Path, shape: Format, selection: Selection) -> tuple[str, bool]:
+    """The rows of records and errors, and whether there are errors."""
+    out = io.StringIO()
+    shown = Shown(selection, records=True, only_problems=False, decode=None, key_decoder=None, value_decoder=None)
+    rows = LineRows(shown)
+    rows.show(Console(out, io.StringIO(), format=shape), str(path), walk(str(path)))
+    lines = out.getvalue().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith('{"type":"batch"')), rows.has_problem
+
+
+@RELAXED
+@given(st.data(), st.lists(st.tuples(ODD, ODD), max_size=4), RECORDS, st.sampled_from((-1, (1 << 31) - 2)))
+@pytest.mark.parametrize("shape", [Format.PLAIN, Format.CSV, Format.JSONL])
+def test_rows_of_whole_batches_are_those_of_their_records(
+    tmp_path: Path,
+    shape: Format,
+    data: st.DataObject,
+    odd: list[tuple[bytes, bytes]],
+    more: list[Record],
+    sequence: int,
+) -> None:
+    """With a selection, even of all records, each record is a row by itself."""
+    records = [*(Record(0, data.draw(TIMES), *pair, ()) for pair in odd), *more]
+    producer: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
+    if sequence < 0:
+        producer = {}
+    batch = bytearray(build_batch(records, base_offset=97, **producer))
+    for _ in range(data.draw(st.sampled_from((0, 0, 1, 2)))):
+        at = data.draw(st.integers(HEADER_SIZE, len(batch) - 1))
+        batch[at] = data.draw(st.integers(0, 255))
+    batch[ATTRIBUTES_POSITION + 1] |= data.draw(st.sampled_from((0, 8)))
+    seal(batch, parse_header(batch))
+    folder = tmp_path / 'or,d"\\ers-3'
+    folder.mkdir(exist_ok=True)
+    path = folder / NAME
+    path.write_bytes(batch)
+    assert rows_of(path, shape, Selection()) == rows_of(path, shape, Selection(offsets=range(1 << 63)))
 
 
 @RELAXED

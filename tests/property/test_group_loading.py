@@ -49,7 +49,7 @@ def test_every_record_is_loaded_independently() -> None:
         offset = 0
         for _ in range(chance.randint(1, 12)):
             records = [some_record(chance) for _ in range(chance.randint(1, 8))]
-            list(replay.batches(cut_all(build_batch(records, base_offset=offset))))
+            list(replay.steps(cut_all(build_batch(records, base_offset=offset))))
             for position, record in enumerate(records):
                 reference.read(offset + position, record.key, record.value)
             offset += len(records)

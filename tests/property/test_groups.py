@@ -282,7 +282,7 @@ def replayed(world: GroupWorld) -> Group:
                 records = offset_records("g", entry.offsets, 1)
             case PersistTombstones():
                 records = tombstones("g", entry.partitions, is_group_gone=entry.is_group_gone, timestamp_ms=1)
-        list(replay.batches(cut_all(build_batch(records, base_offset=position))))
+        list(replay.steps(cut_all(build_batch(records, base_offset=position))))
     assert not replay.skipped
     groups = {group.group_id: group for group in playback.groups(world.group.config)}
     return groups.get("g") or Group("g", world.group.config)

@@ -1,7 +1,8 @@
 """Snapshots of producers, written by threads, against a list of batches.
 
-Flush plans run and end at any time between appends, rolls, truncations, retention, crashes and stops.  A log that is
-opened again has the producers of its batches, whichever snapshots were written by then.
+Flush plans, and what is read before a truncation, run and end at any time between appends, rolls, truncations,
+retention, crashes and stops.  A log that is opened again has the producers of its batches, whichever snapshots were
+written by then.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kctl.storage.config import LogConfig
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.log import Log
 from kctl.storage.names import SNAPSHOT_SUFFIX, parse_offset_file_name
+from kctl.storage.producer_reload import ProducerReload
 from tests.property.examples import SHARE
 from tests.unit.storage.log_builder import LogOnDisk
 
@@ -40,6 +42,8 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.batches: list[tuple[int, int] | None] = []
         """(producer, sequence number) of each batch, whose offset is its index; None if a power failure took it."""
         self.plans: list[Plan] = []
+        self.reload: ProducerReload | None = None
+        """What a thread reads for a truncation."""
 
     @property
     def log(self) -> Log:
@@ -84,6 +88,31 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.log.truncate_to(offset)
         del self.batches[self.log.log_end_offset :]
 
+    @precondition(lambda self: self.batches)
+    @rule(data=st.data())
+    def plan_truncation(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(self.log.log_start_offset, len(self.batches)))
+        self.reload = self.log.plan_truncation(offset)
+
+    @precondition(lambda self: self.reload is not None)
+    @rule()
+    def run_reload(self) -> None:
+        assert self.reload is not None
+        self.reload.run()
+
+    @precondition(lambda self: self.reload is not None)
+    @rule()
+    def truncate_with_reload(self) -> None:
+        assert self.reload is not None
+        if self.reload.offset >= self.log.log_start_offset:
+            was_usable = self.reload.state is not None and self.reload.truncations == self.log.truncations
+            state = self.reload.state
+            self.log.truncate_to(self.reload.offset, self.reload)
+            assert (self.log.producer_state is state) == was_usable
+            del self.batches[self.log.log_end_offset :]
+        self.reload.release()
+        self.reload = None
+
     @rule()
     def apply_retention(self) -> None:
         self.log.delete_old_segments(self.machine.now_ms, self.log.log_end_offset)
@@ -91,6 +120,7 @@ class SnapshotMachine(RuleBasedStateMachine):
     @rule(seed=st.none() | st.integers(0, 1 << 20))
     def crash(self, seed: int | None) -> None:
         self.plans.clear()
+        self.reload = None
         self.machine.crash_and_reopen(seed=seed)
         start, end = self.log.log_start_offset, self.log.log_end_offset
         left = {record.offset for record in self.machine.records()}
@@ -108,6 +138,7 @@ class SnapshotMachine(RuleBasedStateMachine):
                 plan.plan.run()
             plan.log.flushed(plan.plan)
         self.plans.clear()
+        self.reload = None
         self.machine.close_and_reopen()
         assert self.log.log_end_offset == len(self.batches)
 

@@ -8,6 +8,7 @@ because the sanitizers need their own process.  The same seed gives the same inp
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import random
@@ -112,11 +113,31 @@ def _formatted(
     )
 
 
+def _rows(module: Any, region: bytes, count: int, *, kind: int) -> object:
+    form = module.RowForm(
+        kind,
+        start=b"file ",
+        end=b"\n",
+        null=b"-",
+        text_of=lambda data, name: data.hex().encode() + name,
+        headers_of=lambda headers: repr(headers).encode(errors="backslashreplace"),
+        time_of=lambda minute_ms: b"%d " % minute_ms if minute_ms < 1 << 50 else b"",
+    )
+    base_time = (1 << 40, -(1 << 41), (1 << 62) - 1)[kind]
+    has_append_time = kind == 1
+    return module.format_rows(region, 0, count, 1 << 40, base_time, kind - 1, form, has_append_time=has_append_time)
+
+
+ROWS: dict[str, Callable[[Any, bytes, int], Any]] = {
+    f"format_rows, kind {kind}": functools.partial(_rows, kind=kind) for kind in range(3)
+}
+
 COMPARED = {
     "walk": (WALKS, 1),
     "key_table": (TABLES, EVERY_TABLE),
     "encoding": (ENCODERS, 1),
     "record_lines": (LINES, 1),
+    "record_rows": (ROWS, 1),
 }
 """What is called of each module, on one of how many inputs."""
 
@@ -144,7 +165,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
 from kctl.commands.shown import shows_one
 from kctl.console import Column, Format
@@ -55,7 +56,7 @@ class ClusterItem(NamedTuple):
 
 
 @app.command(
-    "describe", cls=ClusterCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
+    "describe", cls=QueryCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
 )
 @shows_one(ClusterItem)
 def describe(ctx: typer.Context) -> ExitStatus:
@@ -77,6 +78,7 @@ def describe(ctx: typer.Context) -> ExitStatus:
     overview = ClusterOverview(metadata.cluster_id, known(metadata.controller_id))
     if run.console.is_machine_readable:
         run.console.show_one(ClusterItem(*overview, brokers))
+        run.console.listed = len(brokers)
         return ExitStatus.DONE
     if run.console.format is Format.TABLE:
         run.console.show_one(overview)

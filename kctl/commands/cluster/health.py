@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.health import health_reasons, observe
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
 from kctl.commands.shown import shows_one
 from kctl.commands.times import parse_duration_ms
@@ -68,7 +69,7 @@ class HealthItem(NamedTuple):
 
 @app.command(
     "health",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl cluster health", "kctl cluster health --wait 60s --quiet", "kctl cluster health --format json"
     ),
@@ -117,6 +118,7 @@ def health(
             run.console.text("")
         if rows or run.console.format is not Format.TABLE:
             run.console.show(REASON_COLUMNS, rows)
+    run.console.listed = len(rows)
     return ExitStatus.UNMET if reasons else ExitStatus.DONE
 
 

@@ -10,11 +10,12 @@ import typer
 from kctl.admin.config_diff import config_differences
 from kctl.admin.configs import describe_configs
 from kctl.admin.outcome import Outcome
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.configs import clients
 from kctl.commands.configs.resources import Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import outcome_error
 from kctl.commands.secret_files import read_properties
@@ -61,7 +62,7 @@ class ConfigDifferenceRow(NamedTuple):
 
 @app.command(
     "diff",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl configs diff topic orders payments",
         "kctl configs diff broker 1 2 --own",

@@ -271,4 +271,5 @@ def _summarise(console: Console, copier: Copier, copying: Copying, problem: str)
         + (f"; {problem}" if problem else "")
     )
     if problem and copying.resume_group is not None and not copying.is_dry_run:
-        console.note("repeat the command to continue")
+        aborted = ", which copies the records of the aborted transaction again" if copying.transactional_id else ""
+        console.note(f"repeat the command to continue{aborted}")

@@ -4,10 +4,11 @@ line.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.commands.dump_log.items import (
     Entry,
@@ -21,6 +22,7 @@ from kctl.commands.dump_log.items import (
     record_entry_lines,
     sequence_of,
 )
+from kctl.commands.dump_log.row_texts import RowsText, row_form, row_texts
 from kctl.commands.dump_log.selection import Selection, decoded
 from kctl.commands.record_items import header_cells, record_item, text_of
 from kctl.commands.values import format_time
@@ -42,6 +44,9 @@ from kctl.storage.names import (
     parse_log_directory_name,
 )
 
+if TYPE_CHECKING:
+    from kctl.records.record_rows import RowForm
+
 Decode = Callable[[Record], tuple[object, object]]
 
 
@@ -51,12 +56,17 @@ def _numbers(*names: str) -> tuple[Column, ...]:
 
 FILE = Column("file")
 BATCH_COLUMNS = (
-    FILE,
-    *_numbers("position", "size", "base_offset", "last_offset", "count"),
-    Column("codec"),
-    Column("max_time"),
-    *_numbers("leader_epoch", "producer_id", "producer_epoch", "base_sequence"),
-    Column("flags"),
+    Column("file", drop_order=9),
+    Column("position", numeric=True),
+    Column("size", numeric=True, drop_order=8),
+    *_numbers("base_offset", "last_offset", "count"),
+    Column("codec", drop_order=7),
+    Column("max_time", drop_order=6),
+    Column("leader_epoch", numeric=True, drop_order=3),
+    Column("producer_id", numeric=True, drop_order=5),
+    Column("producer_epoch", numeric=True, drop_order=1),
+    Column("base_sequence", numeric=True, drop_order=2),
+    Column("flags", drop_order=4),
     *ERROR_COLUMNS,
 )
 RECORD_COLUMNS = (
@@ -108,6 +118,8 @@ class RecordsLine(NamedTuple):
     records: Sequence[Record]
 
 
+Shape = Line | RecordsLine | RowsText
+
 _RECORDS_AT_ONCE = 500
 
 
@@ -152,10 +164,15 @@ class LineRows:
     def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
         """Shows the rows of one file as they are read."""
         file = _File(path)
-        lines_shown = self._lines(lines)
+        is_whole = self._shows_bytes and self._selection.is_all and not console.is_human
+        form = row_form(console.format, file.path, file.short, file.tp) if is_whole else None
+        lines_shown = self._lines(lines, form)
         if console.format.is_document:
             for line in lines_shown:
-                self._items += self._entries(file, line) if isinstance(line, RecordsLine) else [self._item(file, line)]
+                if isinstance(line, RecordsLine):
+                    self._items += self._entries(file, line)
+                elif not isinstance(line, RowsText):
+                    self._items.append(self._item(file, line))
             return
         columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
         if self._shown.only_problems or console.format is Format.TABLE:
@@ -169,7 +186,9 @@ class LineRows:
         self._is_first = False
         with console.stream(columns) as stream:
             for line in lines_shown:
-                if isinstance(line, RecordsLine):
+                if isinstance(line, RowsText):
+                    console.rows(line.text)
+                elif isinstance(line, RecordsLine):
                     self._write_records(console, stream, file, line)
                 elif console.is_machine_readable:
                     stream.write(self._item(file, line))
@@ -198,18 +217,18 @@ class LineRows:
             for entry in self._entries(file, line):
                 stream.write(entry)
 
-    def _lines(self, lines: Iterable[Line]) -> Iterator[Line | RecordsLine]:
-        """The selected lines, the records after their batch."""
+    def _lines(self, lines: Iterable[Line], form: RowForm | None) -> Iterator[Shape]:
+        """The selected lines, the records after their batch; their rows in `form`, where compiled code can do that."""
         for line in lines:
             if isinstance(line, Problem):
                 self.has_problem = True
                 yield line
             elif isinstance(line, BatchLine):
-                yield from self._batch_and_records(line)
+                yield from self._batch_and_records(line, form)
             elif not self._shown.only_problems and self._selection.selects(line):
                 yield line
 
-    def _batch_and_records(self, line: BatchLine) -> Iterator[Line | RecordsLine]:
+    def _batch_and_records(self, line: BatchLine, form: RowForm | None) -> Iterator[Shape]:
         if self._shown.only_problems:
             problem = check_records(line) if line.is_sound else None
             if problem is not None:
@@ -228,8 +247,13 @@ class LineRows:
         is_first = not is_all
         if is_all:
             yield line
-        found: Iterable[Record] = line.records() if is_all else filter(self._selection.selects_record, line.records())
-        for records in _until_damage(found):
+        done: int | None = 0
+        found = line.records() if is_all else filter(self._selection.selects_record, line.records())
+        if form is not None:
+            done = yield from row_texts(line, form)
+            if done is None:
+                return
+        for records in _until_damage(itertools.islice(found, done, None)):
             if isinstance(records, CorruptBatch):
                 self.has_problem = True
                 yield Problem(records.reason, line.header.position, line.header.size)
@@ -281,7 +305,9 @@ class LineRows:
             key = self._readable(self._shown.key_decoder, record.key)
             value = self._readable(self._shown.value_decoder, record.value)
         time = format_time(record.timestamp)
-        return RecordRow(file.short, record.offset, time, sequence_of(header, record), key, value, header_cells(record))
+        return RecordRow(
+            file.short, record.offset, time, sequence_of(header, record), key, value, header_cells(record.headers)
+        )
 
     def _decoded(self, decoder: str | None, data: bytes | None) -> tuple[Any, str] | None:
         """The key or value as the selected decoder shows it; None if it cannot be decoded or there is none."""
@@ -312,7 +338,7 @@ def _until_damage(records: Iterable[Record]) -> Iterator[list[Record] | CorruptB
         yield error
 
 
-def _with_first(first: Line | RecordsLine, rest: Iterator[Line | RecordsLine]) -> Iterator[Line | RecordsLine]:
+def _with_first(first: Shape, rest: Iterator[Shape]) -> Iterator[Shape]:
     yield first
     yield from rest
 

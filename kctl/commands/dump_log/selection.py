@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import parse_number_range
 from kctl.errors import UsageError
+from kctl.integers import parse_integer
 from kctl.records.bytes_as_text import AS_JAVA
 from kctl.records.header import BatchHeader, Record
 from kctl.storage.dump_lines import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
@@ -127,8 +127,8 @@ def parse_time_range(text: str | None, *, now_ms: int) -> range | None:
             raise UsageError(f"B of --time A:B is before A: '{text}'")
         return range(first, stop)
     raise UsageError(
-        f"--time takes A:B, A: or :B, not '{text}'; a side is 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or "
-        "milliseconds, now or -1h"
+        f"--time takes A:B, A: or :B, not '{text}'; a side is 2026-11-21T09:30:00Z, 2026-11-21, 10:05, epoch seconds "
+        "or milliseconds, now or -1h"
     )
 
 
@@ -139,10 +139,12 @@ def encode_as(decoder: str, text: str) -> bytes:
             return bytes.fromhex(text)
         if decoder == "base64":
             return base64.b64decode(text, validate=True)
-        if decoder in _INTEGER_SIZES:
-            return int(text).to_bytes(_INTEGER_SIZES[decoder], "big", signed=True)
-    except (ValueError, OverflowError, binascii.Error) as error:
-        raise UsageError(f"--key '{text}' does not fit --key-decoder {decoder}: {error}") from None
+    except ValueError:
+        raise UsageError(f"--key '{text}' is not {decoder}, as --key-decoder {decoder} requires") from None
+    if decoder in _INTEGER_SIZES:
+        bits = 8 * _INTEGER_SIZES[decoder] - 1
+        number = parse_integer(text, f"--key with --key-decoder {decoder}", low=-(1 << bits), high=(1 << bits) - 1)
+        return number.to_bytes(_INTEGER_SIZES[decoder], "big", signed=True)
     return text.encode(errors="surrogateescape")
 
 

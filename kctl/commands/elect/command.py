@@ -17,7 +17,7 @@ from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.input_files import read_input
+from kctl.input_files import read_text
 from kctl.integers import INT32_MAX
 from kctl.model import TopicPartition
 
@@ -134,11 +134,10 @@ def _selected(topic: str | None, partition: int | None, path: str | None) -> lis
         return [TopicPartition(topic, partition)]
     if path is None:
         return None
+    text = read_text(path)
     try:
-        return parse_partitions(read_input(path).decode())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (UsageError, UnicodeDecodeError) as error:
+        return parse_partitions(text)
+    except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
 

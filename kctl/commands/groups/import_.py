@@ -12,11 +12,12 @@ from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.change_rows import ResetRow
 from kctl.commands.groups.options import BackupDir, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
-from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
+from kctl.commands.groups.restoring import in_scope, restore_offsets
 from kctl.commands.groups.selection import group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.errors import UsageError
+from kctl.input_files import read_text
 
 app = typer.Typer(add_completion=False)
 
@@ -59,7 +60,7 @@ def import_(
     pattern = group_pattern(group, group_regex)
     text = read_text(file)
     try:
-        saved = parse_document(text).groups if text.lstrip().startswith("{") else _of_csv(text, group or ())
+        saved = parse_document(text).groups if text.lstrip()[:1] in {"{", "["} else _of_csv(text, group or ())
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
     missing = sorted(set(group or ()) - saved.keys())

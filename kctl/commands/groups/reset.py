@@ -15,7 +15,7 @@ from kctl.commands.exit_status import Refused
 from kctl.commands.times import check_time_ms, parse_duration_ms, parse_time_ms
 from kctl.commands.values import parse_partitions
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.input_files import read_input
+from kctl.input_files import read_text
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -96,12 +96,10 @@ def parse_target(
 
 
 def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    text = read_text(path)
     try:
-        # Spreadsheet programs write a byte order mark.
-        return parse_offsets(read_input(path).decode("utf-8-sig"), groups)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (UsageError, UnicodeDecodeError) as error:
+        return parse_offsets(text, groups)
+    except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
 

@@ -16,12 +16,13 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import backup_folder
 from kctl.commands.groups.change_rows import ResetRow
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics
-from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
+from kctl.commands.groups.restoring import in_scope, restore_offsets
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
 from kctl.errors import KctlError, UsageError
+from kctl.input_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +84,11 @@ def restore(
     if at is not None and backup is not None:
         raise UsageError("--at and --backup cannot be combined")
     if at is not None:
-        saved = _committed_at(run, group, parse_time_ms(at, now_ms=round(time.time() * 1000)))
+        now_ms = round(time.time() * 1000)
+        time_ms = parse_time_ms(at, now_ms=now_ms)
+        if time_ms > now_ms:
+            raise UsageError(f"--at {at} is in the future: {format_time(time_ms)}")
+        saved = _committed_at(run, group, time_ms)
     elif backup is not None:
         saved = _in_file(group, backup)
     else:
@@ -117,8 +122,9 @@ def _committed_at(run: Invocation, group: str, time_ms: int) -> Mapping[TopicPar
 
 
 def _in_file(group: str, path: str) -> Mapping[TopicPartition, CommittedOffset]:
+    text = read_text(path)
     try:
-        groups = parse_document(read_text(path)).groups
+        groups = parse_document(text).groups
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     if group not in groups:

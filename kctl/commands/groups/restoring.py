@@ -11,8 +11,7 @@ from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
 from kctl.commands.groups.selection import matching_topics, topic_pattern
-from kctl.errors import KctlError, UsageError
-from kctl.input_files import read_input
+from kctl.errors import KctlError
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.commands.invocation import Invocation
     from kctl.model import TopicPartition
-
-
-def read_text(path: str) -> str:
-    """The text of a file that the user has named.  Raises UsageError."""
-    try:
-        return read_input(path).decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
 def in_scope(

@@ -43,7 +43,8 @@ def add(
     name: Annotated[str, NAME],
     *,
     bootstrap_server: Annotated[
-        str | None, typer.Option("--bootstrap-server", metavar="HOST:PORT[,...]", help="Brokers to connect to first.")
+        str | None,
+        typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT[,...]", help="Brokers to connect to first."),
     ] = None,
     command_config: Annotated[
         str | None,

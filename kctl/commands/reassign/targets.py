@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.reassignment_spec import is_inline, parse_inline, parse_log_dirs, parse_reassignment
 from kctl.errors import UsageError
-from kctl.input_files import STANDARD_INPUT, read_input
+from kctl.input_files import STANDARD_INPUT, read_text
 
 if TYPE_CHECKING:
     from kctl.admin.reassignment_spec import Assignment, LogDirTargets
@@ -41,11 +41,10 @@ def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bo
             raise UsageError(f"'{file}' is a file; give it as --reassignment-json-file {file}") from None
     if path is None:
         return None
+    document = _document(path)
     try:
-        return parse_reassignment(_document(path))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (UsageError, UnicodeDecodeError) as error:
+        return parse_reassignment(document)
+    except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
 
@@ -57,4 +56,4 @@ def read_log_dirs(path: str | None) -> LogDirTargets:
 @functools.cache
 def _document(path: str) -> str:
     """The text of the file, read once, because a pipe cannot be read twice."""
-    return read_input(path).decode()
+    return read_text(path)

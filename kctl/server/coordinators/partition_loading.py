@@ -14,7 +14,7 @@ from kctl.server.coordinators.replay import PartitionReplay, Playback
 
 log = logging.getLogger(__name__)
 
-RECORDS_PER_TURN = 1_000
+RECORDS_PER_TURN = 500
 """How many records are replayed before other requests are served."""
 
 
@@ -23,7 +23,7 @@ async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, 
     replay = PartitionReplay(playback)
     async for piece in coordinator_log.read_all(partition.partition):
         records = 0
-        for count in replay.batches(piece):
+        for count in replay.steps(piece):
             records += count
             if records >= RECORDS_PER_TURN:
                 records = 0

@@ -8,6 +8,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
@@ -26,6 +27,12 @@ def visit_all(hosted: Iterable[T], visit: Callable[[T], None]) -> None:
             visit(each)
         except Exception:
             log.exception("cannot check an object, continuing with the next object=%r", each)
+
+
+def taken(waiting: deque[T]) -> Iterator[T]:
+    """Takes the objects out, the first one first."""
+    while waiting:
+        yield waiting.popleft()
 
 
 def _one(_: object) -> int:

@@ -34,6 +34,10 @@ class Skipped:
     reason: str
 
 
+RECORDS_PER_STEP = 100
+"""The records of a batch that are replayed without a pause: Kafka's coordinators write 10,000 commits as one batch."""
+
+
 class Playback(Protocol):
     """Builds state from the records of one internal topic.  Kafka: CoordinatorPlayback."""
 
@@ -53,27 +57,32 @@ class PartitionReplay:
         self.skipped: list[Skipped] = []
         self._playback = playback
 
-    def batches(self, piece: Piece) -> Iterator[int]:
-        """Replays the batches of the piece one at a time; yields the number of records of each."""
+    def steps(self, piece: Piece) -> Iterator[int]:
+        """Replays the batches of the piece, long ones in steps; yields the number of records of each step."""
         for lost in piece.damage:
             reason = f"{lost.reason}, skipped {lost.size} bytes"
             self.skipped.append(Skipped(lost.offset, lost.last_offset, lost.keys, reason))
         for header in piece.batches:
-            self._batch(piece.data, header)
-            yield header.record_count
+            yield from self._batch(piece.data, header)
 
-    def _batch(self, data: Buffer, header: BatchHeader) -> None:
+    def _batch(self, data: Buffer, header: BatchHeader) -> Iterator[int]:
+        count = 0
         play = self._playback.marker if header.is_control else self._playback.record
         following = header.base_offset
         try:
             for record in iterate_records(data, header):
                 following = record.offset + 1
+                count += 1
+                if count > RECORDS_PER_STEP:
+                    yield RECORDS_PER_STEP
+                    count = 1
                 try:
                     play(record, header)
                 except MalformedRequest as error:
                     self.skipped.append(Skipped(record.offset, record.offset, (record.key,), str(error)))
         except CorruptBatch as error:
             self.skipped.append(Skipped(following, header.last_offset, (), error.reason))
+        yield count
 
 
 def pass_over(key: UnknownKey) -> None:

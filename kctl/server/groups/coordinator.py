@@ -99,6 +99,7 @@ class GroupCoordinator:
         self._is_active = False
         self._checks.cancel()
         await self.partitions.close()
+        await self._runner.stop()
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Removes all commits of deleted topics."""

@@ -96,6 +96,11 @@ class CommittedOffsets:
     def __len__(self) -> int:
         return len(self._committed)
 
+    @property
+    def size(self) -> int:
+        """The number of visible commits and of partitions with undecided ones."""
+        return len(self._committed) + len(self._undecided)
+
     def get(self, tp: TopicPartition) -> OffsetAndMetadata | None:
         """The visible commit; None if there is none."""
         found = self._committed.get(tp)

@@ -16,6 +16,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer, TimerTask
@@ -23,7 +24,7 @@ from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
+from kctl.server.coordinators.periodic_checks import taken, visit_all, visit_in_turns
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.groups.actions import (
@@ -67,7 +68,7 @@ _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
 class HostedGroup:
     """A group, its partition, and its running timers."""
 
-    __slots__ = ("counted_bytes", "group", "partition", "timers")
+    __slots__ = ("counted_bytes", "due", "group", "partition", "timers")
 
     def __init__(self, group: Group, partition: LedPartition) -> None:
         self.group = group
@@ -75,6 +76,8 @@ class HostedGroup:
         self.timers: dict[TimerKey, TimerTask] = {}
         self.counted_bytes = 0
         """Its part of GroupRunner.metadata_bytes."""
+        self.due: tuple[Event, ...] = ()
+        """Events that have happened and come before the next one: those of thousands of groups at once."""
 
     def __repr__(self) -> str:
         return repr(self.group.group_id)
@@ -97,17 +100,25 @@ class GroupRunner:
         self._writer = OffsetsWriter(offsets_log, config, clock)
         self._clock = clock
         self._timer = timer
+        self._behind: deque[HostedGroup] = deque()
+        """Groups with events that are due."""
         self._transactions: defaultdict[LedPartition, OpenTransactions] = defaultdict(OpenTransactions)
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
         """Processes the event and all that follows from it at once."""
+        if hosted.due:
+            self._catch_up(hosted)
+        self._run(hosted, deque((event,)))
+
+    def _run(self, hosted: HostedGroup, inbox: deque[Event]) -> None:
         group = hosted.group
-        inbox: deque[Event] = deque((event,))
         while inbox:
             state, generation = group.state, group.generation
-            for action in step(group, inbox.popleft(), Now(self._clock.monotonic_ms(), self._clock.now_ms())):
+            event = inbox.popleft()
+            for action in step(group, event, Now(self._clock.monotonic_ms(), self._clock.now_ms())):
                 self._perform(hosted, action, inbox)
-            if group.state is not state or group.generation != generation:
+            # One line is enough for all groups of a partition.
+            if (group.state is not state or group.generation != generation) and not isinstance(event, Unload):
                 self._log_change(group, state)
         if group.metadata_bytes != hosted.counted_bytes:
             self._count(hosted, group.metadata_bytes)
@@ -133,8 +144,7 @@ class GroupRunner:
             transactions.end_when_loaded(end)
             return
         found = (self.hosted.get(group_id) for group_id in transactions.end(end.producer_id))
-        completed = TransactionCompleted(end.producer_id, end.committed)
-        visit_all([hosted for hosted in found if hosted is not None], lambda hosted: self.run(hosted, completed))
+        self._run_soon(TransactionCompleted(end.producer_id, end.committed), [one for one in found if one is not None])
 
     async def load_all(self, partition: LedPartition) -> dict[str, HostedGroup]:
         """Reads the partition and returns its groups, by group id."""
@@ -159,9 +169,33 @@ class GroupRunner:
     def remove_all(self, partition: LedPartition) -> int:
         """Removes the groups of a partition; returns how many there were."""
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
-        visit_all(leaving, lambda hosted: self.run(hosted, Unload()))
+        for hosted in leaving:
+            del self.hosted[hosted.group.group_id]
+        self._run_soon(Unload(), leaving)
         self._transactions.pop(partition, None)
         return len(leaving)
+
+    async def stop(self) -> None:
+        """Returns when all groups have processed what has happened."""
+        while self._behind:
+            visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
+            await asyncio.sleep(0)
+
+    def _run_soon(self, event: Event, groups: Iterable[HostedGroup]) -> None:
+        """Processes the event for these groups, before any later event of each, some groups per loop turn."""
+        is_idle = not self._behind
+        for hosted in groups:
+            hosted.due += (event,)
+            self._behind.append(hosted)
+        if is_idle:
+            self._catch_up_in_turns()
+
+    def _catch_up_in_turns(self) -> None:
+        visit_in_turns(self._timer, taken(self._behind), self._catch_up, per_turn=GROUPS_PER_TURN, size_of=_size_of)
+
+    def _catch_up(self, hosted: HostedGroup) -> None:
+        due, hosted.due = hosted.due, ()
+        self._run(hosted, deque(due))
 
     def _run_in_turns(self, event: Event, waiting: Iterable[HostedGroup]) -> None:
         def visit(hosted: HostedGroup) -> None:
@@ -225,6 +259,7 @@ class GroupRunner:
             task.cancel()
 
     def _timer_fired(self, hosted: HostedGroup, key: TimerKey) -> None:
+        self._catch_up(hosted)
         if hosted.timers.pop(key, None) is not None:
             self.run(hosted, TimerFired(key))
 
@@ -255,4 +290,4 @@ class GroupRunner:
 
 def _size_of(hosted: HostedGroup) -> int:
     """How many groups without offsets take as long as one step of this group."""
-    return 1 + min(len(hosted.group.offsets), REQUEST_ELEMENTS_PER_SLICE_MAX) // _OFFSETS_PER_GROUP
+    return 1 + min(hosted.group.offsets.size, REQUEST_ELEMENTS_PER_SLICE_MAX) // _OFFSETS_PER_GROUP

@@ -21,15 +21,10 @@ class DeleteGroupsHandler:
 
     async def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """Serves one request and returns the response."""
-        denied = context.denied(Operation.DELETE, ResourceType.GROUP, request.groups_names)
-        return DeleteGroupsResponse(
-            results=[
-                DeletableGroupResult(
-                    group_id=group_id,
-                    error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
-                    if group_id in denied
-                    else await self._coordinator.delete(group_id),
-                )
-                async for group_id in paced(dict.fromkeys(request.groups_names), size_of_id)
-            ]
-        )
+        results: dict[str, DeletableGroupResult] = {}
+        async for group_id in paced(request.groups_names, size_of_id):
+            if group_id not in results:
+                is_allowed = context.allows(Operation.DELETE, ResourceType.GROUP, group_id)
+                error = await self._coordinator.delete(group_id) if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+                results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error)
+        return DeleteGroupsResponse(results=list(results.values()))

@@ -18,7 +18,7 @@ from kctl.protocol.apis.update_features import (
 )
 from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced
+from kctl.server.requests.slices import paced, size_of_id
 
 _VERSION_LEVEL_MIN = 1
 
@@ -40,16 +40,22 @@ class UpdateFeaturesHandler:
             )
         if not self._is_controller():
             return _refused(ErrorCode.NOT_CONTROLLER, "The active controller must update features.")
-        updates = {update.feature: update for update in request.feature_updates}
+        updates: dict[str, FeatureUpdateKey] = {}
+        async for update in paced(request.feature_updates, _size_of):
+            updates[update.feature] = update
         return UpdateFeaturesResponse(
             error_code=ErrorCode.NONE,
             results=[
                 UpdatableFeatureResult(
                     feature=name, error_code=ErrorCode.INVALID_REQUEST, error_message=_problem(update)
                 )
-                async for name, update in paced(updates.items())
+                async for name, update in paced(updates.items(), lambda item: _size_of(item[1]))
             ],
         )
+
+
+def _size_of(update: FeatureUpdateKey) -> int:
+    return size_of_id(update.feature)
 
 
 def _refused(code: ErrorCode, message: str) -> UpdateFeaturesResponse:

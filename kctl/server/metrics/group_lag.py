@@ -1,7 +1,7 @@
 """The metrics of kafka_exporter that one broker serves: partitions that it leads, and groups that it coordinates.
 
 So the brokers of a cluster together have each partition and each group once.  The lag of a group may be in partitions
-of other brokers: it is read as a client of the cluster reads it, over the inter-broker listener, in a thread.
+that other brokers lead: these are asked over the inter-broker listener, in a thread.
 
 Owner: event loop.
 """
@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
 from kctl.admin.group_lag import GroupLag
-from kctl.admin.lag import LagOptions, LagReader
 from kctl.admin.lag_facts import LogRange
 from kctl.client.settings import ClientSettings
 from kctl.config.listeners import inter_broker_listener
 from kctl.errors import KctlError
 from kctl.limits import METRICS_LAG_CACHE_MS, METRICS_LAG_TIMEOUT_MS, METRICS_LAG_WAIT_MS
 from kctl.model import TopicPartition
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metrics.local_lag import LocalLag, lag_of_groups, read_local_lag, read_missing_lag
 from kctl.server.metrics.sources import Sources
+from kctl.server.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 
-_PARTITIONS_PER_SLICE = 500
 _PAUSE_FACTOR = 10
 """A collection is used for this multiple of the time that it took, so that it takes a tenth of the time at most."""
 
@@ -50,7 +51,7 @@ class GroupLagReader:
 
     async def read(self, sources: Sources) -> ClusterLag:
         """The partitions now, and the groups as of the last completed collection."""
-        return await _snapshot(sources, await self.groups(sources))
+        return _snapshot(sources, await self.groups(sources))
 
     async def groups(self, sources: Sources) -> Sequence[GroupLag]:
         """The groups as of the last completed collection."""
@@ -89,56 +90,67 @@ class GroupLagReader:
 
 async def _groups(sources: Sources) -> Sequence[GroupLag]:
     """The lag of the groups that this broker coordinates.  Raises KctlError."""
-    names = list(sources.parts.groups.hosted)
+    local = await read_local_lag(sources.parts.groups, sources.parts.replicas)
+    settings = await _settings(sources) if local.missing else None
+    return await asyncio.to_thread(_complete, local, settings, sources.base.world.clock.now_ms())
+
+
+async def _settings(sources: Sources) -> ClientSettings | None:
+    """Those of a client that begins with this broker; None before the broker knows its address."""
     base, broker_id = sources.base, sources.parts.broker_id
     listener = inter_broker_listener(base.configs.current)
     broker = base.metadata.brokers.get(broker_id)
     endpoint = broker.endpoint(listener) if broker is not None else None
-    if not names or endpoint is None:
-        return ()
-    settings = ClientSettings(
+    if endpoint is None:
+        return None
+    return ClientSettings(
         bootstrap=((endpoint.host, endpoint.port),),
         client_id=f"broker-{broker_id}-metrics",
         timeout_ms=METRICS_LAG_TIMEOUT_MS,
         connect_timeout_ms=METRICS_LAG_TIMEOUT_MS,
         security=await base.peer_security.of(listener),
     )
-    return await asyncio.to_thread(_read_in_thread, settings, names, broker_id, base.world.clock.now_ms())
 
 
-def _read_in_thread(settings: ClientSettings, names: list[str], broker_id: int, now_ms: int) -> Sequence[GroupLag]:
-    return asyncio.run(_read(settings, names, broker_id, now_ms))
+def _complete(local: LocalLag, settings: ClientSettings | None, now_ms: int) -> Sequence[GroupLag]:
+    """Adds what other brokers know.  In a thread."""
+    if settings is not None:
+        asyncio.run(_ask_others(local, settings))
+    return lag_of_groups(local, now_ms)
 
 
-async def _read(settings: ClientSettings, names: list[str], broker_id: int, now_ms: int) -> Sequence[GroupLag]:
+async def _ask_others(local: LocalLag, settings: ClientSettings) -> None:
     from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - the broker has its own transport
     from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
 
     async with ClusterClient(settings, AsyncioTransport()) as client:
         with client.one_deadline():
-            await client.metadata([])
-            client.cache_coordinators(dict.fromkeys(names, broker_id))
-            return await LagReader(LagOptions(with_rates=False)).read(client, names, now_ms)
+            await read_missing_lag(client, local)
 
 
-async def _snapshot(sources: Sources, groups: Sequence[GroupLag]) -> ClusterLag:
-    """The brokers, and the partitions that this one leads.  Lets other work be done in between."""
+def _snapshot(sources: Sources, groups: Sequence[GroupLag]) -> ClusterLag:
+    """The brokers, and the partitions that this one leads, which are looked at when they are read."""
     metadata, replicas = sources.base.metadata, sources.parts.replicas
     listener = inter_broker_listener(sources.base.configs.current)
     addresses: dict[int, str] = {}
     for broker in metadata.brokers.values():
         endpoint = broker.endpoint(listener)
         addresses[broker.broker_id] = f"{endpoint.host}:{endpoint.port}" if endpoint else ""
-    partitions: dict[TopicPartition, PartitionSummary] = {}
-    counts: dict[str, int] = {}
-    for count, (tp, partition) in enumerate(list(replicas.partitions.items())):
+    return ClusterLag(addresses, _counts(metadata, replicas), _led(replicas), groups)
+
+
+def _counts(metadata: MetadataCache, replicas: ReplicaManager) -> Iterator[tuple[str, int]]:
+    """The partitions of the topics whose first one this broker leads, so that a sum over brokers counts each once."""
+    for topic in list(metadata.topics):
+        first = replicas.partitions.get(TopicPartition(topic, 0))
+        if first is not None and first.is_leader:
+            yield topic, metadata.partition_count(topic) or 0
+
+
+def _led(replicas: ReplicaManager) -> Iterator[tuple[TopicPartition, PartitionSummary]]:
+    for partition in list(replicas.partitions.values()):
         if partition.is_leader:
             end = partition.high_watermark
             log_range = LogRange(partition.log.log_start_offset, end, end)
-            partitions[tp] = PartitionSummary(partition.leader, partition.replicas, partition.isr, log_range)
-            if tp.partition == 0:
-                # Only the leader of the first partition counts, so that a sum over brokers counts each once.
-                counts[tp.topic] = metadata.partition_count(tp.topic) or 0
-        if count % _PARTITIONS_PER_SLICE == _PARTITIONS_PER_SLICE - 1:
-            await asyncio.sleep(0)
-    return ClusterLag(addresses, counts, partitions, groups)
+            summary = PartitionSummary(partition.leader, partition.replicas, partition.isr, log_range)
+            yield partition.topic_partition, summary

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kctl.client.transport import ConnectionLost
 from kctl.environment import Clock
@@ -26,6 +27,7 @@ from kctl.server.replication.leader_endpoint import LastEpoch, LeaderEndpoint, P
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
+from kctl.server.replication.truncating import truncate
 from kctl.server.replication.truncation import UNDEFINED, truncation
 from kctl.storage.log import Log
 
@@ -226,7 +228,7 @@ class ReplicaFetcher:
             ):
                 # No record with an epoch was ever written, or the leader does not support epochs: truncate to the high
                 # watermark.
-                self._cut(following, following.partition.high_watermark, is_final=True)
+                await self._cut(following, following.partition.high_watermark, is_final=True)
             else:
                 requested[topic_partition] = following
         if not requested:
@@ -242,9 +244,9 @@ class ReplicaFetcher:
             if result.error_code != ErrorCode.NONE:
                 self._refused(found, ErrorCode.of(result.error_code))
             else:
-                self._apply_truncation(found, result.leader_epoch, result.end_offset)
+                await self._apply_truncation(found, result.leader_epoch, result.end_offset)
 
-    def _apply_truncation(self, following: _Following, leader_epoch: int, leader_end_offset: int) -> None:
+    async def _apply_truncation(self, following: _Following, leader_epoch: int, leader_end_offset: int) -> None:
         partition = following.partition
         own_epoch, own_end_offset = partition.log.end_offset_for_epoch(leader_epoch)
         if leader_epoch > partition.log.leader_epochs.latest_epoch:
@@ -257,13 +259,15 @@ class ReplicaFetcher:
             log_end_offset=partition.log.log_end_offset,
             high_watermark=partition.high_watermark,
         )
-        self._cut(following, cut.offset, is_final=cut.is_final)
+        await self._cut(following, cut.offset, is_final=cut.is_final)
 
-    def _cut(self, following: _Following, offset: int, *, is_final: bool) -> None:
+    async def _cut(self, following: _Following, offset: int, *, is_final: bool) -> None:
         partition = following.partition
         try:
-            if partition.log.truncate_to(offset):
+            if await truncate(partition.log, offset, partial(self._is_current, following)):
                 log.info("truncated partition=%s offset=%s", partition.topic_partition, offset)
+            if not self._is_current(following):
+                return
         except LogDirFailure as failure:
             self._disk_failed(following, failure)
             return
@@ -302,7 +306,7 @@ class ReplicaFetcher:
         elif result.error_code != ErrorCode.NONE:
             self._refused(following, ErrorCode.of(result.error_code))
         elif result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
-            self._apply_truncation(following, result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
+            await self._apply_truncation(following, result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
         else:
             self._append(following, result)
 
@@ -341,7 +345,9 @@ class ReplicaFetcher:
             return
         try:
             if leader_end < partition.log.log_end_offset:
-                partition.log.truncate_to(leader_end)
+                await truncate(partition.log, leader_end, partial(self._is_current, following))
+                if not self._is_current(following):
+                    return
                 log.warning(
                     "truncated to the end of the leader's log, which is shorter partition=%s offset=%s",
                     topic_partition,

@@ -20,12 +20,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.truncating import truncate
 from kctl.server.replication.truncation import UNDEFINED, truncation
 from kctl.server.thread_pool import in_thread
 from kctl.storage.log import Log
@@ -214,10 +216,20 @@ class LogDirMoves:
         if copy is None or self._replicas.partitions.get(tp) is not partition or not current.log_directory.is_online:
             self.stop(tp)
             return
-        if move.log is not current or move.truncations != current.truncations:
-            self._cut(partition, copy)
-            move.log, move.truncations = current, current.truncations
-        _bring_into_range(current, copy)
+        truncations = current.truncations
+
+        def is_current() -> bool:
+            is_same = partition.log is current and current.truncations == truncations
+            return is_same and self._moves.get(tp) is move and self._logs.futures.get(tp) is copy
+
+        if move.log is not current or move.truncations != truncations:
+            await self._cut(partition, copy, is_current)
+            if not is_current():
+                return
+            move.log, move.truncations = current, truncations
+        await _bring_into_range(current, copy, is_current)
+        if not is_current():
+            return
         if copy.log_end_offset < current.log_end_offset:
             await self._copy_piece(move, copy)
         elif self._logs.futures.is_ready(current):
@@ -225,7 +237,7 @@ class LogDirMoves:
         else:
             await self._prepare(current, copy)
 
-    def _cut(self, partition: Partition, copy: Log) -> None:
+    async def _cut(self, partition: Partition, copy: Log, is_current: Callable[[], bool]) -> None:
         """Truncates the copy as a follower does, epoch by epoch, until both logs have the same epoch."""
         was_cut, is_final = True, False
         while was_cut and not is_final:
@@ -242,7 +254,7 @@ class LogDirMoves:
                 log_end_offset=copy.log_end_offset,
                 high_watermark=partition.high_watermark,
             )
-            was_cut = copy.truncate_to(offset)
+            was_cut = await truncate(copy, offset, is_current)
             if was_cut:
                 log.info("truncated future log partition=%s offset=%s", partition.topic_partition, offset)
 
@@ -261,7 +273,7 @@ class LogDirMoves:
         await self._replicas.flushes.settle([copy])
         if not self._is_current(move, copy):
             return
-        _bring_into_range(move.log, copy)
+        await _bring_into_range(move.log, copy, partial(self._is_current, move, copy))
         await self._pay(len(records))
 
     async def _pay(self, byte_count: int) -> None:
@@ -293,10 +305,12 @@ class LogDirMoves:
         self._replicas.partition_moved(tp)
 
 
-def _bring_into_range(current: Log, copy: Log) -> None:
+async def _bring_into_range(current: Log, copy: Log, is_current: Callable[[], bool]) -> None:
     """Makes the copy start where the log starts, and end no later than the log."""
     if copy.log_start_offset > current.log_start_offset or copy.log_end_offset < current.log_start_offset:
         copy.truncate_fully_and_start_at(current.log_start_offset)
     elif copy.log_end_offset > current.log_end_offset:
-        copy.truncate_to(current.log_end_offset)
+        await truncate(copy, current.log_end_offset, is_current)
+        if not is_current():
+            return
     copy.increment_log_start_offset(min(current.log_start_offset, copy.log_end_offset))

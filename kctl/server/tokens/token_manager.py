@@ -59,8 +59,9 @@ class TokenManager:
                 await self._zookeeper.create(path, None, make_parents=True)
         await self._changes.watch()
         token_ids = await self._zookeeper.children(paths.DELEGATION_TOKENS)
-        for token in self.cache.tokens():
-            if token.token_id not in set(token_ids):
+        present = frozenset(token_ids)
+        async for token in paced(self.cache.tokens()):
+            if token.token_id not in present:
                 self.cache.remove(token.token_id)
         for start in range(0, len(token_ids), _READS_AT_ONCE):
             await asyncio.gather(*(self._read(token_id) for token_id in token_ids[start : start + _READS_AT_ONCE]))

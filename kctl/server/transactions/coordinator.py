@@ -87,6 +87,7 @@ class TransactionCoordinator:
         self._checks.cancel()
         await self._allocations.close()
         await self.partitions.close()
+        await self._runner.stop()
         await self._markers.close()
 
     def init_producer(

@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer
@@ -26,7 +27,7 @@ from kctl.records.build import build_batch
 from kctl.server.coordinators.appending import append_or_refuse
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
+from kctl.server.coordinators.periodic_checks import taken, visit_all, visit_in_turns
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.transactions.actions import (
@@ -99,6 +100,8 @@ class TransactionRunner:
         self._markers = markers
         self._clock = clock
         self._timer = timer
+        self._leaving: deque[HostedTransaction] = deque()
+        """Removed ones whose parked requests are to be completed."""
 
     def run(self, hosted: HostedTransaction, event: Event) -> None:
         """Processes the event and all that follows from it at once."""
@@ -146,8 +149,22 @@ class TransactionRunner:
     def remove_all(self, partition: LedPartition) -> int:
         """Removes the transactions of a partition; returns how many there were."""
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
-        visit_all(leaving, lambda hosted: self.run(hosted, Unload()))
+        for hosted in leaving:
+            self._discard(hosted)
+        is_idle = not self._leaving
+        self._leaving.extend(leaving)
+        if is_idle:
+            visit_in_turns(self._timer, taken(self._leaving), self._unload, per_turn=IDS_PER_TURN)
         return len(leaving)
+
+    async def stop(self) -> None:
+        """Returns when the parked requests of all transactions that are removed have been completed."""
+        while self._leaving:
+            visit_all(islice(taken(self._leaving), IDS_PER_TURN), self._unload)
+            await asyncio.sleep(0)
+
+    def _unload(self, hosted: HostedTransaction) -> None:
+        self.run(hosted, Unload())
 
     def _perform(self, hosted: HostedTransaction, action: Action, inbox: deque[Event]) -> None:
         match action:

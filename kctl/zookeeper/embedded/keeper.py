@@ -12,7 +12,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -318,16 +318,9 @@ class Keeper:
     def _set_watches(self, client: Client, request: requests.SetWatches) -> Generator[None, None, None]:
         """Set watches again, in steps; missed changes are sent at once, without their zxid.  DataTree.setWatches."""
         data, children, since = self.watches.data, self.watches.children, request.relative_zxid
-        for paths in _steps(request.data):
-            for path in paths:
-                node = self.tree.find(path)
-                if node is None:
-                    client.notify(EventType.DELETED, path, NO_ZXID)
-                elif node.mzxid > since:
-                    client.notify(EventType.DATA_CHANGED, path, NO_ZXID)
-                else:
-                    data.add(path, client)
-            yield
+        yield from self._watch_again(
+            client, request.data, data, EventType.DATA_CHANGED, lambda node: node.mzxid > since
+        )
         for paths in _steps(request.exist):
             for path in paths:
                 if self.tree.find(path) is not None:
@@ -335,22 +328,35 @@ class Keeper:
                 else:
                     data.add(path, client)
             yield
-        for paths in _steps(request.children):
-            for path in paths:
-                node = self.tree.find(path)
-                if node is None:
-                    client.notify(EventType.DELETED, path, NO_ZXID)
-                elif node.pzxid > since:
-                    client.notify(EventType.CHILDREN_CHANGED, path, NO_ZXID)
-                else:
-                    children.add(path, client)
-            yield
+        yield from self._watch_again(
+            client, request.children, children, EventType.CHILDREN_CHANGED, lambda node: node.pzxid > since
+        )
         for mode, all_paths in ((WatchMode.PERSISTENT, request.persistent), (WatchMode.RECURSIVE, request.recursive)):
             for paths in _steps(all_paths):
                 for path in paths:
                     data.add(path, client, mode)
                     children.add(path, client, mode)
                 yield
+
+    def _watch_again(
+        self,
+        client: Client,
+        paths: Iterable[str],
+        watches: Watches,
+        event: EventType,
+        has_changed: Callable[[Znode], bool],
+    ) -> Generator[None, None, None]:
+        """Watch znodes that are there and have not changed; send the event, or DELETED, for the others."""
+        for some in _steps(paths):
+            for path in some:
+                node = self.tree.find(path)
+                if node is None:
+                    client.notify(EventType.DELETED, path, NO_ZXID)
+                elif has_changed(node):
+                    client.notify(event, path, NO_ZXID)
+                else:
+                    watches.add(path, client)
+            yield
 
     def _remove_watches(self, client: Client, request: requests.RemoveWatches) -> None:
         """Remove watches.  Raises KeeperError(NO_WATCHER) if there are none of these types."""

@@ -68,6 +68,7 @@ LINES = {
     "consume": "consume orders --from start --until end",
     "cluster-describe": "cluster describe",
     "cluster-health": "cluster health",
+    "configs-diff": "configs diff topic orders events",
     "cluster-log-dirs": "cluster log-dirs",
     "cluster-log-dirs-of-topics": "cluster log-dirs --topic orders --topic events",
     "cluster-log-dirs-by-topic": "cluster log-dirs --topic orders --topic events --by topic --human",

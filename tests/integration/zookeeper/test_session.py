@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kctl.errors import (
     SessionLostError,
     ZooKeeperError,
 )
+from kctl.zookeeper import kazoo_link
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from kctl.zookeeper.operations import (
     Check,
@@ -100,6 +102,29 @@ def test_all_operations_and_their_errors(ensemble: str) -> None:
                 assert refused.value.path in str(refused.value)
             await session.delete("/a", recursive=True)
             assert await session.children("/") == []
+
+    run(main)
+
+
+def test_the_names_of_many_children_are_sorted_in_another_thread(
+    ensemble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    in_order = kazoo_link.in_order
+
+    def noting(names: list[str]) -> list[str]:
+        threads.append(threading.get_ident())
+        return in_order(names)
+
+    monkeypatch.setattr(kazoo_link, "_SORTED_AT_ONCE", 10)
+    monkeypatch.setattr(kazoo_link, "in_order", noting)
+
+    async def main() -> None:
+        async with session_on(own_folder(ensemble)) as session:
+            await session.multi([Create(f"/{number * 7919 % 10_000}") for number in range(95)])
+            assert await session.children("/") == sorted(f"{number * 7919 % 10_000}" for number in range(95))
+            assert threading.get_ident() not in threads
+            assert threads
 
     run(main)
 

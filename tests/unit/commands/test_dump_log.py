@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import struct
@@ -529,6 +530,33 @@ def big_segment(folder: Path) -> Path:
         segment.append(memoryview(batch), [parse_header(batch)])
     segment.become_inactive()
     return folder / "00000000000000000000.log"
+
+
+def test_batches_fit_a_terminal_of_80_columns(kctl: Kctl, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "PRODUCER-ID" in kctl(f"dump-log orders-3/{BASE}.log --no-color").err
+    lines = terminal.getvalue().splitlines()
+    assert {"POSITION", "BASE-OFFSET", "LAST-OFFSET", "COUNT"} <= set(lines[0].split())
+    assert len(lines) == 1 + len(batches())
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("decoder", "message"),
+    [
+        ("int", "--key with --key-decoder int is a whole number from -2147483648 to 2147483647, not 'x'"),
+        ("hex", "--key 'x' is not hex, as --key-decoder hex requires"),
+        ("base64", "--key 'x' is not base64, as --key-decoder base64 requires"),
+    ],
+)
+def test_key_that_its_decoder_never_shows_is_refused(kctl: Kctl, folder: Path, decoder: str, message: str) -> None:
+    assert kctl(f"dump-log --key x --key-decoder {decoder} orders-3").err == f"kctl: {message}\n"
 
 
 def test_indexes_are_rebuilt_as_a_broker_would(kctl: Kctl, folder: Path) -> None:

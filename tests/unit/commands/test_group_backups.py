@@ -253,6 +253,34 @@ def test_an_export_never_overwrites_a_file(kctl: Kctl, tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
+def test_a_future_time_is_refused(kctl: Kctl) -> None:
+    ran = kctl("groups restore billing --at 2999-01-01 --execute")
+    assert (ran.status, ran.err) == (2, "kctl: --at 2999-01-01 is in the future: 2999-01-01T00:00:00.000Z\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "groups restore billing --backup {file}",
+        "groups import {file}",
+        "groups reset-offsets billing --from-file {file} --dry-run",
+        "reassign verify {file}",
+        "elect --preferred --path-to-json-file {file}",
+    ],
+)
+def test_a_file_that_is_not_utf_8_is_named_once_with_the_byte(kctl: Kctl, tmp_path: Path, line: str) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_bytes(b"{}\xff\xfe")
+    ran = kctl(line.format(file=file))
+    assert (ran.status, ran.err) == (2, f"kctl: {file} is not UTF-8: byte 0xff at 2\n")
+
+
+def test_damaged_json_is_not_taken_for_csv(kctl: Kctl, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_text('[{"version": 1')
+    assert "no valid JSON" in kctl(f"groups import {file}").err
+
+
 @pytest.mark.usefixtures("billing")
 @pytest.mark.parametrize(
     "change",

@@ -59,6 +59,7 @@ from tests.unit.commands.conftest import Kctl
         ("configs alter topic orders --add-config a=b", "--set"),
         ("configs describe --entity-type topics", "the type as the first argument"),
         ("topics create orders --partition 3", "--partitions"),
+        ("topics list --interval 5s", "--watch"),
         ("topics create orders --factor 3", "--replication-factor"),
         ("records delete --file offsets.json", "--offset-json-file"),
     ],
@@ -71,7 +72,8 @@ def test_word_of_another_tool_leads_to_the_command(kctl: Kctl, line: str, meant:
 
 
 def test_word_that_resembles_nothing_has_no_suggestion(kctl: Kctl) -> None:
-    for line in ("xyzzy", "--xyzzy", "topics xyzzy", "topics --xyzzy", "topics list --xyzzy"):
+    options = ("topics list --xyzzy", "quotas alter --set producer_byte_rate=5")
+    for line in ("xyzzy", "--xyzzy", "topics xyzzy", "topics --xyzzy", *options):
         assert "Did you mean" not in kctl(line).err
 
 

@@ -252,6 +252,7 @@ def test_secret_that_cannot_be_read_stops_before_anything_is_changed(
             "version: 1\nusers: [{name: a, mechanism: SCRAM-SHA-256, password: geheim}]",
             "user 1: password must be a reference",
         ),
+        ("topics:\n  - a\n b", "line 3, column 2: did not find expected key"),
         ("version: 1\nmanaged: {topics: orders}", "topics: expected a list"),
     ],
 )

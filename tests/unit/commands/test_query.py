@@ -84,6 +84,16 @@ def test_watch_repeats_and_adds_the_time_to_jsonl(kctl: Kctl, cluster: FakeClust
     assert kctl("topics list --watch --rounds 1").rows == [["orders", "2", "1", "-", "-"]]
 
 
+@pytest.mark.parametrize("format_", ["table", "plain", "jsonl"])
+@pytest.mark.parametrize(("line", "count"), [("cluster health", 0), ("cluster describe", 2)])
+def test_overviews_of_the_cluster_are_watched_and_counted(
+    kctl: Kctl, cluster: FakeCluster, line: str, count: int, format_: str
+) -> None:
+    assert kctl(f"{line} --format {format_} --watch 100ms --expect {count}").status == ExitStatus.DONE
+    ran = kctl(f"{line} --format {format_} --watch 100ms --rounds 2 --expect {count + 1}")
+    assert (ran.status, f"there are {count}" in ran.err) == (ExitStatus.UNMET, True)
+
+
 def test_watch_ends_when_the_expectation_holds(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=2)
     assert kctl("topics list --watch 100ms --rounds 50 --expect 1").out.count("orders") == 1

@@ -49,6 +49,11 @@ def test_a_malformed_escape_is_reported_with_its_line() -> None:
         parse_properties("a=b\n\nc=\\u12")
 
 
+def test_a_binary_file_is_no_file_of_properties() -> None:
+    with pytest.raises(ValueError, match="line 2: a NUL character"):
+        parse_properties("a=b\nc\0=d")
+
+
 def test_a_file_is_utf8_or_else_latin1() -> None:
     assert decode_properties("ä".encode()) == "ä"
     assert decode_properties("ä".encode("iso-8859-1")) == "ä"

@@ -76,7 +76,7 @@ def test_the_values_of_many_partitions_are_gathered_in_pieces() -> None:
     judgement = judge(Facts(now_ms=0, log=log, committed=4))
     group = GroupLag(Outcome("group"), partitions=tuple(PartitionLag(tp, 4, log, None, judgement) for tp in tps))
     summary = PartitionSummary(1, (1,), (1,), log)
-    found = ClusterLag({1: "localhost:9092"}, {"topic": PARTITIONS}, dict.fromkeys(tps, summary), [group])
+    found = ClusterLag({1: "localhost:9092"}, [("topic", PARTITIONS)], [(tp, summary) for tp in tps], [group])
     families = list(lag.families(found, of_exporter=True))
     assert families.count(None) >= 2 * PARTITIONS / 500
     rows = {family.definition: list(family.rows) for family in families if family is not None}

@@ -14,7 +14,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD, Record, parse_header, seal
 from kctl.records.salvage import cut_all
-from kctl.server.coordinators.replay import PartitionReplay, Playback
+from kctl.server.coordinators.replay import RECORDS_PER_STEP, PartitionReplay, Playback
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
@@ -98,7 +98,7 @@ def take_in(log: DamagedLog, replay: PartitionReplay, load_buffer_bytes: int) ->
     async def main(_loop: SimLoop) -> None:
         one = cast("Any", log)
         async for chunk in InternalLog(one, one, one, load_buffer_bytes=load_buffer_bytes).read_all(0):
-            for _ in replay.batches(chunk):
+            for _ in replay.steps(chunk):
                 pass
 
     simulate(main, seed=1)
@@ -173,7 +173,7 @@ def test_rest_of_a_valid_batch_with_malformed_records_is_skipped(batch: bytes, f
     replay = PartitionReplay(playback)
     batches = [COMMITS[1], batch, COMMITS[2]]
     data = b"".join(number.to_bytes(8, "big") + each[8:] for number, each in zip((0, 2, 4), batches, strict=True))
-    for _ in replay.batches(cut_all(data, end_offset=6)):
+    for _ in replay.steps(cut_all(data, end_offset=6)):
         pass
     (skipped,) = replay.skipped
     assert (skipped.offset, skipped.last_offset) == (first, 3)
@@ -204,6 +204,18 @@ def test_marker_without_transaction_or_of_unknown_type_changes_nothing(
     batches = COMMITS if playback is GroupPlayback else TRANSACTIONS
     replay = PartitionReplay(playback())
     marker = build_batch([Record(0, 1, key, value)], base_offset=100, **MARKER)
-    counts = list(replay.batches(cut_all(batches[0] + marker)))
+    counts = list(replay.steps(cut_all(batches[0] + marker)))
     assert len(counts) == 2
     assert replay.skipped == []
+
+
+def test_a_batch_with_thousands_of_commits_is_replayed_in_steps() -> None:
+    commits = {TopicPartition("t", number): OffsetAndMetadata(number) for number in range(2_000)}
+    playback = GroupPlayback()
+    replay = PartitionReplay(playback)
+    counts = list(replay.steps(cut_all(build_batch(offset_records("g", commits, 1)))))
+    assert sum(counts) == len(commits)
+    assert max(counts) <= RECORDS_PER_STEP
+    assert {tp: one.offset for group in playback.groups(GroupConfig()) for tp, one in group.offsets.all().items()} == {
+        tp: one.offset for tp, one in commits.items()
+    }

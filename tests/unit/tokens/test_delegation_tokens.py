@@ -260,3 +260,30 @@ def test_without_a_secret_key_tokens_are_disabled() -> None:
         assert await world.zookeeper.exists("/delegation_token") is None
 
     play(main)
+
+
+def test_many_tokens_are_read_again_without_comparing_each_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the loss of a session."""
+    hashes = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal hashes
+            hashes += 1
+            return super().__hash__()
+
+    async def scene(world: World, tokens: TokenManager) -> None:
+        created = [await tokens.create("User:alice", [], max_lifetime_ms=-1) for _ in range(50)]
+        names = [Name(name) for name in await world.zookeeper.children(paths.DELEGATION_TOKENS)][:-1]
+
+        async def children(path: str, *, watch: bool = False) -> list[Name]:
+            return names if path == paths.DELEGATION_TOKENS else []
+
+        monkeypatch.setattr(world.zookeeper, "children", children)
+        await tokens.load()
+        assert len(tokens.cache) == len(created) - 1
+        assert hashes < 10 * len(created)
+
+    play_tokens(scene)

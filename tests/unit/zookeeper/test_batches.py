@@ -45,6 +45,14 @@ class Account:
     def write(self, number: int) -> None:
         self.batches.add(lambda: self.changed.append(number))
 
+    def write_in_steps(self, count: int) -> None:
+        def long() -> Generator[None, None, None]:
+            for number in range(count):
+                self.changed.append(number)
+                yield
+
+        self.batches.add(long)
+
     def read(self) -> None:
         self.batches.add(lambda: None)
 
@@ -125,13 +133,7 @@ def test_stopping_waits_for_the_running_commit() -> None:
 def test_long_work_is_one_transaction_and_other_work_waits_for_it() -> None:
     async def main() -> None:
         account = Account()
-
-        def long() -> Generator[None, None, None]:
-            for number in range(3):
-                account.changed.append(number)
-                yield
-
-        account.batches.add(long)
+        account.write_in_steps(3)
         account.write(3)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -146,13 +148,7 @@ def test_long_work_is_one_transaction_and_other_work_waits_for_it() -> None:
 def test_a_stop_commits_no_part_of_long_work() -> None:
     async def main() -> None:
         account = Account()
-
-        def long() -> Generator[None, None, None]:
-            for number in range(3):
-                account.changed.append(number)
-                yield
-
-        account.batches.add(long)
+        account.write_in_steps(3)
         await asyncio.sleep(0)
         await account.batches.stop()
         await settled()

@@ -1,0 +1,151 @@
+"""What happens to thousands of groups at once happens to some of them at a time, and before their next events."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.groups.actions import JoinOutcome
+from kctl.server.groups.events import CommitRequest, TransactionalCommit
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.runner import GROUPS_PER_TURN
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
+
+TP = TopicPartition("t", 0)
+PRODUCER = ProducerIdAndEpoch(7, 0)
+GROUPS = [f"g{number}" for number in range(4 * GROUPS_PER_TURN)]
+
+
+async def commit_in_transaction(host: Host, group_id: str, *offsets: int) -> None:
+    """Commits these offsets of partitions 0, 1, ... in the transaction of the producer."""
+    values = {TopicPartition("t", index): OffsetAndMetadata(offset) for index, offset in enumerate(offsets)}
+    request = TransactionalCommit(producer=PRODUCER, offsets=values)
+    outcome = await settled(host.coordinator.commit_in_transaction(group_id, request))
+    assert set(outcome.values()) == {ErrorCode.NONE}
+
+
+async def host_with_groups(loop: SimLoop, *offsets: int) -> Host:
+    """All groups are in one partition and have commits in one transaction."""
+    host = await Host(loop, MemoryOffsetsLog(partitions=1)).start()
+    for group_id in GROUPS:
+        await commit_in_transaction(host, group_id, *offsets)
+    return host
+
+
+def offset_of(host: Host, group_id: str) -> int:
+    return host.coordinator.committed(group_id, [TP])[1][TP][1].offset
+
+
+def visible(host: Host) -> int:
+    return sum(offset_of(host, group_id) >= 0 for group_id in GROUPS)
+
+
+def test_a_transaction_ends_in_some_groups_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=True)
+        assert visible(host) == GROUPS_PER_TURN
+        await asyncio.sleep(1)
+        assert visible(host) == len(GROUPS)
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_a_transaction_with_many_offsets_ends_in_fewer_groups_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, *range(100))
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=True)
+        assert 0 < visible(host) <= GROUPS_PER_TURN // 10
+        await asyncio.sleep(1)
+        assert visible(host) == len(GROUPS)
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("second", [True, False])
+def test_the_next_transaction_begins_after_the_end_of_the_one_before(is_committed: bool, second: bool) -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=is_committed)
+        await commit_in_transaction(host, GROUPS[-1], 6)
+        assert offset_of(host, GROUPS[-1]) == (5 if is_committed else -1)
+        assert offset_of(host, GROUPS[-2]) == -1
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=second)
+        await asyncio.sleep(1)
+        first = 5 if is_committed else -1
+        assert offset_of(host, GROUPS[-1]) == (6 if second else first)
+        assert offset_of(host, GROUPS[-2]) == first
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+async def parked_joins(host: Host) -> list[asyncio.Future[JoinOutcome]]:
+    """A join of each group, which waits for the rest of its members."""
+    parked = [host.join(group_id) for group_id in GROUPS]
+    return [each for each in parked if isinstance(each, asyncio.Future)]
+
+
+def test_groups_leave_at_once_and_their_parked_requests_are_completed_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, MemoryOffsetsLog(partitions=1), group_initial_rebalance_delay_ms=3_000).start()
+        parked = await parked_joins(host)
+        assert len(parked) == len(GROUPS)
+        host.coordinator.partitions.on_resign(0)
+        await asyncio.sleep(0)
+        assert not host.coordinator.hosted
+        assert sum(each.done() for each in parked) == GROUPS_PER_TURN
+        await asyncio.sleep(1)
+        assert {each.result().error for each in parked} == {ErrorCode.NOT_COORDINATOR}
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_groups_that_leave_do_not_rebalance_any_more() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, MemoryOffsetsLog(partitions=1), group_initial_rebalance_delay_ms=3_000).start()
+        parked = await parked_joins(host)
+        last = host.coordinator.hosted[GROUPS[-1]]
+        host.coordinator.partitions.on_resign(0)
+        for key in list(last.timers):
+            host.coordinator._runner._timer_fired(last, key)
+        await asyncio.sleep(0)
+        assert parked[-1].result().error is ErrorCode.NOT_COORDINATOR
+        assert not last.timers
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_a_stop_completes_the_parked_requests_of_all_groups() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, MemoryOffsetsLog(partitions=1), group_initial_rebalance_delay_ms=3_000).start()
+        parked = await parked_joins(host)
+        await host.coordinator.stop()
+        await asyncio.sleep(0)
+        assert {each.result().error for each in parked} == {ErrorCode.NOT_COORDINATOR}
+
+    simulate(main, seed=1)
+
+
+def test_groups_that_are_loaded_again_while_the_former_ones_leave_are_served() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, MemoryOffsetsLog(partitions=1)).start()
+        for group_id in GROUPS:
+            await settled(host.coordinator.commit(group_id, CommitRequest(offsets={TP: OffsetAndMetadata(3)})))
+        host.coordinator.partitions.on_resign(0)
+        host.coordinator.partitions.on_leader(0, 5)
+        await host.coordinator.partitions.loaded()
+        await asyncio.sleep(1)
+        assert {offset_of(host, group_id) for group_id in GROUPS} == {3}
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
