@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -120,7 +122,7 @@ def run_command(command: Any, name: str, arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         # The module of these classes depends on the version of typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            message = _message(error)
+            message = _message(error) + _flag_with_value(error, arguments)
             path = context.command_path if context else "kctl"
             raise UsageError(f"{message}  Try '{path} --help'.") from None
         raise
@@ -137,6 +139,19 @@ def _message(error: Any) -> str:
         return f"no such option: {error.option_name}" + (f".  Did you mean {meant}?" if meant else ".")
     message = str(error.format_message()).removesuffix(".") + "."
     return message[:1].lower() + message[1:]
+
+
+def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
+    """The end of the text of an error about an extra argument that follows an option without a value."""
+    extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\S+)[ )]", error.format_message())
+    if extra is None or error.ctx is None:
+        return ""
+    flags = [flag for param in error.ctx.command.params for flag in flags_of(param)]
+    for flag, following in pairwise(arguments):
+        meant = [one for one in flags if flag.startswith("--") and one.endswith(flag[1:]) and one != flag]
+        if following == extra[1].rstrip(")") and meant:
+            return f"  {flag} takes no value; did you mean {meant[0]}?"
+    return ""
 
 
 def _option_meant(flag: str, context: Any) -> str | None:

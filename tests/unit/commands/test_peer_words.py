@@ -71,6 +71,13 @@ def test_word_of_another_tool_leads_to_the_command(kctl: Kctl, line: str, meant:
     assert ran.err.count("\n") == 1
 
 
+def test_option_without_a_value_that_is_given_one_leads_to_the_option_with_one(kctl: Kctl) -> None:
+    ran = kctl("consume orders --header source=web --limit 1")
+    assert ran.err.startswith("kctl: got unexpected extra argument(s) (source=web).  --header takes no value; did you ")
+    assert "did you mean --record-header?  Try 'kctl consume --help'." in ran.err
+    assert "takes no value" not in kctl("consume orders more --limit 1").err
+
+
 def test_word_that_resembles_nothing_has_no_suggestion(kctl: Kctl) -> None:
     options = ("topics list --xyzzy", "quotas alter --set producer_byte_rate=5")
     for line in ("xyzzy", "--xyzzy", "topics xyzzy", "topics --xyzzy", *options):
