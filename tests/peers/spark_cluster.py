@@ -65,5 +65,5 @@ def _registered(port: int) -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/", timeout=10) as response:
             return int(json.load(response)["aliveworkers"])
-    except OSError:
+    except (OSError, ValueError):  # the page answers in HTML until the master has added its answers in JSON
         return 0

@@ -11,6 +11,7 @@ if the name exists.  The name is durable after its directory has been synced.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -127,12 +128,17 @@ class DiskFiles:
     def sizes(self, directory: str) -> dict[str, int]:
         """The sizes of all files below the directory, by path; files that disappear meanwhile are left out."""
         found: dict[str, int] = {}
-        for folder, _, names in os.walk(self._folder / directory):
-            base = os.path.relpath(folder, self._folder)
-            for name in names:
-                path = name if base == os.curdir else f"{base}/{name}"
-                if (size := self.size(path)) is not None:
-                    found[path] = size
+        folders = [directory]
+        while folders:
+            folder = folders.pop()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                for entry in list(os.scandir(self._folder / folder)):
+                    path = f"{folder}/{entry.name}".lstrip("/")
+                    with contextlib.suppress(FileNotFoundError):
+                        if entry.is_dir():
+                            folders.append(path)
+                        else:
+                            found[path] = entry.stat().st_size
         return found
 
     def size(self, path: str) -> int | None:
