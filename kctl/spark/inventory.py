@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kctl.errors import KctlError
+from kctl.quantities import counted
 
 
 class UnknownFiles(KctlError):
@@ -60,8 +61,8 @@ class Inventory:
         if self.damaged:
             first = self.damaged[0]
             return (
-                f"{first.path}{_origin(first.batch)} has {first.found:,} bytes instead of {first.committed:,}"
-                f"{_more(self.damaged)}: restore it from a backup"
+                f"{first.path}{_origin(first.batch)} has {counted(first.found, 'byte')} instead of "
+                f"{first.committed:,}{_more(self.damaged)}: restore it from a backup"
             )
         return ""
 
