@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from kctl.log_output.handler import FoldingHandler
 from tests.peers import leftovers
@@ -28,7 +28,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 leftovers.end_with_this_process()
 
-settings.register_profile("kctl", deadline=None, print_blob=True, max_examples=100 // SHARE)
+settings.register_profile(
+    "kctl",
+    deadline=None,
+    print_blob=True,
+    max_examples=100 // SHARE,
+    suppress_health_check=[HealthCheck.too_slow],  # It measures the load of the machine.
+)
 settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "kctl")
 

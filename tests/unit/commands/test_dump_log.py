@@ -117,6 +117,7 @@ def test_json_is_one_document(kctl: Kctl, folder: Path) -> None:
     assert document == [json.loads(line) for line in lines]
 
 
+@pytest.mark.long
 def test_lines_of_odd_records_are_those_of_the_document(kctl: Kctl, folder: Path) -> None:
     odd = [None, b"", b"-", b"\x1b]0;\xe2\x80\xae", b"\xff", b'"\\\n', "\u00e9\U0001f600".encode()]
     records = [

@@ -122,6 +122,7 @@ def test_the_first_signal_ends_a_wait_and_the_second_one_has_its_usual_effect(nu
         signal.signal(number, before)
 
 
+@pytest.mark.long
 def test_a_day_of_rounds_exports_every_record_once(tmp_path: Path) -> None:
     """In virtual time, every 15 minutes: brokers are gone at times, and power failures end rounds at any step."""
     chance, cluster = random.Random(1), Cluster()

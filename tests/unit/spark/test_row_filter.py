@@ -100,6 +100,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=20)
 @given(st.lists(CONDITIONS, min_size=10, max_size=10))
 def test_duckdb_selects_the_same_records(conditions: list[str]) -> None:

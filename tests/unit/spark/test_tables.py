@@ -168,6 +168,7 @@ def test_files_of_a_copy_without_its_logs_are_neither_exported_again_nor_deleted
     assert [path.name for path in copy.iterdir()] == ["orders"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_batch", [True, False])
 def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
     tmp_path: Path, table: TableOptions, has_batch: bool
