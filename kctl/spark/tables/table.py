@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from kctl.errors import KctlError
 from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import Partitioning
+from kctl.spark.path_set import PathSet
 from kctl.spark.plan import HeldColumns, TopicPosition
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ class Table(Protocol):
 
     def sizes(self) -> Mapping[str, int]:
         """The sizes in bytes of these files, as the table says, by path."""
+        ...
+
+    def file_set(self) -> PathSet | None:
+        """Summary of these files with their sizes (see `sized`), if the last commit has it; None without one."""
         ...
 
     def committed_ms(self) -> int | None:
