@@ -21,9 +21,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from benchmarks.harness import librdkafka
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, pin
-from tests.peers.kctl_broker import kctl_broker
 
 RATE_PER_S = 1000
 IDLE_S = 4.0
