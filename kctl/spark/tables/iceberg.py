@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -36,13 +36,12 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 
 from kctl.errors import UsageError
 from kctl.spark.exec.arrow_types import has_columns, held_columns
-from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
 from kctl.spark.path_set import NO_PATHS, PathSet, sized
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.tables.snapshot_expiry import RETENTION, expiry_of, remove_files
-from kctl.spark.tables.table import LOST, Conflict, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import LOST, Conflict, Replacement, TableCommit, TableFailed, TableState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
@@ -93,13 +92,6 @@ class CachedTransaction(Transaction):
         if self._computed is None or self._computed[0] is not self._updates:
             self._computed = self._updates, super().table_metadata
         return self._computed[1]
-
-
-class Replacement(NamedTuple):
-    """Files, and one with their rows; paths are relative to the table."""
-
-    removed: Sequence[str]
-    merged: WrittenFile
 
 
 class IcebergTable:

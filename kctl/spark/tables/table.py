@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.spark.exec.outcome import WrittenFile
@@ -69,8 +69,20 @@ class TableCommit:
         return self.properties.get(LOST, "0") != "0"
 
 
+class Replacement(NamedTuple):
+    """Files, and one with their rows; paths are relative to the table."""
+
+    removed: Sequence[str]
+    merged: WrittenFile
+
+
 class Table(Protocol):
     """One table.  Raises TableFailed for errors of its library."""
+
+    @property
+    def name(self) -> str:
+        """The name of the table for messages."""
+        ...
 
     @property
     def metadata(self) -> str:
@@ -105,5 +117,16 @@ class Table(Protocol):
         """Publishes a batch in one commit, creating the table if necessary.
 
         Raises Conflict unless the table is as it was when its state was read.
+        """
+        ...
+
+    def partitions(self) -> Mapping[str, str]:
+        """The partition of each data file of the state that was read last, as text, by path."""
+        ...
+
+    def replace(self, replacements: Sequence[Replacement]) -> None:
+        """Replaces files by others with the same rows, in one commit.
+
+        Raises Conflict, and nothing is changed, unless the table is as it was when its state was read.
         """
         ...
