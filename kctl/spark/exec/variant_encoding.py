@@ -141,7 +141,8 @@ class VariantEncoder:
         ids = [after.ids[name] for name in ordered]
         size = _size(max(ids, default=0))
         is_large, count = _count(len(ids))
-        shape = _Shape(ordered, _OBJECT | (size - 1) << 4 | is_large << 6, count + _packed(ids, size), after)
+        header = _OBJECT | (size - 1) << 4 | is_large << 6
+        shape = _Shape(ordered, [bytes((header | n << 2,)) + count + _packed(ids, size) for n in range(4)], after)
         if is_remembered:
             before.shapes[names] = shape
             self._remembered += 1
@@ -177,9 +178,8 @@ class _Shape(NamedTuple):
 
     names: tuple[str, ...]
     """In ascending order."""
-    header: int
-    ids: bytes
-    """With their number before them."""
+    heads: Sequence[bytes]
+    """What is before the offsets, if these have 1, 2, 3 and 4 bytes each."""
     after: _Names
 
 
@@ -195,11 +195,18 @@ def _refuse(_constant: str) -> NoReturn:
 
 def _number(text: str) -> bytes:
     """A number with a fraction or an exponent."""
-    _, point, fraction = text.partition(".")
-    if point and len(fraction) <= _DECIMAL_DIGITS_MAX and fraction.isdecimal() and len(text) <= 2 * _DECIMAL_DIGITS_MAX:
-        unscaled = int(text.replace(".", "", 1))
-        if -_DECIMAL_LIMIT < unscaled < _DECIMAL_LIMIT:
-            return _decimal(unscaled, len(fraction))
+    whole, point, fraction = text.partition(".")
+    scale = len(fraction)
+    if point and scale <= _DECIMAL_DIGITS_MAX and len(whole) <= _DECIMAL_DIGITS_MAX + 1:
+        try:
+            unscaled = int(whole + fraction)
+        except ValueError:  # it has an exponent
+            pass
+        else:
+            if scale <= 9 and -(10**9) < unscaled < 10**9:
+                return _decimal4(_DECIMAL4, scale, unscaled)
+            if -_DECIMAL_LIMIT < unscaled < _DECIMAL_LIMIT:
+                return _decimal(unscaled, scale)
     found = float(text)
     if math.isinf(found):
         raise NotVariant(_TOO_FAR)
@@ -211,8 +218,7 @@ _JSON = json.JSONDecoder(parse_float=_number, parse_constant=_refuse)
 
 
 def _decimal(unscaled: int, scale: int) -> bytes:
-    if scale <= 9 and -(10**9) < unscaled < 10**9:
-        return _decimal4(_DECIMAL4, scale, unscaled)
+    """More than 9 digits."""
     if scale <= 18 and -(10**18) < unscaled < 10**18:
         return _decimal8(_DECIMAL8, scale, unscaled)
     return bytes((_DECIMAL16, scale)) + unscaled.to_bytes(16, "little", signed=True)
@@ -244,9 +250,11 @@ def _array(items: Sequence[bytes]) -> bytes:
 
 def _object(shape: _Shape, members: Sequence[bytes]) -> bytes:
     data = b"".join(members)
+    offsets = accumulate(map(len, members), initial=0)
+    if len(data) <= 0xFF:
+        return shape.heads[0] + bytes(offsets) + data
     size = _size(len(data))
-    offsets = _packed([*accumulate(map(len, members), initial=0)], size)
-    return b"".join((bytes((shape.header | (size - 1) << 2,)), shape.ids, offsets, data))
+    return shape.heads[size - 1] + _packed([*offsets], size) + data
 
 
 def _count(number: int) -> tuple[bool, bytes]:

@@ -45,12 +45,12 @@ read = spark.read.option("recursiveFileLookup", "true").parquet(folder)
 batch = spark.read.format("kctl").options(**options, maxOffsetsPerTask="40").load()
 typed = {**options, "topic": orders, "value": "json", "value.schema": schema}
 values = spark.read.format("kctl").options(**typed).load().orderBy("offset")
-variants = spark.read.parquet(f"{scratch}/variants/{orders}").orderBy("offset")
+variants = spark.read.option("recursiveFileLookup", "true").parquet(f"{scratch}/variants").orderBy("offset")
 shown = variants.selectExpr(
     "key is null",
     "schema_of_variant(value)",
-    "variant_get(value, '$.id', 'bigint')",
-    "variant_get(value, '$.price.amount', 'decimal(3,1)')",
+    "try_variant_get(value, '$.id', 'bigint')",
+    "try_variant_get(value, '$.price.amount', 'double')",
     "try_variant_get(value, '$[0].a', 'string')",
     "to_json(value)",
 )

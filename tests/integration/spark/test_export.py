@@ -76,9 +76,10 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     schema = tmp_path / "schema.json"
     price = {"type": "object", "properties": {"amount": {"type": "number"}}}
     schema.write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "price": price}}))
-    variants = ("--value", "variant", "--key", "variant", "--on-bad-record", "dead-letter")
-    orders.produce([{"value": b'[{"a": "\xc3\xa9"}, 12.50, null]', "key": b"7"}, {"value": b"null"}, {"value": None}])
-    export(orders, tmp_path / "variants", *variants)
+    events = make_topic(kctl_bootstrap, 1, suffix="-events")
+    values = [b'{"id": 7, "price": {"amount": 1.50}}', b'[{"a": "\xc3\xa9"}, 1e1]', b"null", None, b"", b"2"]
+    events.produce({"value": one, "key": b"7" if one == b"2" else None} for one in values)
+    export(events, tmp_path / "variants", "--value", "variant", "--key", "variant", "--on-bad-record", "dead-letter")
     with subprocess.Popen(
         [*QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
         cwd=Path(__file__).parents[3],
@@ -100,7 +101,14 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     assert before["batch"] == {"schema": f"key binary,value string,{columns}", "tasks": 6}
     assert before["typed"] == [[n, 1.5, '{"note": "n"}'] for n in range(5)]
     assert before["variants"]["schema"].startswith("key variant,value variant,topic string")
-    assert before["variants"]["rows"] == []
+    shape = "OBJECT<id: BIGINT, price: OBJECT<amount: DECIMAL(2,1)>>"
+    assert before["variants"]["rows"] == [
+        [True, shape, 7, 1.5, None, '{"id":7,"price":{"amount":1.5}}'],
+        [True, "ARRAY<VARIANT>", None, None, "é", '[{"a":"é"},10.0]'],
+        [True, "VOID", None, None, None, "null"],
+        [True, None, None, None, None, None],
+        [False, "BIGINT", None, None, None, "2"],
+    ]
     assert before["unknown"] == "format kctl has no option topics"
     rows = sorted((row[0], row[1], None if row[3] is None else row[3].decode()) for row in topic.rows)
     assert sorted(map(tuple, before["rows"])) == [row for row in rows if row[1] < 100]

@@ -119,6 +119,7 @@ def test_files_are_equal_in_each_attempt(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
+@pytest.mark.long
 def test_a_crash_at_any_step_of_the_first_export_loses_and_repeats_nothing(tmp_path: Path) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)
