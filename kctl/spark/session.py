@@ -181,7 +181,8 @@ def running_spark(
 ) -> Iterator[RunningSpark]:
     """Runs Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for an invalid master.
 
-    `class_archive_option` makes a local JVM use or write a class archive.  At the end, a JVM that has not ended within
+    `class_archive_option` makes JVMs use, or a local one write, a class archive; those of executors without it start
+    without one.  At the end, a JVM that has not ended within
     `end_timeout_s` (default: JVM_END_TIMEOUT_S) is killed.
     """
     _check_standalone_master(settings)
@@ -389,6 +390,10 @@ def spark_properties(
         threads, attempts = found.groups()
         chosen["spark.master"] = f"local[{threads or 1},{attempts or LOCAL_ATTEMPTS}]"
         chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    else:
+        # Not spark.executor.extraJavaOptions, which the configuration of a cluster may have.
+        chosen["spark.executor.defaultJavaOptions"] = " ".join(filter(None, [JVM_FLAGS, class_archive_option]))
+    if not settings.is_cluster_mode:
         java_options += [JVM_FLAGS, class_archive_option]
     if options := " ".join(filter(None, java_options)):
         chosen["spark.driver.extraJavaOptions"] = options

@@ -128,11 +128,12 @@ class DiskFiles:
     def sizes(self, directory: str) -> dict[str, int]:
         """The sizes of all files below the directory, by path; files that disappear meanwhile are left out."""
         found: dict[str, int] = {}
+        root = self._folder
         folders = [directory]
         while folders:
             folder = folders.pop()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                for entry in list(os.scandir(self._folder / folder)):
+                for entry in list(os.scandir(f"{root}/{folder}")):
                     path = f"{folder}/{entry.name}".lstrip("/")
                     with contextlib.suppress(FileNotFoundError):
                         if entry.is_dir():

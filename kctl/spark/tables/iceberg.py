@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -31,15 +31,17 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from kctl.errors import UsageError
 from kctl.spark.exec.arrow_types import has_columns, held_columns
-from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
+from kctl.spark.path_set import NO_PATHS, PathSet, sized
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
-from kctl.spark.tables.table import LOST, Conflict, TableCommit, TableFailed, TableState
+from kctl.spark.tables.snapshot_expiry import RETENTION, expiry_of, remove_files
+from kctl.spark.tables.table import LOST, Conflict, Replacement, TableCommit, TableFailed, TableState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
@@ -48,6 +50,8 @@ BATCH = "kctl.batch"
 POSITIONS = "kctl.positions"
 DEAD_LETTERS = "kctl.dead-letters"
 COMPACTION = "kctl.compaction"
+FILES = "kctl.files"
+"""Number and digest of all data files with their sizes, so that the next export does not read the manifests."""
 PARTITION_INDEX = 3
 """Of DataFile, which is a record."""
 DEFAULT_CATALOG = "kctl"
@@ -60,9 +64,19 @@ _SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3:
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
 
 
-MERGING = {TableProperties.MANIFEST_MERGE_ENABLED: "true", TableProperties.MANIFEST_MIN_MERGE_COUNT: "20"}
+MERGING = {
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    TableProperties.MANIFEST_MIN_MERGE_COUNT: "20",
+    TableProperties.MANIFEST_TARGET_SIZE_BYTES: str(128 << 10),
+}
 """Properties that tables get unless they have them.  Otherwise each batch adds a manifest, and reading a manifest costs
-several milliseconds, so that the batches of a day would make an increment ten times as expensive."""
+several milliseconds, so that the batches of a day would make an increment ten times as expensive.  A manifest of the
+target size is not merged again, so that merging costs the same in a table of many files."""
+CREATED = {
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # of all but the last 100 commits
+    **RETENTION,
+}
+"""Properties of new tables."""
 
 
 class CachedTransaction(Transaction):
@@ -78,13 +92,6 @@ class CachedTransaction(Transaction):
         if self._computed is None or self._computed[0] is not self._updates:
             self._computed = self._updates, super().table_metadata
         return self._computed[1]
-
-
-class Replacement(NamedTuple):
-    """Files, and one with their rows; paths are relative to the table."""
-
-    removed: Sequence[str]
-    merged: WrittenFile
 
 
 class IcebergTable:
@@ -157,6 +164,13 @@ class IcebergTable:
                 has_rows=_is_based_on(table, batch),
             )
 
+    def file_set(self) -> PathSet | None:
+        """See Table."""
+        snapshot = self._table.current_snapshot() if self._table else None
+        text = snapshot.summary.additional_properties.get(FILES, "") if snapshot and snapshot.summary else ""
+        count, _, digest = text.partition(":")
+        return PathSet(int(count), int(digest, 16)) if digest else None
+
     def paths(self) -> set[str]:
         """The data files of the current snapshot, relative to the table."""
         return set(self.sizes())
@@ -204,6 +218,10 @@ class IcebergTable:
             properties = {**commit.properties, BATCH: str(commit.batch), POSITIONS: positions}
             if commit.dead_letters:
                 properties[DEAD_LETTERS] = json.dumps(commit.dead_letters)
+            added = {file.path: file.size for file in commit.files}
+            held = self.file_set()
+            held = (NO_PATHS.plus(sized(self.sizes())) if held is None else held).plus(sized(added))
+            properties[FILES] = f"{held.size}:{held.digest:x}"
             try:
                 with CachedTransaction(table) as transaction:
                     if missing := {name: text for name, text in MERGING.items() if name not in table.properties}:
@@ -223,6 +241,12 @@ class IcebergTable:
                             snapshot_properties=properties,
                             check_duplicate_files=False,  # the paths contain the batch, which is new
                         )
+                    expiry = expiry_of(transaction.table_metadata, transaction.table_metadata.last_updated_ms)
+                    if expiry:
+                        expire = ExpireSnapshots(transaction)
+                        expire.by_ids([one.snapshot_id for one in expiry.expired]).commit()
+                if expiry:
+                    remove_files(table, expiry)
             except CommitFailedException as error:
                 raise Conflict from error
 
@@ -289,7 +313,7 @@ class IcebergTable:
                 self._identifier,
                 schema=commit.schema,
                 location=self._location,
-                properties={BATCH: "-1", POSITIONS: "{}"},
+                properties={BATCH: "-1", POSITIONS: "{}", **MERGING, **CREATED},
             )
         except TableAlreadyExistsError as error:
             raise Conflict from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import Partitioning
+from kctl.spark.path_set import PathSet
 from kctl.spark.plan import HeldColumns, TopicPosition
 
 if TYPE_CHECKING:
@@ -68,8 +69,20 @@ class TableCommit:
         return self.properties.get(LOST, "0") != "0"
 
 
+class Replacement(NamedTuple):
+    """Files, and one with their rows; paths are relative to the table."""
+
+    removed: Sequence[str]
+    merged: WrittenFile
+
+
 class Table(Protocol):
     """One table.  Raises TableFailed for errors of its library."""
+
+    @property
+    def name(self) -> str:
+        """The name of the table for messages."""
+        ...
 
     @property
     def metadata(self) -> str:
@@ -88,6 +101,10 @@ class Table(Protocol):
         """The sizes in bytes of these files, as the table says, by path."""
         ...
 
+    def file_set(self) -> PathSet | None:
+        """Summary of these files with their sizes (see `sized`), if the last commit has it; None without one."""
+        ...
+
     def committed_ms(self) -> int | None:
         """When the state that was read last was committed; None if the table no longer has that information."""
         ...
@@ -100,5 +117,16 @@ class Table(Protocol):
         """Publishes a batch in one commit, creating the table if necessary.
 
         Raises Conflict unless the table is as it was when its state was read.
+        """
+        ...
+
+    def partitions(self) -> Mapping[str, str]:
+        """The partition of each data file of the state that was read last, as text, by path."""
+        ...
+
+    def replace(self, replacements: Sequence[Replacement]) -> None:
+        """Replaces files by others with the same rows, in one commit.
+
+        Raises Conflict, and nothing is changed, unless the table is as it was when its state was read.
         """
         ...

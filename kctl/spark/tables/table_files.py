@@ -6,10 +6,24 @@ from collections.abc import Callable, Mapping
 
 from kctl.spark.exec.files import Files
 from kctl.spark.inventory import DamagedFile, Inventory
+from kctl.spark.path_set import NO_PATHS, sized
 from kctl.spark.tables.table import Table
 
 DATA = "data"
 """The folder of a table with the files of exports, each batch in a folder of its own, and those of compactions."""
+
+
+def has_exactly_its_files(files: Files, directory: str, table: Table) -> bool:
+    """Whether the data folder of the table has the files of its last commit and no others.
+
+    False if that is not known without reading the manifests of the table.
+    """
+    expected = table.file_set()
+    if expected is None:
+        return False
+    prefix = f"{directory}/" if directory else ""
+    found = files.sizes(f"{prefix}{DATA}")
+    return NO_PATHS.plus(sized({path.removeprefix(prefix): size for path, size in found.items()})) == expected
 
 
 def lost_files(files: Files, directory: str, table: Table, open_table: Callable[[str], Table]) -> Inventory:
@@ -18,6 +32,8 @@ def lost_files(files: Files, directory: str, table: Table, open_table: Callable[
     Another program may have replaced files since, and removed them.  So only what a second reading of the table names
     as well is missing.
     """
+    if has_exactly_its_files(files, directory, table):
+        return Inventory()
     found = _differences(files, directory, table.sizes())
     if found == Inventory():
         return found

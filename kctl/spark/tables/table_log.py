@@ -35,7 +35,7 @@ from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import FileOptions, HeldColumns, Plan, Positions, TopicPosition, advance
 from kctl.spark.tables.publications import Publication, Publications, is_recorded_name
 from kctl.spark.tables.table import LOST, Conflict, Table, TableCommit, TableFailed, TableState
-from kctl.spark.tables.table_files import lost_files
+from kctl.spark.tables.table_files import has_exactly_its_files, lost_files
 from kctl.spark.unmarked import unmarked_files
 
 COMMIT_ATTEMPTS = 10
@@ -212,12 +212,14 @@ class TableLog:
             elif not state.has_rows:
                 set_back.append((self._name(directory), state.batch))
             else:
-                lost = lost_files(self._files, directory, self._tables[directory], self._open_table)
+                table = self._tables[directory]
+                is_whole = has_exactly_its_files(self._files, directory, table)
+                lost = Inventory() if is_whole else lost_files(self._files, directory, table, self._open_table)
                 letters = sorted(path for path in state.dead_letters if self._files.size(path) is None)
                 missing += [*lost.missing, *((path, state.batch) for path in letters)]
                 damaged += lost.damaged
                 if state.is_latest and not lost.missing:
-                    self._settle(directory, state)
+                    self._settle(directory, state, is_whole=is_whole)
         return Inventory(
             missing=tuple(missing),
             unknown=tuple(unknown),
@@ -227,11 +229,16 @@ class TableLog:
             is_table=True,
         )
 
-    def _settle(self, directory: str, state: TableState) -> None:
-        """Remembers the files of the last batch if the table and the record agree on them."""
+    def _settle(self, directory: str, state: TableState, *, is_whole: bool) -> None:
+        """Remembers the files of the last batch if the table and the record agree on them.
+
+        `is_whole`: the table names all existing files.
+        """
         folder = self._data_directory(directory, state.batch)
         prefix = f"{directory}/" if directory else ""
-        named = {path for one in self._tables[directory].paths() if (path := f"{prefix}{one}").startswith(f"{folder}/")}
+        existing = (f"{folder}/{name}" for name in self._files.names(folder)) if is_whole else ()
+        of_table = () if is_whole else (f"{prefix}{one}" for one in self._tables[directory].paths())
+        named = {path for path in (*existing, *of_table) if path.startswith(f"{folder}/")}
         recorded = self._recorded.get(directory)
         if recorded and recorded.batch == state.batch and not state.has_lost:
             written = {f"{prefix}{file.path}" for file in recorded.files}

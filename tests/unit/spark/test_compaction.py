@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, TableFeatures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +26,7 @@ from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.tables.table import Conflict
+from kctl.spark.tables.table import Conflict, Replacement, TableFailed
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
 from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, exporter, filled, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
@@ -255,39 +257,61 @@ def _stepped_replacements(files: SteppedPort) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(iceberg.IcebergTable, "replace", stepped(iceberg.IcebergTable.replace))
-        patch.setattr(delta.DeltaLakeTable, "compact", stepped(delta.DeltaLakeTable.compact))
+        patch.setattr(delta.DeltaLakeTable, "replace", stepped(delta.DeltaLakeTable.replace))
         yield
 
 
-def test_a_second_compaction_of_the_same_iceberg_files_is_refused(tmp_path: Path) -> None:
-    table = TableOptions(kind=TableKind.ICEBERG)
-    cluster = increments(tmp_path, table)
-    files = SteppedPort(DiskFiles(tmp_path), partial(_at, 2, partial(compact, tmp_path)))
-    with pytest.raises(NotCompactable, match=r"another program has replaced files of table kafka\.orders"):
-        compact(tmp_path, files)
-    assert exported(tmp_path, table) == everything(cluster)
+@pytest.mark.parametrize("table", TABLES, ids=["iceberg", "delta"])
+@pytest.mark.long
+def test_of_two_compactions_of_the_same_files_one_is_refused(tmp_path: Path, table: TableOptions) -> None:
+    """The second one at each step of the first."""
+    refused = []
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = increments(folder, table, 2)
+        files = SteppedPort(DiskFiles(folder), partial(_at, step, partial(compact, folder)))
+        try:
+            with _stepped_replacements(files):
+                compact(folder, files)
+        except NotCompactable as error:
+            refused.append(str(error))
+        if files.steps < step:
+            break
+        assert exported(folder, table) == everything(cluster)
+    name = "kafka.orders" if table.kind is TableKind.ICEBERG else "orders"
+    assert set(refused) == {f"another program has replaced files of table {name}; repeat this"}
 
 
-def test_a_compaction_of_an_iceberg_table_whose_response_was_lost_keeps_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("table", TABLES, ids=["iceberg", "delta"])
+def test_a_compaction_of_a_table_whose_response_was_lost_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: TableOptions
 ) -> None:
     """A client of a catalogue repeats such a commit, and is then told that the table has changed."""
-    table = TABLES[0]
     cluster = increments(tmp_path, table)
-    replace = iceberg.IcebergTable.replace
+    library = iceberg.IcebergTable if table.kind is TableKind.ICEBERG else delta.DeltaLakeTable
+    replace = library.replace
 
-    def replace_twice(self: iceberg.IcebergTable, replacements: list[iceberg.Replacement]) -> None:
+    def replace_twice(self: Any, replacements: list[Replacement]) -> None:
         replace(self, replacements)
         raise Conflict
 
-    monkeypatch.setattr(iceberg.IcebergTable, "replace", replace_twice)
+    monkeypatch.setattr(library, "replace", replace_twice)
     (found,) = compact(tmp_path)
     assert (found.files_after, found.status) == (1, "compacted")
     assert exported(tmp_path, table) == everything(cluster)
 
 
+def test_a_delta_table_with_features_that_are_not_known_here_is_not_compacted(tmp_path: Path) -> None:
+    increments(tmp_path, TABLES[1])
+    DeltaTable(tmp_path / "orders").alter.add_feature(
+        [TableFeatures.RowTracking], allow_protocol_versions_increase=True
+    )
+    with pytest.raises(TableFailed, match=r"table orders has features .* compacted with Spark: .*rowTracking"):
+        compact(tmp_path)
+
+
 def test_filtered_and_decoded_exports_are_verified_after_a_compaction(tmp_path: Path) -> None:
-    for kind in (TableKind.PARQUET, TableKind.ICEBERG):
+    for kind in TableKind:
         folder = tmp_path / kind
         table = TableOptions(kind=kind, rows=EVEN)
         cluster = orders()

@@ -13,6 +13,7 @@ from py4j.protocol import ERROR, Py4JNetworkError
 
 from kctl.errors import UsageError
 from kctl.spark.session import (
+    JVM_FLAGS,
     SparkFailed,
     SparkSettings,
     _death,
@@ -44,11 +45,19 @@ def test_a_local_spark_listens_on_loopback_and_tries_dead_workers_again() -> Non
     assert found["spark.ui.enabled"] == "false"
 
 
-def test_other_masters_decide_about_addresses_and_jvm_flags() -> None:
-    found = spark_properties(SparkSettings("spark://10.0.0.7:7077"), log_settings=LOG)
+def test_other_masters_decide_about_addresses_and_jvms_get_flags_for_a_short_run() -> None:
+    found = spark_properties(SparkSettings("spark://10.0.0.7:7077"), log_settings=LOG, class_archive_option="-XX:A")
     assert found["spark.master"] == "spark://10.0.0.7:7077"
     assert "spark.driver.host" not in found
-    assert "TieredStopAtLevel" not in found["spark.driver.extraJavaOptions"]
+    assert found["spark.driver.extraJavaOptions"].endswith(f" {JVM_FLAGS} -XX:A")
+    assert found["spark.executor.defaultJavaOptions"] == f"{JVM_FLAGS} -XX:A"
+    assert "spark.executor.extraJavaOptions" not in found
+
+
+def test_the_driver_in_a_cluster_gets_its_jvm_flags_from_there() -> None:
+    found = spark_properties(SparkSettings("yarn", is_cluster_mode=True))
+    assert "spark.driver.extraJavaOptions" not in found
+    assert found["spark.executor.defaultJavaOptions"] == JVM_FLAGS
 
 
 def test_properties_of_the_user_win() -> None:

@@ -1,8 +1,9 @@
-"""Compacts an Iceberg table: merged files replace others in one snapshot.
+"""Compacts an Iceberg or Delta table: merged files replace others in one commit, a snapshot or a version.
 
-Replaced files stay until the snapshots with them have been expired, so that readers of earlier snapshots are not
-disturbed.  If an export commits at the same time, the replacement is tried again on top of it.  An interrupted
-compaction has changed nothing; its merged files belong to no snapshot.
+Replaced files stay until the snapshots with them have expired, or the table is vacuumed, so that readers of earlier
+states are not disturbed.  If an export commits at the same time, the replacement is tried again on top of it, unless
+another compaction has replaced the same files.  An interrupted compaction has changed nothing; its merged files belong
+to no table.
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from kctl.spark.compaction.merging import merge, sources_of
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.layout import DATA_SUFFIX
-from kctl.spark.tables.iceberg import IcebergTable, Replacement
-from kctl.spark.tables.table import Conflict, TableFailed
+from kctl.spark.tables.table import Conflict, Replacement, Table, TableFailed
 from kctl.spark.tables.table_log import COMMIT_ATTEMPTS
 
 MERGED = "data/compacted"
 
 
-def compact_iceberg(
-    files: Files, table: IcebergTable, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
+def compact_table(
+    files: Files, table: Table, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
 ) -> CompactedTable | None:
     """Compacts the table in a directory of the target; None if there is none.  Raises TableFailed."""
     if table.state() is None:
         return None
     if table.has_row_deletes():
-        raise TableFailed(f"table {table.name} has delete files: compact it with an engine that applies them")
+        raise TableFailed(
+            f"table {table.name} has delete files or deletion vectors: compact it with an engine that applies them"
+        )
     prefix = f"{directory}/" if directory else ""
     partitions = {f"{prefix}{path}": partition for path, partition in table.partitions().items()}
     bins = bins_of(sources_of(files, sorted(partitions), target_bytes, partitions.__getitem__), target_bytes)
@@ -53,7 +55,7 @@ def compact_iceberg(
     return summary(table.name, len(partitions), bins, [one.merged.size for one in replacements])
 
 
-def _commit(table: IcebergTable, replacements: list[Replacement]) -> None:
+def _commit(table: Table, replacements: list[Replacement]) -> None:
     for _ in range(COMMIT_ATTEMPTS):
         try:
             table.replace(replacements)

@@ -1,0 +1,124 @@
+"""Snapshots of Iceberg tables that their properties do not keep, and the files that only they use."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from kctl.spark.compaction.request import CompactRequest, compact_export
+from kctl.spark.exec.files import DiskFiles
+from kctl.spark.tables import iceberg
+from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.spark.tables.snapshot_expiry import EXPIRED_AT_ONCE_MAX, MAX_AGE_MS, MIN_SNAPSHOTS
+from tests.unit.spark.scene import Cluster, StoppedClock, expected_values, run
+
+ICEBERG = TableOptions(kind=TableKind.ICEBERG)
+KEPT = 2
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A cluster whose tables keep two snapshots."""
+    monkeypatch.setitem(iceberg.CREATED, MAX_AGE_MS, "0")
+    monkeypatch.setitem(iceberg.CREATED, MIN_SNAPSHOTS, str(KEPT))
+    return Cluster()
+
+
+def increments(cluster: Cluster, folder: Path, count: int) -> None:
+    for _ in range(count):
+        cluster.append(0, 5)
+        run(cluster, folder, table=ICEBERG)
+
+
+@contextlib.contextmanager
+def table_in(folder: Path) -> Iterator[Table]:
+    with contextlib.closing(iceberg.default_catalog(folder)) as catalog:
+        yield catalog.load_table(("kafka", "orders"))
+
+
+def values(table: Table, snapshot_id: int | None = None) -> list[bytes]:
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow().column("value").to_pylist())
+
+
+def on_disk(folder: Path, suffix: str) -> set[str]:
+    return {f"file://{path}" for path in (folder / "orders").rglob(f"*{suffix}")}
+
+
+def used_manifests(table: Table) -> set[str]:
+    lists = {one.manifest_list for one in table.snapshots()}
+    return lists | {manifest.manifest_path for one in table.snapshots() for manifest in one.manifests(table.io)}
+
+
+def test_an_export_expires_old_snapshots_and_removes_their_manifests(tmp_path: Path, cluster: Cluster) -> None:
+    increments(cluster, tmp_path, 6)
+    with table_in(tmp_path) as table:
+        assert len(table.snapshots()) == KEPT
+        assert values(table) == expected_values(cluster)
+        assert on_disk(tmp_path, ".avro") == used_manifests(table)
+    assert run(cluster, tmp_path, table=ICEBERG).batches == []
+
+
+def test_data_files_that_a_compaction_replaced_are_removed_with_its_snapshot(tmp_path: Path, cluster: Cluster) -> None:
+    increments(cluster, tmp_path, 3)
+    compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path), StoppedClock())
+    assert len(on_disk(tmp_path, ".parquet")) == 4
+    increments(cluster, tmp_path, KEPT)
+    with table_in(tmp_path) as table:
+        assert values(table) == expected_values(cluster)
+        named = set(table.inspect.files().column("file_path").to_pylist())
+        assert on_disk(tmp_path, ".parquet") == named
+        assert on_disk(tmp_path, ".avro") == used_manifests(table)
+        assert len(named) == 1 + KEPT
+
+
+def test_what_a_tag_names_can_be_read(tmp_path: Path, cluster: Cluster) -> None:
+    increments(cluster, tmp_path, 1)
+    with table_in(tmp_path) as table:
+        tagged = table.snapshots()[0].snapshot_id
+        table.manage_snapshots().create_tag(tagged, "first").commit()
+    before = expected_values(cluster)
+    increments(cluster, tmp_path, 1)
+    compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path), StoppedClock())
+    increments(cluster, tmp_path, 4)
+    with table_in(tmp_path) as table:
+        assert len(table.snapshots()) == KEPT + 1
+        assert values(table, tagged) == before
+        assert values(table) == expected_values(cluster)
+
+
+def test_a_table_without_the_property_keeps_all_snapshots(tmp_path: Path, cluster: Cluster) -> None:
+    increments(cluster, tmp_path, 1)
+    with table_in(tmp_path) as table, table.transaction() as transaction:
+        transaction.remove_properties(MAX_AGE_MS)
+    increments(cluster, tmp_path, 3)
+    with table_in(tmp_path) as table:
+        assert len(table.snapshots()) == 4
+
+
+def test_one_commit_expires_a_limited_number(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(iceberg.CREATED, MIN_SNAPSHOTS, "6")
+    increments(cluster, tmp_path, 5)
+    with table_in(tmp_path) as table, table.transaction() as transaction:
+        transaction.set_properties({MIN_SNAPSHOTS: "1"})
+    assert EXPIRED_AT_ONCE_MAX > 1
+    monkeypatch.setattr("kctl.spark.tables.snapshot_expiry.EXPIRED_AT_ONCE_MAX", 2)
+    increments(cluster, tmp_path, 1)
+    with table_in(tmp_path) as table:
+        assert len(table.snapshots()) == 4
+        assert values(table) == expected_values(cluster)
+        assert on_disk(tmp_path, ".avro") == used_manifests(table)
+
+
+def test_an_increment_does_not_read_the_manifests(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have a line per data file, which takes a tenth of a millisecond."""
+    increments(cluster, tmp_path, 1)
+    monkeypatch.delattr(iceberg.IcebergTable, "_read_sizes")
+    increments(cluster, tmp_path, 2)
+    with table_in(tmp_path) as table:
+        assert values(table) == expected_values(cluster)
