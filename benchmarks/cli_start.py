@@ -21,8 +21,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
-from tests.peers.kctl_broker import kctl_broker
 
 ROOT = Path(__file__).parent.parent
 BASELINE = "python -c pass"

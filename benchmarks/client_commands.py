@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.dump_log import write_segment
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
-from tests.peers.kctl_broker import kctl_broker
 
 ROOT = Path(__file__).parent.parent
 PRODUCED, CONSUMED = 100_000, 300_000

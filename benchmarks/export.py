@@ -26,10 +26,10 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
 from tests.peers.apache_kafka import spark_connector_jars
 from tests.peers.cache import cache_folder
-from tests.peers.kctl_broker import kctl_broker
 
 PARTITIONS = 4
 TIMEOUT_S = 600

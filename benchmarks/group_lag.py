@@ -20,8 +20,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
-from tests.peers.kctl_broker import kctl_broker
 
 GROUPS, SHARED_PARTITIONS, WIDE_PARTITIONS = 500, 4, 1000
 RECORDS_OF_WIDE, RECORDS_OF_SHARED = 20, 5000

@@ -22,11 +22,11 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.harness import librdkafka
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, pin
 from benchmarks.harness.turns import costs, workloads
 from tests.peers import probe
-from tests.peers.kctl_broker import kctl_broker
 
 MANY = "many"
 SCRAPES, SCRAPES_OF_LAG = 10, 60

@@ -22,10 +22,10 @@ from pathlib import Path
 from benchmarks.beside.rows import REPLICATED_IN_FLIGHT, topic
 from benchmarks.beside.sides import KCTL, PROPERTIES, REPLICATED, Side
 from benchmarks.harness import counted_calls, small_requests
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject
 from tests.peers.embedded_zookeeper import embedded_zookeeper
-from tests.peers.kctl_broker import kctl_broker
 
 ROOT = Path(__file__).parent.parent
 WARM_UP = 500

@@ -27,10 +27,11 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.harness import librdkafka
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject
 from tests.peers.embedded_zookeeper import embedded_zookeeper
-from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.kctl_broker import KctlBroker
 from tests.peers.probe import wait_until
 
 MESSAGE_BYTES = 1024

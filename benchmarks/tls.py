@@ -16,12 +16,12 @@ from pathlib import Path
 
 from benchmarks.harness import librdkafka
 from benchmarks.harness.apache import JVM_FLAGS
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, parser, pin
 from tests.peers import probe
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, apache_kafka_process
 from tests.peers.certificates import PASSWORD, CertificateAuthority
-from tests.peers.kctl_broker import kctl_broker
 
 SIZE, COUNT = 1024, 500_000
 GOALS = {"MB/s": ">= 1.0", "CPU s/GB": "<= 0.8"}

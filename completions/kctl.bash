@@ -1087,8 +1087,8 @@ _kctl() {
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
-        --value) words='binary string json avro protobuf' flags='' ;;
-        --key) words='binary string json avro protobuf' flags='' ;;
+        --value) words='binary string json avro protobuf variant' flags='' ;;
+        --key) words='binary string json avro protobuf variant' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --deploy-mode) words='client cluster' flags='' ;;
@@ -1160,8 +1160,8 @@ _kctl() {
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
-        --value) words='binary string json avro protobuf' flags='' ;;
-        --key) words='binary string json avro protobuf' flags='' ;;
+        --value) words='binary string json avro protobuf variant' flags='' ;;
+        --key) words='binary string json avro protobuf variant' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --deploy-mode) words='client cluster' flags='' ;;

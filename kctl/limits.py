@@ -1326,6 +1326,18 @@ EXPORT_COLUMN_DEPTH_MAX = _limit(
     "levels",
     on_excess="deeper values of JSON stay in the rest; other schemas are refused",
 )
+EXPORT_VARIANT_BYTES_MAX = _limit(
+    "size of a key or value in an export as variant: its text, its value and the names of its members, each",
+    16 << 20,
+    "bytes",
+    on_excess="the record cannot be decoded: --on-bad-record",
+)
+EXPORT_VARIANT_DEPTH_MAX = _limit(
+    "levels of objects and lists in a key or value in an export as variant",
+    128,
+    "levels",
+    on_excess="the record cannot be decoded: --on-bad-record",
+)
 EXPORT_SAMPLE_RECORDS_MAX = _limit(
     "records per topic from which an export infers columns",
     5_000,

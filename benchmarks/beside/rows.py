@@ -229,6 +229,36 @@ def _idle_latency(side: Side, scale: Scale, name: str) -> Measured:
         return _paced(side, name, scale.latency_s)
 
 
+def _compaction(codec: str) -> Callable[[Side, Scale, str], Measured]:
+    """From the permission to clean until the last partition is clean, in megabytes before compression."""
+
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
+        cleaner_latency.fill(
+            side.bootstrap,
+            name,
+            partitions=COMPACTED_PARTITIONS,
+            megabytes=scale.compacted_megabytes,
+            batch_bytes=16_384,
+            codec=codec,
+        )
+
+        def clean() -> float:
+            started = time.perf_counter()
+            cleaner_latency.set_dirty_ratio(side.bootstrap, name, "0")
+            wait_until(
+                lambda: cleaner_latency.cleaned(side.logs, name) == COMPACTED_PARTITIONS,
+                what=f"the end of the compaction of {name}",
+                timeout_s=TIMEOUT_S,
+            )
+            return time.perf_counter() - started
+
+        measured = _per_gigabyte(side, scale.compacted_megabytes, clean)
+        librdkafka.delete_topic(side.bootstrap, name)
+        return measured
+
+    return measure
+
+
 def _latency_under_compaction(side: Side, scale: Scale, name: str) -> Measured:
     table = f"{name}-table"
     cleaner_latency.fill(
@@ -289,6 +319,8 @@ ROWS = (
     ),
     Row("recompressed", "lz4 recompressed to zstd", _recompressed),
     Row("readers", f"{READERS} readers of one topic", _ten_readers),
+    Row("compaction", "compaction of 100 B records", _compaction("none")),
+    Row("compaction-lz4", "compaction of 100 B records, lz4", _compaction("lz4")),
     Row("memory", "memory after the load", _memory),
     Row("latency-idle", "produce at 1,000/s, idle", _idle_latency),
     Row("latency-compaction", "produce at 1,000/s, under compaction", _latency_under_compaction),

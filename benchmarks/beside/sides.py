@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness.apache import JVM_FLAGS
+from benchmarks.harness.broker import kctl_broker
 from benchmarks.harness.subject import Subject
 from tests.peers import apache_kafka, apache_zookeeper
 from tests.peers.embedded_zookeeper import embedded_zookeeper
-from tests.peers.kctl_broker import kctl_broker
 
 KCTL = "kctl"
 PROPERTIES = {"log.cleaner.backoff.ms": "100", "auto.create.topics.enable": "false"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.peers.kctl_broker import kctl_broker
+from benchmarks.harness.broker import kctl_broker
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

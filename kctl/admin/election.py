@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,6 +11,7 @@ from kctl.admin.reassignment import by_topic
 from kctl.admin.reassignment_plan import partition_of
 from kctl.client.cluster import ClusterClient
 from kctl.client.metadata import ClusterMetadata, Partition, metadata_of
+from kctl.client.retrying import Deadline
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
@@ -19,6 +20,7 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, M
 
 UNCLEAN_VERSION_MIN = 1
 """Older versions of ElectLeaders only support preferred elections."""
+NEW_LEADERS_WAIT_MS = 10_000
 
 
 class ElectionType(IntEnum):
@@ -105,16 +107,26 @@ async def elect_leaders(
                 raise_if(one.error_code, ErrorCode.NOT_CONTROLLER)
                 tp = TopicPartition(topic.topic, one.partition_id)
                 outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
-        # The controller responds before other brokers have received the new leaders.
-        topics = [MetadataRequestTopic(name=name) for name in by_topic(outcomes)]
-        after = metadata_of(
-            await connection.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
-        )
+        after = await _metadata_after(client, connection, before, outcomes)
         return [
             Election(tp, _leader(before, tp), _leader(after, tp), outcome) for tp, outcome in sorted(outcomes.items())
         ]
 
     return await client.on_controller(send_to)
+
+
+async def _metadata_after(
+    client: ClusterClient, connection: Connection, before: ClusterMetadata, outcomes: Mapping[TopicPartition, Outcome]
+) -> ClusterMetadata:
+    """The metadata of the controller's broker: new leaders appear there first, in Apache Kafka after the response."""
+    topics = [MetadataRequestTopic(name=name) for name in by_topic(outcomes)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    elected = [tp for tp, outcome in outcomes.items() if outcome.is_done]
+    deadline = Deadline(client.transport, NEW_LEADERS_WAIT_MS, client.budget)
+    while True:
+        after = metadata_of(await connection.send(request, MetadataResponse))
+        if all(_leader(after, tp) != _leader(before, tp) for tp in elected) or not await deadline.pause():
+            return after
 
 
 def _predict(kind: ElectionType, metadata: ClusterMetadata, tp: TopicPartition) -> Election:

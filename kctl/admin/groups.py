@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from kctl.admin.group_description import CLASSIC, GroupDescription, GroupMember, GroupOffset
 from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import Outcomes, on_coordinators
+from kctl.client.committed_offsets import fetch_commits, groups_per_request
+from kctl.client.leaders import NO_RESULT, Outcomes, on_coordinators
 from kctl.client.list_offsets import LATEST, OffsetAt, list_offsets
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import Connection, ConnectionLost
@@ -17,7 +18,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
-from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kctl.protocol.apis.offset_fetch import OffsetFetchResponseTopic
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 
 DEAD = "Dead"
@@ -107,8 +108,7 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
     async def send_to(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
         found = await _described(client, connection, names)
         known = [name for name, one in found.items() if isinstance(one, GroupDescription) and one.outcome.is_done]
-        committed = await client.gather([_committed(connection, name) for name in known])
-        for name, offsets in zip(known, committed, strict=True):
+        for name, offsets in (await _committed(client, connection, known)).items():
             found[name] = _with_offsets(found[name], offsets, connection.address)
         return found
 
@@ -139,9 +139,11 @@ async def _described(
     client: ClusterClient, connection: Connection, names: list[str]
 ) -> dict[str, GroupDescription | ApiError]:
     """Describes the groups without offsets."""
-    pieces = [names[start : start + GROUPS_PER_REQUEST] for start in range(0, len(names), GROUPS_PER_REQUEST)]
     responses = await client.gather(
-        [connection.send(DescribeGroupsRequest(groups=piece), DescribeGroupsResponse) for piece in pieces]
+        [
+            connection.send(DescribeGroupsRequest(groups=piece), DescribeGroupsResponse)
+            for piece in _pieces(names, GROUPS_PER_REQUEST)
+        ]
     )
     described = {group.group_id: group for response in responses for group in response.groups}
     unknown = [
@@ -191,11 +193,20 @@ def _moved(error_code: int) -> ApiError | None:
     return ApiError(code) if code in COORDINATOR_MOVED else None
 
 
-async def _committed(connection: Connection, group_id: str) -> list[GroupOffset] | ApiError:
-    """All committed offsets of the group, without the ends of the partitions."""
-    response = await connection.send(OffsetFetchRequest(group_id=group_id, topics=None), OffsetFetchResponse)
-    if response.error_code:
-        return ApiError(ErrorCode.of(response.error_code))
+async def _committed(
+    client: ClusterClient, connection: Connection, names: list[str]
+) -> dict[str, list[GroupOffset] | ApiError]:
+    """All committed offsets of the groups, without the ends of the partitions."""
+    pieces = _pieces(names, groups_per_request(connection)) if names else []
+    replies = await client.gather([fetch_commits(connection, dict.fromkeys(piece)) for piece in pieces])
+    missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT)
+    found = {name: topics for reply in replies for name, topics in reply.items()}
+    return {name: _offsets(found.get(name, missing)) for name in names}
+
+
+def _offsets(topics: list[OffsetFetchResponseTopic] | ApiError) -> list[GroupOffset] | ApiError:
+    if isinstance(topics, ApiError):
+        return topics
     return [
         GroupOffset(
             TopicPartition(topic.name, partition.partition_index),
@@ -205,9 +216,13 @@ async def _committed(connection: Connection, group_id: str) -> list[GroupOffset]
             -1,
             ErrorCode.of(partition.error_code),
         )
-        for topic in response.topics
+        for topic in topics
         for partition in topic.partitions
     ]
+
+
+def _pieces(names: list[str], size: int) -> list[list[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]
 
 
 def _with_offsets(

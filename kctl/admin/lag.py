@@ -1,8 +1,8 @@
 """Reads how far groups are behind: collects the facts of each partition and judges them by `lag_rules`.
 
-For all groups together there is a fixed number of requests to each broker, beside one OffsetFetch for each group.  The
-committed offsets are read after the history of commits, so that it never has a newer one, and before the ends of the
-logs, so that a group that keeps up is never ahead of them.
+For all groups together there is a fixed number of requests to each broker, beside one OffsetFetch for each group, or
+for a hundred of them since Kafka 3.0. The committed offsets are read after the history of commits, so that it never has
+a newer one, and before the ends of the logs, so that a group that keeps up is never ahead of them.
 """
 
 from __future__ import annotations

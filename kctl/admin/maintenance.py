@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from kctl.admin.election import ElectionType, elect_leaders
+from kctl.admin.election import Election, ElectionType, elect_leaders
 from kctl.admin.outcome import Outcome
 from kctl.admin.reassigning import SETTLE_AFTER_MOVE_MS, Situation, look, look_settled, start_moves
 from kctl.admin.reassignment_plan import Move, MoveState, partition_of
@@ -90,16 +91,18 @@ async def _wait(client: ClusterClient, moves: Sequence[Move]) -> Situation:
 
 async def elect_preferred(
     client: ClusterClient, partitions: Sequence[TopicPartition], before: ClusterMetadata
-) -> dict[TopicPartition, Outcome]:
+) -> list[Election]:
     """Elects the preferred leaders; a partition that has it already is not an error."""
     if not partitions:
-        return {}
+        return []
     elections = await elect_leaders(client, ElectionType.PREFERRED, partitions, before)
-    return {one.tp: one.outcome if one.is_needed else Outcome(str(one.tp)) for one in elections}
+    return [one if one.is_needed else replace(one, outcome=Outcome(str(one.tp))) for one in elections]
 
 
-async def leaders_of(client: ClusterClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+async def leaders_of(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """The present leaders; NO_LEADER for partitions without one."""
+    if not partitions:
+        return {}
     metadata = await client.metadata({tp.topic for tp in partitions})
     found = {tp: partition_of(metadata, tp) for tp in partitions}
     return {tp: NO_LEADER if one is None else one.leader for tp, one in found.items()}

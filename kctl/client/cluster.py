@@ -165,7 +165,10 @@ class ClusterClient:
         """
         address = self._coordinators.get((kind, key))
         if address is None:
-            address = await self._find_coordinator(await self.any_broker(), key, kind)
+            found = (await self._find_coordinators(await self.any_broker(), [key], kind))[key]
+            if isinstance(found, ApiError):
+                raise found
+            address = found
         return await self._connect(*address, purpose)
 
     async def find_coordinators(
@@ -173,20 +176,9 @@ class ClusterClient:
     ) -> dict[str, tuple[str, int] | ApiError]:
         """Looks up the coordinators of the keys that are not cached.  Raises ClusterUnreachable."""
 
-        async def find(connection: Connection, key: str) -> tuple[str, int] | ApiError:
-            try:
-                return await self._find_coordinator(connection, key, kind)
-            except ApiError as error:
-                return error
-
         async def attempt() -> dict[str, tuple[str, int] | ApiError]:
             missing = [key for key in keys if (kind, key) not in self._coordinators]
-            if missing:
-                connection = await self.any_broker()
-                responses = await self.gather([find(connection, key) for key in missing])
-                found = dict(zip(missing, responses, strict=True))
-            else:
-                found = {}
+            found = await self._find_coordinators(await self.any_broker(), missing, kind) if missing else {}
             return {key: found[key] if key in found else self._coordinators[kind, key] for key in keys}
 
         return await retry(attempt, deadline=self.deadline())
@@ -198,18 +190,17 @@ class ClusterClient:
             if node_id in brokers:
                 self._coordinators[kind, key] = brokers[node_id].host, brokers[node_id].port
 
-    async def _find_coordinator(self, connection: Connection, key: str, kind: CoordinatorType) -> tuple[str, int]:
-        from kctl.protocol.apis.find_coordinator import (  # noqa: PLC0415 - most commands need no coordinator
-            FindCoordinatorRequest,
-            FindCoordinatorResponse,
-        )
+    async def _find_coordinators(
+        self, connection: Connection, keys: Sequence[str], kind: CoordinatorType
+    ) -> dict[str, tuple[str, int] | ApiError]:
+        """Looks up the coordinators of the keys and caches them."""
+        from kctl.client.coordinators import find_coordinators  # noqa: PLC0415 - most commands need no coordinator
 
-        response = await connection.send(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse)
-        code = ErrorCode.of(response.error_code)
-        if code is not ErrorCode.NONE:
-            raise ApiError(code, response.error_message)
-        address = self._coordinators[kind, key] = (response.host, response.port)
-        return address
+        found = await find_coordinators(connection, keys, kind, self.gather)
+        self._coordinators.update({
+            (kind, key): address for key, address in found.items() if not isinstance(address, ApiError)
+        })  # fmt: skip
+        return found
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
         """Runs all concurrently if the transport supports that."""

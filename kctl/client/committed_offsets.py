@@ -13,9 +13,47 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from kctl.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+)
 
 STABLE_VERSION_MIN = 7
+SEVERAL_GROUPS_VERSION_MIN = 8
+GROUPS_PER_REQUEST = 100
+
+
+def groups_per_request(connection: Connection) -> int:
+    """How many groups one OffsetFetch request may contain: several since Kafka 3.0 (KIP-709)."""
+    has_several = connection.versions.highest(OffsetFetchRequest) >= SEVERAL_GROUPS_VERSION_MIN
+    return GROUPS_PER_REQUEST if has_several else 1
+
+
+async def fetch_commits(
+    connection: Connection,
+    groups: Mapping[str, list[OffsetFetchRequestTopic] | None],
+    *,
+    require_stable: bool = False,
+) -> dict[str, list[OffsetFetchResponseTopic] | ApiError]:
+    """The commits of these partitions, or of all partitions with None; the error of a group, if it has one.
+
+    At most `groups_per_request` groups.  Partitions have errors of their own.  Groups that the response does not
+    contain are absent.
+    """
+    if groups_per_request(connection) > 1:
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id, topics in groups.items()],
+            require_stable=require_stable,
+        )
+        response = await connection.send(request, OffsetFetchResponse)
+        return {one.group_id: _error(one.error_code) or one.topics for one in response.groups}
+    ((group_id, topics),) = groups.items()
+    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+    response = await connection.send(request, OffsetFetchResponse)
+    return {group_id: _error(response.error_code) or response.topics}
 
 
 async def committed_offsets(
@@ -34,21 +72,19 @@ async def commits_with_metadata(
     Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
     commits is open (KIP-447; brokers before 2.5 return the offset committed before it).
     """
-    version = connection.versions.highest(OffsetFetchRequest)
-    request = OffsetFetchRequest(
-        group_id=group_id,
-        topics=[
-            OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-            for topic, numbers in _by_topic(partitions).items()
-        ],
-        require_stable=version >= STABLE_VERSION_MIN,
-    )
-    response = await connection.send(request, OffsetFetchResponse)
-    _raise_for(response.error_code)
+    topics = [
+        OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+        for topic, numbers in _by_topic(partitions).items()
+    ]
+    is_stable = connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
+    found = (await fetch_commits(connection, {group_id: topics}, require_stable=is_stable)).get(group_id, [])
+    if isinstance(found, ApiError):
+        raise found
     committed: dict[TopicPartition, tuple[int, str]] = {}
-    for topic in response.topics:
+    for topic in found:
         for one in topic.partitions:
-            _raise_for(one.error_code)
+            if error := _error(one.error_code):
+                raise error
             if one.committed_offset >= 0:
                 tp = TopicPartition(topic.name, one.partition_index)
                 committed[tp] = one.committed_offset, one.metadata or ""
@@ -100,6 +136,5 @@ def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _raise_for(error_code: int) -> None:
-    if error_code:
-        raise ApiError(ErrorCode.of(error_code))
+def _error(error_code: int) -> ApiError | None:
+    return ApiError(ErrorCode.of(error_code)) if error_code else None

@@ -47,8 +47,13 @@ def client_settings(
 
     `security` is made of the same properties; see kctl.client.security.
 
-    Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.
+    Raises UsageError and ConfigError.  Other properties of Kafka's admin client are only checked, and those of its
+    producer and consumer ignored, as by Kafka's tools.
     """
+    if properties:
+        from kctl.client.property_values import ANY_CLIENT, check_properties  # noqa: PLC0415 - most commands have none
+
+        check_properties(properties, ANY_CLIENT)
     protocol = properties.get("security.protocol", PLAINTEXT)
     if security is None and protocol.strip().upper() != PLAINTEXT:
         raise ConfigError("security.protocol", protocol, "must not be ignored")

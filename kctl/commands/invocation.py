@@ -195,6 +195,20 @@ class Invocation:
             self._properties = resolved_properties(self.profile)
         return self._properties
 
+    def producer_properties(self) -> dict[str, str]:
+        """The properties, with those of Kafka's producer checked.  Raises UsageError and ConfigError."""
+        from kctl.client.property_values import PRODUCER, check_properties  # noqa: PLC0415 - few commands produce
+
+        check_properties(self.client_properties(), PRODUCER)
+        return self.client_properties()
+
+    def consumer_properties(self) -> dict[str, str]:
+        """The properties, with those of Kafka's consumer checked.  Raises UsageError and ConfigError."""
+        from kctl.client.property_values import CONSUMER, check_properties  # noqa: PLC0415 - few commands consume
+
+        check_properties(self.client_properties(), CONSUMER)
+        return self.client_properties()
+
     @functools.cached_property
     def _file_properties(self) -> dict[str, str]:
         """The properties of --command-config; read once, because the file may be a pipe."""

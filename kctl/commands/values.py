@@ -3,6 +3,7 @@
     offset   start  end  N  +N (after the start)  -N (before the end)  @TIME (first record at or after TIME)
     range    A:B  A:  :B  A     numbers; the upper side is exclusive
     size     100  64k  10m  1g (powers of 1024)
+    rate     a size, or a size with /s
 
 Pure: callers pass now_ms.
 """
@@ -76,6 +77,11 @@ def parse_size(text: str) -> int:
         raise UsageError(f"'{text}' is not a valid size; use 100, 64k, 10m or 1g")
     shift = {"": 0, "k": 10, "m": 20, "g": 30}[found[2].lower()]
     return parse_integer(found[1], f"the number of '{text}'", high=INT64_MAX >> shift) << shift
+
+
+def parse_rate(text: str) -> int:
+    """Read a number of bytes per second, such as 5m or 5m/s.  Raises UsageError."""
+    return parse_size(text.removesuffix("/s"))
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ The codec of a version of a message is compiled on first use (a few milliseconds
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -106,6 +106,22 @@ def is_long_to_encode(message: object) -> bool:
         if bytes_left < 0:
             return True
     return False
+
+
+def arrays_of(message: object) -> Iterator[Sequence[object]]:
+    """The arrays of structs in a message that are not empty, without those in their elements."""
+    for name in _names_of_arrays(message.__class__):
+        elements = getattr(message, name)
+        if elements:
+            yield elements
+
+
+def _names_of_arrays_of(cls: type) -> tuple[str, ...]:
+    fields = definition_of(cls).fields
+    return tuple(field.name for field in fields if field.element is not None and field.element.struct is not None)
+
+
+_names_of_arrays: Callable[[type], tuple[str, ...]] = cache(_names_of_arrays_of)
 
 
 def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:

@@ -23,6 +23,9 @@ CLUSTER_NAME = "kafka-cluster"
 class _Named(IntEnum):
     """A number of the protocol with the name that Kafka uses in znodes: TRANSACTIONAL_ID is TransactionalId."""
 
+    __hash__ = int.__hash__
+    """Enum's own hash is a Python function.  Each request that is authorized looks up two members."""
+
     @property
     def label(self) -> str:
         """The name in znodes and messages, such as DescribeConfigs."""

@@ -346,6 +346,7 @@ class Broker:
                 recorder=recorder,
                 listening=self._listening.measurements,
                 limits=self._limits,
+                channels=self._channels,
                 session=self._session,
                 state=lambda: self._state,
                 lag=metrics.lag,

@@ -1,9 +1,12 @@
 """Schedules garbage collections, so that none stops the event loop for tens of milliseconds.
 
-Reference counting frees almost everything; the collector frees cycles only.  Collections of young objects are bounded
-by their thresholds.  A collection of the oldest objects visits all of them, about 36 objects per partition.  So the
-survivors of each collection of the middle generation are frozen: later collections do not visit them.  Frozen objects
-that become cyclic garbage are freed by a thorough collection, which is rare and waits for an idle loop.
+Reference counting frees almost everything; the collector frees cycles only.  A collection visits the objects that have
+been created since the one before.  Python begins one when the difference between created and freed objects reaches a
+threshold, whatever the age of those that are freed: while new requests replace earlier ones, that takes hundreds of
+thousands of objects.  So young objects are collected between iterations of the event loop too, after a short time.
+
+A collection of the oldest objects visits all of them, about 36 objects per partition.  Those that have survived two
+collections are therefore left to a thorough collection, which is rare and waits for an idle loop.
 docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.
@@ -17,9 +20,12 @@ from collections.abc import Callable
 from typing import Any
 
 YOUNG_OBJECTS = 3_000
-"""New objects before a collection of the young ones, which takes at most about 3 ms.  One of the middle generation
-visits three times as many: with 10,000 they took up to 30 ms while thousands of logs were created.
+"""The number of created objects, less those that were freed, after which Python collects the young ones.  That takes at
+most about 3 ms.  A collection of the middle generation visits three times as many: with 10,000 they took up to 30 ms
+while thousands of logs were created.
 """
+YOUNG_INTERVAL_S = 0.005
+"""The time between collections of young objects while the loop is busy.  One without objects takes about 1 us."""
 _MIDDLE_COLLECTIONS = 2
 _NEVER = 1 << 30
 CHECK_INTERVAL_S = 5.0
@@ -56,14 +62,13 @@ def freeze() -> None:
     gc.set_threshold(YOUNG_OBJECTS, _MIDDLE_COLLECTIONS, _NEVER)
 
 
-def _freeze_survivors() -> None:
-    """As `freeze`, after a collection of the middle generation, which has freed the cycles of all but new objects."""
-    gc.collect(0)
-    gc.freeze()
+def collect_young() -> None:
+    """Collects the objects since the last collection; those of the last collections too when it is their turn."""
+    gc.collect(1 if gc.get_count()[1] > _MIDDLE_COLLECTIONS else 0)
 
 
 async def collect(busy_s: Callable[[], float], collected: Callable[[float, float, int], None]) -> None:
-    """Runs collections until cancelled.
+    """Runs thorough collections until cancelled.
 
     `busy_s` returns how long the loop has been busy since its start.  `collected` is called, in whichever thread, after
     each collection with its end, duration and generation.
@@ -78,9 +83,6 @@ async def collect(busy_s: Callable[[], float], collected: Callable[[float, float
             started_s = now_s
             return
         collected(now_s, now_s - started_s, info["generation"])
-        if info["generation"] == 1:
-            # Also in threads; a collection cannot begin another one.
-            loop.call_soon_threadsafe(_freeze_survivors)
 
     thorough = ThoroughCollections(loop.time(), busy_s())
     gc.callbacks.append(on_collection)

@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import selectors
 from bisect import bisect_left
+from collections.abc import Callable
+from math import inf
 from time import monotonic, thread_time
 from typing import Any
 
@@ -135,6 +137,8 @@ class _MeasuringSelector(selectors.DefaultSelector):
             self.lag.slow.info_s = SLOW_S
         self._clocks = ThreadClocks()
         self.samples = IterationSamples(self, self.lag.slow.threshold_s, self._needs_samples)
+        self._regular: Callable[[], None] = _nothing
+        self._interval_s = self._regular_due_s = inf
         self.restart()
 
     def restart(self) -> None:
@@ -144,8 +148,16 @@ class _MeasuringSelector(selectors.DefaultSelector):
         self._due.begin(self.started_s)
         self._reading = self._clocks.read()
 
+    def run_regularly(self, call: Callable[[], None], interval_s: float) -> None:
+        """See MeasuredEventLoop."""
+        self._regular, self._interval_s, self._regular_due_s = call, interval_s, 0.0
+
     def select(self, timeout: float | None = None) -> Any:
         now_s = monotonic()
+        if now_s >= self._regular_due_s:
+            self._regular()
+            now_s = monotonic()
+            self._regular_due_s = now_s + self._interval_s
         busy_s = now_s - self.started_s
         due = self._due
         if due.is_timed:
@@ -201,10 +213,21 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
         self.lag.slow.is_on = True
         self._measuring.sample()
 
+    def run_between_iterations(self, call: Callable[[], None], interval_s: float) -> None:
+        """Calls a function at the end of iterations, unless less than `interval_s` have passed since the last call.
+
+        Unlike a timer, this does not wake an idle loop.  Its time is part of the iteration.
+        """
+        self._measuring.run_regularly(call, interval_s)
+
     @property
     def iteration(self) -> Iteration:
         """Describes the iteration that is running whenever it is read."""
         return self._measuring
+
+
+def _nothing() -> None:
+    """What is called between iterations until something is set; it is never due."""
 
 
 class _UnmeasuredIteration:

@@ -213,6 +213,7 @@ async def _serve(
                 lag = loop.lag
                 collecting = garbage_collection.collect(lambda: lag.wall.sum_ms / 1000, lag.slow.collected)
                 background.add(loop.create_task(collecting, name="garbage-collection"))
+                loop.run_between_iterations(garbage_collection.collect_young, garbage_collection.YOUNG_INTERVAL_S)
             on_serving(running)
             await service.ready(f"serving on {running.address}")
             _go_to_background(host.folder)

@@ -28,7 +28,7 @@ from uuid import UUID
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.spark import layout
-from kctl.spark.exec.column_types import columns_from_json, columns_to_json, type_from_json, type_to_json
+from kctl.spark.exec.column_types import VARIANT, columns_from_json, columns_to_json, type_from_json, type_to_json
 from kctl.spark.exec.file_list import LISTS
 from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
@@ -61,7 +61,9 @@ Version 1 had one range per file, all incarnations in one folder, and no summary
 UNTYPED_VERSION = 2
 COMPACTION_VERSION = 4
 """Of compactions, which earlier kctl cannot read."""
-READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION)
+VARIANT_VERSION = 5
+"""Of exports with variants, which earlier kctl does not know."""
+READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION, VARIANT_VERSION)
 
 
 _NO_LETTERS = {"size": 0, "digest": "0"}
@@ -240,7 +242,7 @@ class CommitLog:
         last = self._read(layout.COMMITS, positions.last_batch)
         after = replace(positions, last_batch=plan.batch, files=NO_PATHS.plus(sizes), sizes=NO_PATHS.plus(sized(sizes)))
         document = {
-            "version": COMPACTION_VERSION,
+            "version": VARIANT_VERSION if _has_variants(after) else COMPACTION_VERSION,
             "batch": plan.batch,
             "committed_ms": now_ms,
             "files": [{"path": file.path, "records": file.records, "bytes": file.size} for file in files],
@@ -440,7 +442,7 @@ def _is_data_file_in(directory: str, path: str) -> bool:
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     """A plan as it is written to `plans` and shown by --dry-run."""
     return {
-        "version": FORMAT_VERSION if plan.is_typed else UNTYPED_VERSION,
+        "version": VARIANT_VERSION if plan.has_variants else FORMAT_VERSION if plan.is_typed else UNTYPED_VERSION,
         "batch": plan.batch,
         "created_ms": plan.created_ms,
         "cluster_id": plan.cluster_id,
@@ -504,7 +506,7 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
     letters = [outcome.dead_letters for outcome in outcomes.values() if outcome.dead_letters is not None]
     is_typed = plan.is_typed or any(one != HeldColumns() for one in after.columns.values())
     return {
-        "version": FORMAT_VERSION if is_typed else UNTYPED_VERSION,
+        "version": VARIANT_VERSION if _has_variants(after) else FORMAT_VERSION if is_typed else UNTYPED_VERSION,
         "batch": plan.batch,
         "committed_ms": now_ms,
         "files": [
@@ -525,6 +527,10 @@ def _after_to_json(after: Positions) -> dict[str, Any]:
         "all_sizes": _path_set_to_json(after.sizes),
         "positions": topics_to_json(after.topics),
     }
+
+
+def _has_variants(after: Positions) -> bool:
+    return any(VARIANT in held for held in after.columns.values())
 
 
 def _held_to_json(after: Positions) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from kctl.spark.exec import avro_columns
 from kctl.spark.exec.column_types import (
     NO_ID,
     STRING,
+    VARIANT,
     Columns,
     Decoding,
     Format,
@@ -28,7 +29,7 @@ from kctl.spark.exec.column_types import (
 )
 from kctl.spark.exec.json_fields import inferred
 from kctl.spark.exec.schema_texts import text_of
-from kctl.spark.exec.target import PackageMissing
+from kctl.spark.exec.target import PackageMissing, require_variants
 from kctl.spark.json_schema_columns import columns_of
 from kctl.spark.plan import HeldColumns
 
@@ -50,7 +51,7 @@ class FieldOptions:
     """The contents of the file."""
 
     def __post_init__(self) -> None:
-        if self.schema and self.format in {Format.BINARY, Format.STRING}:
+        if self.schema and self.format in {Format.BINARY, Format.STRING, Format.VARIANT}:
             raise UsageError(f"--{self.name}-schema is an option of --{self.name} json, avro and protobuf")
         if self.format is Format.PROTOBUF and not self.needs_registry:
             raise UsageError(f"--{self.name} protobuf requires a schema registry, not a file")
@@ -99,6 +100,8 @@ class DecodingOptions:
         for one in self.fields:
             if one.format in _PACKAGES and find_spec(_PACKAGES[one.format]) is None:
                 raise PackageMissing(f"{_PACKAGES[one.format]} missing: pip install 'kctl-kafka[registry]'")
+            if one.format is Format.VARIANT:
+                require_variants()
 
 
 class SchemaSource(Protocol):
@@ -161,6 +164,8 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
             return Decoding()
         case Format.STRING:
             return Decoding(Format.STRING, STRING)
+        case Format.VARIANT:
+            return Decoding(Format.VARIANT, VARIANT)
     if options.is_inferred:
         return Decoding(Format.JSON, inferred(sample_of(topic, options.name)))
     if not options.needs_registry:

@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 
 from kctl.client.registry.settings import RegistrySettings
 from kctl.client.settings import ClientSettings
+from kctl.errors import UsageError
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.decodings import DecodingOptions
 from kctl.spark.engine import EngineSettings
+from kctl.spark.exec.column_types import Format
 from kctl.spark.plan import FileOptions, OnDataLoss
-from kctl.spark.tables.kinds import TableOptions
+from kctl.spark.tables.kinds import TableKind, TableOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """Options of an export."""
+    """Options of an export.  Raises UsageError for those that exclude each other."""
 
     target: str
     """A folder or a URL, see kctl.spark.exec.target."""
@@ -30,3 +32,16 @@ class ExportRequest:
     table: TableOptions = field(default_factory=TableOptions)
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     registry: RegistrySettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.table.kind is not TableKind.PARQUET:
+            for one in self.decoding.fields:
+                if one.format is Format.VARIANT:
+                    library = _LIBRARIES[self.table.kind]
+                    raise UsageError(
+                        f"--{one.name} variant: {library} cannot add files with variants to a table; use "
+                        f"--table parquet, or --{one.name} json"
+                    )
+
+
+_LIBRARIES = {TableKind.ICEBERG: "pyiceberg", TableKind.DELTA: "deltalake"}

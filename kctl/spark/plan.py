@@ -30,7 +30,7 @@ from uuid import UUID
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.spark.density import Sample, cut_by_size
-from kctl.spark.exec.column_types import BINARY, Columns, Type
+from kctl.spark.exec.column_types import BINARY, VARIANT, Columns, Type
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.layout import NamedRange, data_path
 from kctl.spark.path_set import NO_PATHS, PathSet
@@ -212,6 +212,11 @@ class Plan:
     def is_typed(self) -> bool:
         """Whether keys or values of any topic are decoded."""
         return any(topic.columns.are_typed for topic in self.topics.values())
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether keys or values of any topic are variants."""
+        return any(VARIANT in (topic.columns.key.type, topic.columns.value.type) for topic in self.topics.values())
 
     def of_topics(self, topics: Collection[str]) -> Plan:
         """The part of the plan for some of its topics."""

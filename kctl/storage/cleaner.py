@@ -56,6 +56,8 @@ class CleanerStatistics(NamedTuple):
     bytes_read: int
     bytes_written: int
     keys: int
+    keys_memory_share: float = 0.0
+    """The part of the memory for keys that was used, from 0 to 1."""
 
 
 class LogCleaner:
@@ -82,6 +84,8 @@ class LogCleaner:
         """The time of the last call of `next`."""
         self.dirty_ratio_max = 0.0
         """The highest ratio that the last call of `next` found."""
+        self.overdue_max_ms = 0
+        """By how much a log exceeds `max.compaction.lag.ms`, of those that the last call of `next` found; at most."""
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
@@ -93,6 +97,7 @@ class LogCleaner:
         due: list[tuple[Log, Cleanable]] = []
         self.last_selection_ms = now_ms
         ratios = [0.0]
+        overdue_ms = [0]
         uncleanable = self.uncleanable
         for tp, log in self._logs.logs.items():
             if not log.config.is_compacted or not log.log_directory.is_online:
@@ -107,9 +112,11 @@ class LogCleaner:
                 self._mark_uncleanable(log, error)
                 continue
             ratios.append(found.dirty_ratio)
+            overdue_ms.append(found.overdue_ms)
             if found.is_due(log.config):
                 due.append((log, found))
         self.dirty_ratio_max = max(ratios)
+        self.overdue_max_ms = max(overdue_ms)
         return max(due, key=lambda candidate: candidate[1].dirty_ratio, default=None)
 
     def cleanable(self, log: Log, now_ms: int) -> Cleanable:
@@ -206,7 +213,12 @@ class LogCleaner:
         if plan is not None:
             yield plan.run
             self._logs.take_failures(plan)
-        self.statistics = CleanerStatistics(cleaning.bytes_read, cleaning.bytes_written, len(cleaning.latest))
+        self.statistics = CleanerStatistics(
+            cleaning.bytes_read,
+            cleaning.bytes_written,
+            len(cleaning.latest),
+            min(cleaning.latest.memory_bytes / max(buffers.keys_bytes, 1), 1.0),
+        )
         _logger.info(
             "cleaned log=%s from=%s to=%s keys=%s bytes_before=%s bytes_after=%s",
             log.topic_partition,

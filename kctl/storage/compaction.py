@@ -44,8 +44,8 @@ class Cleanable(NamedTuple):
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
-    is_overdue: bool
-    """True if a dirty record is older than `max.compaction.lag.ms`."""
+    overdue_ms: int
+    """For how long a dirty record has been older than `max.compaction.lag.ms`; 0 if none is."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -54,7 +54,7 @@ class Cleanable(NamedTuple):
 
     def is_due(self, config: LogConfig) -> bool:
         """True if the dirty ratio is high enough or `max.compaction.lag.ms` has passed."""
-        return self.dirty_bytes > 0 and (self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio)
+        return self.dirty_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 
 class SourceSegment(NamedTuple):
@@ -90,7 +90,7 @@ def cleanable(
     old_ms = now_ms - config.max_compaction_lag_ms
     clean_bytes = dirty_bytes = 0
     end_offset = first_dirty_offset
-    is_overdue = False
+    overdue_ms = 0
     for segment, following in pairwise(segments):
         if following.base_offset <= first_dirty_offset:
             clean_bytes += segment.size
@@ -101,9 +101,10 @@ def cleanable(
             break
         end_offset = following.base_offset
         dirty_bytes += segment.size
-        if config.max_compaction_lag_ms < FOREVER and segment.size and not is_overdue:
-            is_overdue = 0 < segment.first_timestamp < old_ms
-    return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, is_overdue)
+        if config.max_compaction_lag_ms < FOREVER and segment.size and not overdue_ms:
+            first_ms = segment.first_timestamp
+            overdue_ms = max(old_ms - first_ms, 0) if first_ms > 0 else 0
+    return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, overdue_ms)
 
 
 def removal_horizon_ms(segments: Iterable[SourceSegment], first_dirty_offset: int, config: LogConfig) -> int:

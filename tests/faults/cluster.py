@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -189,12 +188,12 @@ class Cluster:
     def _start_broker(self, broker_id: int) -> None:
         address = f"{self.network.address(self.host(broker_id))}:{PORT}"
         data_dir = self.data_dir(broker_id)
-        command = [*self.network.on(self.host(broker_id)), sys.executable, "-m", "kctl", "broker", "start"]
-        command += ["--data-dir", str(data_dir), "--zookeeper", self.zookeeper.connect]
+        words = ["broker", "start", "--data-dir", str(data_dir), "--zookeeper", self.zookeeper.connect]
         properties = {**self._properties, "broker.id": str(broker_id), "listeners": f"PLAINTEXT://{address}"}
         for name, value in properties.items():
-            command += ["-o", f"{name}={value}"]
-        self.brokers[broker_id] = KctlBroker(command, address, data_dir)
+            words += ["-o", f"{name}={value}"]
+        run_by = self.network.on(self.host(broker_id))
+        self.brokers[broker_id] = KctlBroker(words, address, data_dir, run_by=run_by)
 
 
 @contextlib.contextmanager

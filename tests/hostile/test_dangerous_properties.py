@@ -25,6 +25,7 @@ from kctl.protocol.apis.incremental_alter_configs import (
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.hostile.raw_client import Attacker
+from tests.peers.kctl_broker import OWN_PROGRAM
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, SaslBroker, sasl_broker
 
 BROKER = 4
@@ -107,7 +108,8 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
             for value in (str(private), f"http://{address}/store")
         ),
     ]
-    with sasl_broker(tmp_path / "broker", properties={"password.encoder.secret": "encoder-7397"}) as broker:
+    encoder = {"password.encoder.secret": "encoder-7397"}
+    with sasl_broker(tmp_path / "broker", properties=encoder, run_by=OWN_PROGRAM) as broker:
         for name, value in attacks:
             set_property(broker, name, value)
             set_property(broker, name, value, resource="")

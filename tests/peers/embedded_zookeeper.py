@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.peers import probe
-from tests.peers.process import Process
+from tests.peers.process import KctlProcess
 
 START_TIMEOUT_S = 60
 
@@ -22,11 +21,11 @@ class EmbeddedZooKeeperProcess:
         self.port = probe.free_port()
         self.connect = f"127.0.0.1:{self.port}"
         self.log = data_dir.with_name(f"{data_dir.name}.output")
-        self._process: Process | None = None
+        self._process: KctlProcess | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "kctl", "zookeeper", "start", "--port", str(self.port)]
-        self._process = Process("kctl zookeeper", [*command, "--data-dir", str(self.data_dir)], log=self.log)
+        words = ["zookeeper", "start", "--port", str(self.port), "--data-dir", str(self.data_dir)]
+        self._process = KctlProcess("kctl zookeeper", words, log=self.log)
         self._process.wait_until(lambda: probe.accepts(self.connect), timeout_s=START_TIMEOUT_S)
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int:

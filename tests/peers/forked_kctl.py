@@ -1,24 +1,31 @@
 """`kctl` as a process that starts in milliseconds: forked from one that has imported the commands.
 
-Importing them is most of the CPU time of a short command, and tests run hundreds.  Tests that are about the start or
-the end of the process run `python -m kctl`.
+Importing them is most of the CPU time of a short command, and of the start of a broker, and tests run hundreds.  Tests
+that are about the start or the end of the process run `python -m kctl`.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import select
+import selectors
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import kctl.commands
 from kctl.cli import main
@@ -26,11 +33,56 @@ from kctl.cli import main
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 20
 STANDARD_STREAMS = (0, 1, 2)
+OPEN_FILES_MAX = 1024
+REPORT = struct.Struct("=i")
 TIMEOUT_S = 180
 
 
+class ForkedProcess:
+    """A started command, with the methods of `subprocess.Popen` for its end."""
+
+    def __init__(self, reports: int) -> None:
+        """`reports` is read: the id of the process, and its exit status when it has ended."""
+        self._reports = reports
+        self.returncode: int | None = None
+        self.pid = self._report()
+
+    def poll(self) -> int | None:
+        """The exit status, negative after a signal; None while it runs."""
+        if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status at the end.  Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._reports], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"forked kctl {self.pid}", timeout or 0)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _end(self) -> None:
+        self.returncode = self._report()
+        os.close(self._reports)
+
+    def _report(self) -> int:
+        report = os.read(self._reports, REPORT.size)
+        if not report:
+            raise ConnectionError("the server of forked commands has ended")
+        (number,) = REPORT.unpack(report)
+        return int(number)
+
+
 class ForkedKctl:
-    """Runs one command at a time."""
+    """Starts commands, each in a fork of a server, which ends at the end of its connection."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -42,31 +94,41 @@ class ForkedKctl:
                 start_new_session=True,
             )
 
+    def start(self, words: Sequence[str], *, streams: Sequence[int], environment: Mapping[str, str]) -> ForkedProcess:
+        """Starts a command in a session of its own; `streams` are its standard streams."""
+        reports, theirs = os.pipe()
+        try:
+            request = json.dumps({"words": words, "environment": dict(environment)}).encode()
+            socket.send_fds(self._socket, [request], [*streams, theirs])
+        except OSError:
+            os.close(reports)
+            raise
+        finally:
+            os.close(theirs)
+        return ForkedProcess(reports)
+
     def run(
         self, words: Sequence[str], *, stdin: bytes, environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[bytes]:
-        """Raises TimeoutError, and ConnectionError if the server has ended."""
+        """Raises subprocess.TimeoutExpired, and OSError if the server has ended."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin)
             given.seek(0)
-            request = json.dumps({"words": words, "environment": dict(environment)}).encode()
-            socket.send_fds(self._socket, [request], [stream.fileno() for stream in (given, out, err)])
-            self._socket.settimeout(timeout_s)
-            status = self._socket.recv(64)
-            if not status:
-                raise ConnectionError("the server of forked commands has ended")
+            streams = [stream.fileno() for stream in (given, out, err)]
+            started = self.start(words, streams=streams, environment=environment)
+            try:
+                status = started.wait(timeout_s)
+            except BaseException:
+                started.kill()
+                raise
             out.seek(0)
             err.seek(0)
-            return subprocess.CompletedProcess(words, int(status), out.read(), err.read())
+            return subprocess.CompletedProcess(words, status, out.read(), err.read())
 
     def close(self) -> None:
-        """The server ends at the end of its connection; a command that still runs is killed with it."""
+        """Commands that still run are not ended."""
         self._socket.close()
-        try:
-            self._server.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._server.pid, 9)
-            self._server.wait()
+        self._server.wait()
 
 
 @functools.cache
@@ -80,38 +142,88 @@ def forked_kctl() -> ForkedKctl:
 def run_kctl(
     *words: str | Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command, with the environment of the tests unless another one is given.  Raises TimeoutError."""
+    """Runs a command, with the environment of the tests unless another one is given.
+
+    Raises subprocess.TimeoutExpired.
+    """
     variables = os.environ if environment is None else environment
-    try:
-        ran = forked_kctl().run([str(word) for word in words], stdin=stdin, environment=variables, timeout_s=TIMEOUT_S)
-    except TimeoutError:
-        forked_kctl().close()
-        forked_kctl.cache_clear()
-        raise
+    ran = forked_kctl().run([str(word) for word in words], stdin=stdin, environment=variables, timeout_s=TIMEOUT_S)
     return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-def serve(connection: socket.socket) -> None:
-    """Runs each request in a fork; returns the exit status, negative after a signal, as text."""
-    while True:
-        request, streams, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, len(STANDARD_STREAMS))
-        if not request:
-            return
+class ForkedProcesses:
+    """The commands that the server has started, and the streams that their ends are reported to."""
+
+    def __init__(self) -> None:
+        self.ended, self._wakeup = socket.socketpair()
+        """The first is readable when one has ended."""
+        for one in (self.ended, self._wakeup):
+            one.setblocking(False)
+        signal.set_wakeup_fd(self._wakeup.fileno())
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._reports: dict[int, int] = {}
+
+    def start(self, request: dict[str, object], streams: Sequence[int]) -> None:
+        """Forks; the last of the streams is the one for reports."""
+        *standard, reports = streams
         process = os.fork()
         if process == 0:
-            connection.close()
-            os._exit(_status_of(json.loads(request), streams))
-        for stream in streams:
+            _run_and_exit(request, standard)
+        for stream in standard:
             os.close(stream)
-        _, status = os.waitpid(process, 0)
-        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+        self._reports[process] = reports
+        self._report(reports, process)
+
+    def report_ends(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self.ended.recv(4096)
+        for process, reports in list(self._reports.items()):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                self._report(reports, os.waitstatus_to_exitcode(status))
+                os.close(reports)
+                del self._reports[process]
+
+    def _report(self, reports: int, number: int) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(reports, REPORT.pack(number))
+
+
+def serve(connection: socket.socket) -> None:
+    """Runs each request in a fork, until the end of the connection."""
+    processes = ForkedProcesses()
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(connection, selectors.EVENT_READ)
+        waiting.register(processes.ended, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is processes.ended:
+                    processes.report_ends()
+                    continue
+                request, streams, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, len(STANDARD_STREAMS) + 1)
+                if not request:
+                    return
+                processes.start(json.loads(request), streams)
+
+
+def _run_and_exit(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        status = _status_of(request, streams)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
     """The exit status of the command, with arguments, environment and standard streams as in a process of its own."""
     for stream, number in zip(streams, STANDARD_STREAMS, strict=True):
         os.dup2(stream, number)
-        os.close(stream)
+    os.closerange(len(STANDARD_STREAMS), OPEN_FILES_MAX)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     words, environment = request["words"], request["environment"]
     assert isinstance(words, list)

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.peers import apache_zookeeper, probe
-from tests.peers.process import Process
+from tests.peers.process import KctlProcess, Process
 
 START_TIMEOUT_S = 60
+
+OWN_PROGRAM = ("env",)
+"""For tests that are about the command line or the start of the process."""
 
 COORDINATIONS = ("embedded-zookeeper", "apache-zookeeper")
 
@@ -28,8 +31,10 @@ TEST_PROPERTIES = {
 class KctlBroker:
     """A started broker: its address, its id, and the ways to stop it."""
 
-    def __init__(self, command: list[str], bootstrap: str, data_dir: Path) -> None:
-        self.command = command
+    def __init__(self, words: Sequence[str], bootstrap: str, data_dir: Path, *, run_by: Sequence[str] = ()) -> None:
+        """`words` are the arguments of kctl; `run_by` as for `kctl_broker`."""
+        self._words = words
+        self._run_by = run_by
         self.bootstrap = bootstrap
         self.data_dir = data_dir
         self.log = data_dir.with_name(f"{data_dir.name}.output")
@@ -37,12 +42,18 @@ class KctlBroker:
 
     def start(self) -> None:
         """Starts the process and returns when topics can be created; raises with the end of its log if that fails."""
-        self._process = Process("kctl broker", self.command, log=self.log)
+        self._process = self._started()
         try:
             self._process.wait_until(lambda: probe.has_controller(self.bootstrap), timeout_s=START_TIMEOUT_S)
         except BaseException:
             self._process.stop(signal.SIGKILL)
             raise
+
+    def _started(self) -> Process:
+        if self._run_by:
+            command = [*self._run_by, sys.executable, "-m", "kctl", *self._words]
+            return Process("kctl broker", command, log=self.log)
+        return KctlProcess("kctl broker", self._words, log=self.log)
 
     def restart(self) -> None:
         """A clean shutdown, if it runs, and a start with the same data, port and properties."""
@@ -99,27 +110,19 @@ def kctl_broker(
 
     With the property `listeners`, `port` is that of a listener without TLS and SASL.
 
-    `run_by` is a command that runs the command line given to it, under a resource limit for example.
+    `run_by` is a command that runs the command line given to it, under a resource limit for example; `OWN_PROGRAM` does
+    nothing else.  Without it, the process is forked from one that has imported kctl.
     """
     port = port or probe.free_port()
-    command = [
-        *run_by,
-        sys.executable,
-        "-m",
-        "kctl",
-        "broker",
-        "start",
-        "--data-dir",
-        str(data_dir),
-    ]
+    words = ["broker", "start", "--data-dir", str(data_dir)]
     if "listeners" not in (properties or {}):
-        command += ["--port", str(port)]
+        words += ["--port", str(port)]
     if zookeeper:
-        command += ["--zookeeper", zookeeper]
+        words += ["--zookeeper", zookeeper]
     for name, value in {**TEST_PROPERTIES, **(properties or {})}.items():
-        command += ["-o", f"{name}={value}"]
+        words += ["-o", f"{name}={value}"]
     data_dir.parent.mkdir(parents=True, exist_ok=True)
-    broker = KctlBroker(command, f"127.0.0.1:{port}", data_dir)
+    broker = KctlBroker(words, f"127.0.0.1:{port}", data_dir, run_by=run_by)
     try:
         yield broker
     except BaseException:

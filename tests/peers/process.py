@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from tests.peers import probe
+from tests.peers.forked_kctl import ForkedProcess, forked_kctl
 
 STOP_TIMEOUT_S = 90
 LOG_TAIL_LINES = 40
@@ -24,14 +26,19 @@ class Process:
         self.name = name
         self.log = log
         with log.open("ab") as output:
-            self._popen = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=environment,
-            )
+            self._popen = self._start(command, output, os.environ if environment is None else environment)
+
+    def _start(
+        self, command: Sequence[str], output: IO[bytes], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+        )
 
     @property
     def pid(self) -> int:
@@ -78,3 +85,12 @@ class Process:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class KctlProcess(Process):
+    """`kctl` with these arguments, forked from a process that has imported it."""
+
+    def _start(self, command: Sequence[str], output: IO[bytes], environment: Mapping[str, str]) -> ForkedProcess:
+        with open(os.devnull, "rb") as nothing:
+            streams = [nothing.fileno(), output.fileno(), output.fileno()]
+            return forked_kctl().start(command, streams=streams, environment=environment)

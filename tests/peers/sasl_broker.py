@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +39,7 @@ def sasl_broker(
     zookeeper: str | None = None,
     run_by: Sequence[str] = (),
 ) -> Iterator[SaslBroker]:
-    """A serving broker, started by the command `run_by`.  Its properties are in a file, because they are secret."""
+    """A serving broker, started as by `kctl_broker`.  Its properties are in a file, because they are secret."""
     folder.mkdir(parents=True, exist_ok=True)
     issuer = Issuer()
     addresses = [f"127.0.0.1:{probe.free_port()}" for _ in range(3)]
@@ -71,19 +70,8 @@ def sasl_broker(
     settings = folder / "server.properties"
     settings.write_text("".join(f"{name}={value}\n" for name, value in written.items()))
     data_dir = folder / "data"
-    command = [
-        *run_by,
-        sys.executable,
-        "-m",
-        "kctl",
-        "broker",
-        "start",
-        "--config",
-        str(settings),
-        "--data-dir",
-        str(data_dir),
-    ]
-    broker = KctlBroker(command, plaintext, data_dir)
+    words = ["broker", "start", "--config", str(settings), "--data-dir", str(data_dir)]
+    broker = KctlBroker(words, plaintext, data_dir, run_by=run_by)
     try:
         yield SaslBroker(broker, plaintext, sasl, reauth, issuer)
     except BaseException:

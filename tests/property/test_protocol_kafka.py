@@ -38,7 +38,9 @@ MISSING = {
                 "DescribeGroups",
                 "DescribeLogDirs",
                 "DescribeQuorum",
+                "FindCoordinator",
                 "ListGroups",
+                "OffsetFetch",
                 "UpdateFeatures",
             )
             for kind in ("Request", "Response")

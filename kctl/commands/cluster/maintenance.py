@@ -166,9 +166,10 @@ class _Work:
         async def work(client: ClusterClient) -> tuple[dict[TopicPartition, Outcome], dict[TopicPartition, int]]:
             outcomes = await reorder_replicas(client, targets)
             refused = {tp: outcome for tp, outcome in outcomes.items() if not outcome.is_done}
-            elected = [tp for tp in partitions if tp not in refused]
-            outcomes = await elect_preferred(client, elected, self._metadata) | refused
-            return outcomes, await leaders_of(client, everything)
+            elections = await elect_preferred(client, [tp for tp in partitions if tp not in refused], self._metadata)
+            leaders = {one.tp: one.leader for one in elections}
+            leaders |= await leaders_of(client, set(everything) - leaders.keys())
+            return {one.tp: one.outcome for one in elections} | refused, leaders
 
         outcomes, leaders = self._run.on_cluster_concurrently(work)
         outcomes |= late

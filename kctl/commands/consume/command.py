@@ -236,7 +236,7 @@ def consume(
         compat=compat,
         presenting=presenting(
             run.console,
-            run.client_properties(),
+            run.consumer_properties(),
             decode=decode,
             registry_url=schema_registry,
             rules=MaskingRules() if formatter else masking_rules(run.client_properties()).joined(mask, mask_regex),

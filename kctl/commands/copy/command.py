@@ -23,7 +23,7 @@ from kctl.commands.record_options import (
     selecting,
 )
 from kctl.commands.shown import shows
-from kctl.commands.values import parse_offset_range, parse_partitions, parse_size
+from kctl.commands.values import parse_offset_range, parse_partitions, parse_rate
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -132,7 +132,7 @@ def copy(
     ] = "none",
     rate: Annotated[
         str | None,
-        typer.Option("--rate", metavar="SIZE", help="Write at most so many bytes per second, such as 5m or 5m/s."),
+        typer.Option("--rate", metavar="BYTES_PER_S", help="Write at most so many bytes per second, such as 5m."),
     ] = None,
     resume_group: Annotated[
         str | None,
@@ -186,7 +186,7 @@ def copy(
         raise UsageError("--transactional-id requires --resume-group")
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
-    bytes_per_s = None if rate is None else parse_size(rate.removesuffix("/s"))
+    bytes_per_s = None if rate is None else parse_rate(rate)
     if bytes_per_s == 0:
         raise UsageError("--rate must be greater than 0")
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)

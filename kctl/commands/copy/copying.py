@@ -96,7 +96,8 @@ class CopyDocument(NamedTuple):
 
 def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
     """Copies the records; FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
-    timeout_ms = parse_milliseconds(target_side.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+    source_side.consumer_properties()
+    timeout_ms = parse_milliseconds(target_side.producer_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
 
     async def work(source: ClusterClient) -> ExitStatus:
         async with ClusterClient(target_side.client_settings(), AsyncioTransport(), None) as target:

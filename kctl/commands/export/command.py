@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -88,25 +88,9 @@ COLUMNS = (
 )
 
 
-class ExportCommand(ClusterCommand):
-    """`kctl export`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Adds what to use instead of a format that users of Spark expect.  Raises UsageError."""
-        try:
-            return super().parse_args(ctx, args)
-        except UsageError as error:
-            if "'variant' is not one of" not in str(error):
-                raise
-            raise UsageError(
-                f"{error}  pyarrow cannot write Parquet's type VARIANT: use json, which keeps members without a column "
-                "as JSON in value_rest, or string"
-            ) from None
-
-
 @app.command(
     "export",
-    cls=ExportCommand,
+    cls=ClusterCommand,
     epilog=examples(
         "kctl export orders --to /data/orders",
         "kctl export orders payments --to /data/shop --from @2026-11-01 --include-headers",
@@ -221,13 +205,15 @@ def export(
         typer.Option("--namespace", metavar="NAME", help="Iceberg: namespace of the tables.  Default: kafka."),
     ] = None,
     value: Annotated[
-        Literal["binary", "string", "json", "avro", "protobuf"],
+        Literal["binary", "string", "json", "avro", "protobuf", "variant"],
         typer.Option(
-            "--value", help="What values are: bytes, or text, JSON, Avro or Protobuf that is decoded into columns."
+            "--value",
+            help="What values are: bytes, or text, JSON, Avro or Protobuf that is decoded into columns, or JSON of any "
+            "kind as a variant (Parquet only).",
         ),
     ] = "binary",
     key: Annotated[
-        Literal["binary", "string", "json", "avro", "protobuf"],
+        Literal["binary", "string", "json", "avro", "protobuf", "variant"],
         typer.Option("--key", help="What keys are; as --value."),
     ] = "binary",
     value_schema: Annotated[

@@ -56,6 +56,7 @@ def consume(
     default_ms = 10_000 if from_ == "end" else None
     load = options.parse_load(records, duration, warmup=warmup, default_ms=default_ms)
     interval_ns = options.parse_interval_ns(interval)
+    run.consumer_properties()
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=False)
     found = ranges_of(run, topic)

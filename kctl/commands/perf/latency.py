@@ -67,6 +67,8 @@ def latency(
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
     test_records = ProducedRecords(options.values(size, payload_file, Random()), ACKS[acks], linger_ms=0)
     interval_ns = options.parse_interval_ns(interval)
+    run.producer_properties()
+    run.consumer_properties()
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)

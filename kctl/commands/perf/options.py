@@ -122,10 +122,13 @@ def parse_sizes(text: str) -> SizeDistribution:
     ranges, weights = [], []
     for part in text.split(","):
         found = re.fullmatch(r"([^-:]+)(?:-([^-:]+))?(?::([0-9]+))?", part)
-        if not found:
-            raise UsageError(f"'{part}' is not a size; use 1k, 100-2k or 100-2k:9")
-        ranges.append(SizeRange(parse_size(found[1]), parse_size(found[2] or found[1])))
-        weights.append(parse_integer(found[3] or "1", "a weight", high=_WEIGHT_MAX))
+        try:
+            if not found:
+                raise UsageError(f"'{part}' is not a size; use 1k, 100-2k or 100-2k:9")
+            ranges.append(SizeRange(parse_size(found[1]), parse_size(found[2] or found[1])))
+            weights.append(parse_integer(found[3] or "1", "a weight", high=_WEIGHT_MAX))
+        except UsageError as error:
+            raise UsageError(f"--size: {error}") from None
     if len(ranges) > _RANGES_MAX:
         raise UsageError(f"--size takes at most {_RANGES_MAX} ranges")
     return SizeDistribution(tuple(ranges), tuple(weights))

@@ -86,6 +86,7 @@ def produce(
         raise UsageError(f"--batch-size must be between 1 and {BATCH_BYTES_MAX} bytes, not '{batch_size}'")
     test_records = ProducedRecords(values, ACKS[acks], compression, linger, batch_bytes)
     interval_ns = options.parse_interval_ns(interval)
+    run.producer_properties()
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)

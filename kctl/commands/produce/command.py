@@ -189,7 +189,7 @@ def produce(
     encoding = encoding_of(run, topic, key_schema, value_schema, schema_registry)
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
-    timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+    timeout_ms = parse_milliseconds(run.producer_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     log = DeliveryLog(topic, has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
 
     async def write(client: ClusterClient) -> None:

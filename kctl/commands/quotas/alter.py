@@ -16,7 +16,7 @@ from kctl.commands.quotas.options import ClientId, DefaultClientId, DefaultIp, D
 from kctl.commands.quotas.rows import number_text, shown_name
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
-from kctl.commands.values import parse_size
+from kctl.commands.values import parse_rate
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
 from kctl.security.quotas import (
@@ -93,10 +93,11 @@ def alter(
     ip: Ip = None,
     default_ip: DefaultIp = False,
     producer_rate: Annotated[
-        str | None, typer.Option("--producer-rate", metavar="SIZE", help="Bytes per second to produce, such as 1MB.")
+        str | None,
+        typer.Option("--producer-rate", metavar="BYTES_PER_S", help="Bytes per second to produce, such as 1m."),
     ] = None,
     consumer_rate: Annotated[
-        str | None, typer.Option("--consumer-rate", metavar="SIZE", help="Bytes per second to fetch.")
+        str | None, typer.Option("--consumer-rate", metavar="BYTES_PER_S", help="Bytes per second to fetch.")
     ] = None,
     request_percentage: Annotated[
         float | None,
@@ -137,8 +138,8 @@ def alter(
     if not named:
         raise UsageError("no entity is given; use --user, --client-id or --ip, or --default-user, ...")
     values: dict[str, float | None] = {
-        PRODUCER_BYTE_RATE: None if producer_rate is None else parse_size(producer_rate),
-        CONSUMER_BYTE_RATE: None if consumer_rate is None else parse_size(consumer_rate),
+        PRODUCER_BYTE_RATE: None if producer_rate is None else parse_rate(producer_rate),
+        CONSUMER_BYTE_RATE: None if consumer_rate is None else parse_rate(consumer_rate),
         REQUEST_PERCENTAGE: request_percentage,
         CONTROLLER_MUTATION_RATE: mutation_rate,
         CONNECTION_CREATION_RATE: connection_rate,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.move_progress import move_duration_ms
 from kctl.admin.reassignment_plan import bytes_by_broker
-from kctl.commands.values import parse_size
+from kctl.commands.values import parse_rate
 from kctl.errors import UsageError
 from kctl.quantities import counted
 
@@ -19,7 +19,7 @@ def throttle_rate(throttle: str | None) -> int | None:
     """Bytes per second of --throttle.  Raises UsageError."""
     if throttle is None:
         return None
-    rate = parse_size(throttle)
+    rate = parse_rate(throttle)
     if rate == 0:
         raise UsageError("--throttle must be greater than 0")
     return rate

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.command import examples
-from kctl.commands.export.command import ExportCommand, export
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.export.command import export
 
 app = typer.Typer(add_completion=False)
 
 app.command(
     "export",
-    cls=ExportCommand,
+    cls=ClusterCommand,
     epilog=examples(
         "kctl spark export orders --to /data/orders",
         "kctl spark export orders payments --to /data/shop --from @2026-11-01 --include-headers",

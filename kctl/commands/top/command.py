@@ -42,7 +42,7 @@ def top(
     ctx: typer.Context,
     *,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="TIME", help="Time between two samples, for example 500ms or 5s.")
+        str, typer.Option("--interval", metavar="DURATION", help="Time between two samples, for example 500ms or 5s.")
     ] = "2s",
     once: Annotated[
         bool, typer.Option("--once", help="Take two samples, print the activity between them, and end.")

@@ -1,7 +1,7 @@
-"""OffsetFetch (key 9, versions 0-7): the committed offsets of a group.
+"""OffsetFetch (key 9, versions 0-8): the committed offsets of groups.
 
 0: read from ZooKeeper.  2: null for all topics; an error code for the group (KIP-88).  3: throttle time.  5: leader
-epochs (KIP-320).  6: flexible.  7: `require_stable` (KIP-447).
+epochs (KIP-320).  6: flexible.  7: `require_stable` (KIP-447).  8: several groups in one request (KIP-709).
 """
 
 from __future__ import annotations
@@ -17,13 +17,24 @@ class OffsetFetchRequestTopic:
     partition_indexes: list[int] = array(int32)
 
 
-@request(key=9, versions="0-7", flexible="6+")
+@struct
+class OffsetFetchRequestGroup:
+    """Partitions of one group."""
+
+    group_id: str = string()
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable="0+")
+    """Null for all partitions with a committed offset."""
+
+
+@request(key=9, versions="0-8", flexible="6+", served="0-7")
 class OffsetFetchRequest:
     """Sent to the group coordinator."""
 
-    group_id: str = string()
-    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable="2+")
+    group_id: str = string("0-7", default="")
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7", default=[])
     """Null for all partitions with a committed offset."""
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+", default=[])
+    """All with the same coordinator."""
     require_stable: bool = boolean("7+", default=False)
     """Fail with UNSTABLE_OFFSET_COMMIT while a transaction has uncommitted offsets for a partition."""
 
@@ -50,11 +61,22 @@ class OffsetFetchResponseTopic:
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
-@response(key=9, versions="0-7", flexible="6+")
+@struct
+class OffsetFetchResponseGroup:
+    """The committed offsets of one group."""
+
+    group_id: str = string()
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)
+    error_code: int = int16()
+    """An error of the group."""
+
+
+@response(key=9, versions="0-8", flexible="6+")
 class OffsetFetchResponse:
     """The committed offsets."""
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
-    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)
-    error_code: int = int16("2+", default=0, ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7", default=[])
+    error_code: int = int16("2-7", default=0, ignorable=True)
     """An error of the group; before version 2 it is repeated for each partition."""
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+", default=[])

@@ -34,6 +34,7 @@ from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.groups.actions import CommitOutcome, DeleteOffsetsOutcome, JoinOutcome, LeaveOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.counts import GroupCounts
 from kctl.server.groups.events import (
     UNKNOWN_MEMBER,
     CommitRequest,
@@ -88,6 +89,11 @@ class GroupCoordinator:
     def hosted(self) -> Mapping[str, HostedGroup]:
         """The groups of the partitions that this broker leads."""
         return self._groups
+
+    @property
+    def counts(self) -> GroupCounts:
+        """What has happened since the start of the broker."""
+        return self._runner.counts
 
     def start(self) -> None:
         """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""

@@ -40,6 +40,7 @@ from kctl.server.groups.actions import (
     ScheduleTimer,
 )
 from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.counts import GroupCounts
 from kctl.server.groups.events import (
     AppendDone,
     Event,
@@ -94,6 +95,7 @@ class GroupRunner:
         self.hosted: dict[str, HostedGroup] = {}
         self.metadata_bytes = 0
         """The size of the protocols of all members of all groups."""
+        self.counts = GroupCounts()
         self._broker_id = broker_id
         self._config = config
         self._log = offsets_log
@@ -116,7 +118,10 @@ class GroupRunner:
             state, generation = group.state, group.generation
             event = inbox.popleft()
             for action in step(group, event, Now(self._clock.monotonic_ms(), self._clock.now_ms())):
+                self.counts.count(event, action)
                 self._perform(hosted, action, inbox)
+            if state is GroupState.COMPLETING_REBALANCE and group.state is GroupState.STABLE:
+                self.counts.completed_rebalances += 1
             # One line is enough for all groups of a partition.
             if (group.state is not state or group.generation != generation) and not isinstance(event, Unload):
                 self._log_change(group, state)

@@ -173,7 +173,7 @@ class FetchHandler:
         if limited is not None:
             if request.replica_id >= 0:
                 context.exempt()
-            elif limited.fetch is not None and max_bytes > limited.fetch.room:
+            elif limited.fetch is not None and max_bytes > limited.fetch.left:
                 # A larger response would always be throttled.  Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
                 max_bytes = int(min(max_bytes, limited.fetch.value_max))
         reader = Reader(

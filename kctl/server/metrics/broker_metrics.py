@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from prometheus_client.core import Metric
 
@@ -75,7 +76,8 @@ class BrokerMetrics:
         opened = dict(self._limits.admitted)
         still_open = self._limits.by_listener
         closed = {listener: count - still_open.get(listener, 0) for listener, count in opened.items()}
-        return Sample(self._loop.time(), self.lag.wall.sum_ms / 1000, opened, closed)
+        groups = None if self._sources is None else replace(self._sources.parts.groups.counts)
+        return Sample(self._loop.time(), self.lag.wall.sum_ms / 1000, opened, closed, groups)
 
     def idle_s(self) -> float:
         """How long the event loop has been idle since the start."""

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kctl.server.broker_session import BrokerSession
+    from kctl.server.groups.counts import GroupCounts
     from kctl.server.loop_lag import LoopLag
     from kctl.server.network.connection_limits import ConnectionLimits
     from kctl.server.network.listen_settings import ListeningState
     from kctl.server.parts import BrokerParts, Foundations
     from kctl.server.requests.recorder import RequestRecorder
+    from kctl.server.sasl.listeners import Channels
 
 SAMPLE_EVERY_S = 5.0
 _SAMPLES = 13
@@ -44,6 +46,8 @@ class Sample(NamedTuple):
     opened: Mapping[str, int]
     """Connections since the start by listener."""
     closed: Mapping[str, int]
+    groups: GroupCounts | None = None
+    """What the group coordinator has counted; None before it exists."""
 
 
 class LastMinute:
@@ -67,6 +71,14 @@ class LastMinute:
         old = self._samples[0]
         return _rate(now.opened.get(listener, 0) - old.opened.get(listener, 0), now.time_s - old.time_s)
 
+    def groups_per_second(self, now: Sample, count: Callable[[GroupCounts], int]) -> float:
+        """Events of the group coordinator per second; `count` takes one of its counters."""
+        old = self._samples[0]
+        if now.groups is None:
+            return 0.0
+        before = 0 if old.groups is None else count(old.groups)
+        return _rate(count(now.groups) - before, now.time_s - old.time_s)
+
     def closed_per_second(self, now: Sample, listener: str) -> float:
         """Connections per second that were closed."""
         old = self._samples[0]
@@ -86,6 +98,7 @@ class Sources:
     recorder: RequestRecorder
     listening: Callable[[], ListeningState]
     limits: ConnectionLimits
+    channels: Channels
     session: BrokerSession
     state: Callable[[], BrokerState]
     lag: LoopLag

@@ -1,7 +1,7 @@
 """The usage of the clients of one quota group, and their throttle times.
 
-A rate is computed at the first value of a sample and near the limit.  Other values are only added up: `added` counts
-them until `room` is used up or the sample ends.
+A rate is computed at the first value of a sample and near the limit.  Other values are only subtracted from `left`,
+until nothing is left or the sample ends.
 
 Pure: the caller passes the time.
 """
@@ -81,29 +81,31 @@ class Meter(ABC):
 class RateMeter(Meter):
     """Bytes, or milliseconds of request time, per second.  `throttle_ms_max` bounds one throttle time."""
 
-    __slots__ = ("_rate", "_throttle_ms_max", "_windows", "added", "exact_from_s", "room")
+    __slots__ = ("_granted", "_rate", "_throttle_ms_max", "_windows", "exact_from_s", "left")
 
     def __init__(self, limit: float, windows: QuotaWindows, throttle_ms_max: int | None = None) -> None:
         super().__init__(limit)
         self._windows = windows
         self._rate = SampledRate(windows.samples, windows.sample_ms)
         self._throttle_ms_max = throttle_ms_max
-        self.added = 0.0
-        """Values since the last call of `record` or `add`.  A request adds its own, see LimitedClient.take."""
-        self.room = -1.0
-        """The largest sum of them with which the rate is surely not above the limit."""
+        self._granted = -1.0
+        """`left` after the last call of `record` or `add`."""
+        self.left = -1.0
+        """With further values of this sum the rate is surely not above the limit.  A request subtracts its own, see
+        LimitedClient.take.
+        """
         self.exact_from_s = 0.0
         """From this time on, in seconds, values have to be passed to `record`."""
 
     def change_limit(self, limit: float) -> None:
         """See Meter."""
+        self._settle()
         self.limit = limit
-        self.room = -1.0
 
     def record(self, value: float, now_ms: int) -> int:
         """Adds a value and returns the throttle time in ms, 0 within the limit."""
         self.add(value, now_ms)
-        if self.room >= 0:
+        if self.left >= 0:
             return 0
         rate = self._rate.per_second(now_ms)
         if rate <= self.limit:
@@ -116,14 +118,15 @@ class RateMeter(Meter):
         self.last_used_ms = now_ms
         self._settle()
         self._rate.record(value, now_ms)
-        self.room = self._rate.room(self.limit)
+        self._granted = self.left = min(self._rate.room(self.limit), _GRANTED_MAX)
         self.exact_from_s = min(self._rate.sample_end_ms, now_ms + _ADDED_UP_MS_MAX) / 1000
 
     def _settle(self) -> None:
-        """Records what was added up: the current sample had not ended then."""
-        if self.added:
-            added, self.added = self.added, 0.0
-            self._rate.record_late(added)
+        """Records what was subtracted: the current sample had not ended then."""
+        used, self._granted = self._granted - self.left, -1.0
+        self.left = -1.0
+        if used:
+            self._rate.record_late(used)
 
     @property
     def value_max(self) -> float:
@@ -133,10 +136,11 @@ class RateMeter(Meter):
     def usage(self, now_ms: int) -> float:
         """The rate per second over the windows."""
         self._settle()
-        self.room = -1.0
         return self._rate.per_second(now_ms)
 
 
+_GRANTED_MAX = float(1 << 40)
+"""The largest sum that is granted: smaller values are subtracted from it without a loss of precision."""
 _ADDED_UP_MS_MAX = 10_000
 """The longest time for which values are only added up: `last_used_ms` is that much too early at most."""
 
@@ -187,26 +191,24 @@ class LimitedClient:
         because almost all requests need no more.
         """
         request = self.request
-        used = 0.0
+        left = 0.0
         if request is not None:
-            used = request.added + (now_s - since_s) * PERCENT
-            if used > request.room or now_s >= request.exact_from_s:
+            left = request.left - (now_s - since_s) * PERCENT
+            if left < 0.0 or now_s >= request.exact_from_s:
                 return False
         if meter is not None:
-            added = meter.added + size
-            if added > meter.room or now_s >= meter.exact_from_s:
+            bytes_left = meter.left - size
+            if bytes_left < 0.0 or now_s >= meter.exact_from_s:
                 return False
-            meter.added = added
+            meter.left = bytes_left
         if request is not None:
-            request.added = used
+            request.left = left
         return True
 
     def admits_fetch(self, size: int) -> bool:
         """Whether a fetch response of about so many bytes is surely not throttled."""
         fetch, request = self.fetch, self.request
-        return (fetch is None or fetch.added + size <= fetch.room) and (
-            request is None or request.added <= request.room
-        )
+        return (fetch is None or fetch.left >= size) and (request is None or request.left >= 0.0)
 
 
 class FoundClient:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 from operator import itemgetter
@@ -29,7 +30,7 @@ from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.request_log import RequestLog
-from kctl.server.requests.slices import held, pause
+from kctl.server.requests.slices import held, pause, release_message
 from kctl.server.requests.timing import RequestTimes
 from kctl.server.requests.waiting_reply import WaitingReply
 
@@ -43,8 +44,6 @@ examined, because there are so many.
 """
 _OF_CONTROLLER = frozenset({4, 5, 6})
 """LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
-_LENGTH = struct.Struct(">i")
-_LENGTH_BYTES = _LENGTH.size
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -67,7 +66,8 @@ class Dispatcher:
         self._request_log: RequestLog | None = None
         self._quotas = quotas
         self._now_s = now_s
-        self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply]]] = {}
+        self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply], bool]] = {}
+        """API, handler, encoder, and whether quotas apply."""
         self._long_handlers: dict[int, Handler] = {}
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -79,7 +79,7 @@ class Dispatcher:
         `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
         """
         api = registry.api_named(api_name)
-        self._handlers[api.key] = (api, handler, partial(self._encode, api))
+        self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
@@ -91,7 +91,7 @@ class Dispatcher:
         if len(self._api_versions) != len(self._handlers):
             self._api_versions = [
                 ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
-                for key, (api, _, _) in sorted(self._handlers.items(), key=itemgetter(0))
+                for key, (api, *_) in sorted(self._handlers.items(), key=itemgetter(0))
             ]
         return self._api_versions
 
@@ -101,15 +101,15 @@ class Dispatcher:
         entry = self._handlers.get(api_key)
         if entry is None:
             raise MalformedRequest(f"API key {api_key} is not served")
-        api, handler, encode = entry
+        api, handler, encode, has_quotas = entry
         self.latest_api = api.name
         if version not in api.served:
             if api.key == API_VERSIONS_KEY:
-                return self._refuse_api_versions(api, correlation_id)
+                return self._refuse_api_versions(api, RequestHeader(api_key, 0, correlation_id, client_id))
             raise MalformedRequest(f"{api.name} version {version} is not served")
         context = RequestContext(version, correlation_id, client_id or "", peer, self.access, api.name)
         quotas = self._quotas
-        if quotas.has_limits and api.key not in EXEMPT_KEYS:
+        if has_quotas and quotas.has_limits:
             found = peer.quotas
             if found.client_id != context.client_id or found.version != quotas.version:
                 quotas.find(found, peer.principal, context.client_id)
@@ -195,7 +195,9 @@ class Dispatcher:
         reply: asyncio.Future[Reply] = kept or loop.create_future()
         if isinstance(result, asyncio.Future):
             wait = result
-            reply.add_done_callback(lambda reply: wait.cancel() if reply.cancelled() else None)
+            # It has the response, which is freed in slices before the reply is complete.
+            waiting = weakref.ref(wait)
+            reply.add_done_callback(lambda reply: _cancel(waiting()) if reply.cancelled() else None)
         else:
             wait = loop.create_task(_awaited(result), name=f"request-{api.name}")
             self._tasks.add(wait)
@@ -242,24 +244,30 @@ class Dispatcher:
             mute_ms = account.throttle_ms if api.key == FETCH_KEY else account.settle(api.key, 0)
             _note_throttled(context, response, mute_ms)
 
-        async def encoded() -> Reply:
-            with held():
-                async with self._long_encoding:
-                    loop = asyncio.get_running_loop()
-                    chunks = await loop.run_in_executor(None, framed_response, api, context, response)
-            if account is not None and api.key == FETCH_KEY:
-                account.settle(FETCH_KEY, _size_of(chunks))
-            if context.record is not None:
-                context.record.versions[context.api_version] += 1
-                context.record.count_errors(response, context.record.errors)
-            if context.times is not None:
-                self._ready(context, context.times, response, chunks)
-            return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
-
-        task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
+        encoded = self._encoded_in_thread(api, context, [response], mute_ms)
+        task = asyncio.get_running_loop().create_task(encoded, name=f"encode-{api.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _encoded_in_thread(
+        self, api: registry.Api, context: RequestContext, only: list[Response], mute_ms: int
+    ) -> Reply:
+        """See `_encoded_off_loop`.  `only` has the response, which is then freed in slices: it takes 20 ms at once."""
+        with held():
+            async with self._long_encoding:
+                loop = asyncio.get_running_loop()
+                chunks, size = await loop.run_in_executor(None, _sized_response, api, context, only[0])
+        account = context.account
+        if account is not None and api.key == FETCH_KEY:
+            account.settle(FETCH_KEY, size)
+        if context.record is not None:
+            context.record.versions[context.api_version] += 1
+            context.record.count_errors(only[0], context.record.errors)
+        if context.times is not None:
+            self._ready(context, context.times, only[0], chunks)
+        await release_message(only)
+        return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _ready(self, context: RequestContext, times: RequestTimes, response: Response | None, reply: Reply) -> None:
         """Records and logs the times of a request that has its response."""
@@ -272,7 +280,9 @@ class Dispatcher:
             self._request_log.ready(context, has_response=chunks is not None)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
-        chunks = None if response is None else framed_response(api, context, response)
+        chunks: list[Chunk] | None = None
+        if response is not None:
+            chunks, size = _sized_response(api, context, response)
         reply: Reply = chunks
         limited = context.limited
         if limited is not None:
@@ -286,13 +296,11 @@ class Dispatcher:
                 if key == PRODUCE_KEY:
                     is_settled = limited.take(limited.produce, context.request_bytes, since_s, now_s)
                 elif key == FETCH_KEY:
-                    # As _size_of, without a call.
-                    size = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type]
-                    is_settled = limited.take(limited.fetch, _LENGTH_BYTES + size, since_s, now_s)
+                    is_settled = limited.take(limited.fetch, size, since_s, now_s)
                 else:
                     is_settled = limited.take(None, 0, since_s, now_s)
             if not is_settled:
-                reply = _settled(api, context, response, chunks)
+                reply = _settled(api, context, response, chunks, None if chunks is None else size)
         record = context.record
         if record is not None:
             record.versions[context.api_version] += 1
@@ -306,10 +314,10 @@ class Dispatcher:
             self._ready(context, context.times, response, reply)
         return reply
 
-    def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
+    def _refuse_api_versions(self, api: registry.Api, request: RequestHeader) -> Reply:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
-        return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+        return framed_response(api, request, response)
 
 
 def _settled(
@@ -317,21 +325,16 @@ def _settled(
     context: RequestContext,
     response: Response | None,
     chunks: list[Chunk] | None,
+    size: int | None,
 ) -> Reply:
     """Counts what the request has used, and returns the reply, which is encoded again with a throttle time."""
     account = context.account
     assert account is not None
-    mute_ms = account.settle(api.key, None if chunks is None else _size_of(chunks))
+    mute_ms = account.settle(api.key, size)
     if not mute_ms:
         return chunks
     _note_throttled(context, response, mute_ms)
     return ThrottledReply(None if response is None else framed_response(api, context, response), mute_ms)
-
-
-def _size_of(chunks: list[Chunk]) -> int:
-    """The size of a framed response."""
-    size: int = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type] # The first chunk is bytes, see _framed.
-    return _LENGTH_BYTES + size
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:
@@ -352,24 +355,33 @@ def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> No
         reply.set_result(encoded.result())
 
 
+def _cancel(wait: asyncio.Future[Response | None] | None) -> None:
+    if wait is not None:
+        wait.cancel()
+
+
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:
     return await result
 
 
 def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
     """A response with its header and the size of the frame, in the version of the request."""
-    body: list[Chunk] = codec.encode(response, request.api_version)
-    return _framed(body, request.correlation_id, is_flexible=request.api_version in api.flexible_responses)
+    return _sized_response(api, request, response)[0]
 
 
-def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:
+def _sized_response(
+    api: registry.Api, request: RequestContext | RequestHeader, response: Response
+) -> tuple[list[Chunk], int]:
+    """As `framed_response`, and its size in bytes."""
+    version = request.api_version
+    body: list[Chunk] = codec.encode(response, version)
     size = sum(map(len, body))
-    if is_flexible:
-        prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, correlation_id, 0)
+    if version in api.flexible_responses:
+        prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, request.correlation_id, 0)
     else:
-        prefix = _RESPONSE_PREFIX.pack(size + 4, correlation_id)
+        prefix = _RESPONSE_PREFIX.pack(size + 4, request.correlation_id)
     if body and isinstance(body[0], bytes):
         body[0] = prefix + body[0]
     else:
         body.insert(0, prefix)
-    return body
+    return body, size + len(prefix)

@@ -11,10 +11,12 @@ import asyncio
 import contextlib
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.protocol.codec import arrays_of
 
 T = TypeVar("T")
 
@@ -158,6 +160,19 @@ async def release(arrays: Iterable[list[Any]]) -> None:
     async for elements in pace.over(arrays):
         async for _ in pace.over(range(len(elements))):
             elements.pop()
+
+
+async def release_message(only: list[Any]) -> None:
+    """Frees a message to which nothing but the list `only` refers, one element after the other.
+
+    Its arrays are not changed, because other messages may share them: what they refer to is held until they are gone.
+    """
+    held, pace = only, Pace()
+    async for each in pace.over(held):  # Also over what is added meanwhile.
+        held += chain.from_iterable(arrays_of(each))
+    del each
+    held.reverse()
+    await release([held])
 
 
 def begin(work: Generator[None, None, T | Awaitable[T]]) -> T | Awaitable[T]:

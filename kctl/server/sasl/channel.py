@@ -73,6 +73,8 @@ class SaslListener:
     failure_delay_ms: int
     """connection.failed.authentication.delay.ms."""
     monotonic_ms: Callable[[], int]
+    session_expired: Callable[[], None] = lambda: None
+    """Called when a connection is closed because its client has not authenticated again in time."""
 
 
 class SaslChannel:
@@ -164,6 +166,8 @@ class SaslChannel:
                 return self._fail(action)
             case Close():
                 self._log_failure(action.reason)
+                if action.is_expiry:
+                    self._listener.session_expired()
                 raise ChannelEnded
 
     def _evaluate(self, token: bytes) -> Reply | asyncio.Future[Reply]:

@@ -49,6 +49,8 @@ class Channels:
         self._clock = clock
         self._secrets = secrets
         self._frame_bytes_max = configs.current.socket_request_max_bytes
+        self.expired_sessions = 0
+        """Connections closed because their client had not authenticated again in time, since the start."""
         self._mechanisms = Mechanisms(clock, secrets)
         self._problems = ProblemLog(
             log, "cannot use the SASL properties, the old ones stay in use listener=%s error=%s"
@@ -176,7 +178,11 @@ class Channels:
             request_bytes_max=config.socket_request_max_bytes,
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
             monotonic_ms=self._clock.monotonic_ms,
+            session_expired=self._session_expired,
         )
+
+    def _session_expired(self) -> None:
+        self.expired_sessions += 1
 
 
 def _properties_of(properties: Mapping[str, str], endpoint: Endpoint) -> dict[str, str]:

@@ -178,9 +178,11 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The session has expired: close without a response."""
+    """Close without a response."""
 
     reason: str
+    is_expiry: bool = False
+    """Whether the session has expired."""
 
 
 Action = SendVersions | SendMechanisms | Evaluate | SendToken | Dispatch | Refuse | Close
@@ -301,5 +303,5 @@ def _request_received(state: Negotiation, event: RequestReceived, now_ms: int) -
 
 def _in_session(state: Negotiation, now_ms: int) -> Action:
     if state.expires_ms is not None and now_ms > state.expires_ms:
-        return Close("the session has expired and the client has not authenticated again")
+        return Close("the session has expired and the client has not authenticated again", is_expiry=True)
     return Dispatch()

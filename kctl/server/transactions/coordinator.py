@@ -75,6 +75,16 @@ class TransactionCoordinator:
         """The transactional ids of the partitions that this broker leads."""
         return self._hosted
 
+    @property
+    def waiting_markers(self) -> int:
+        """Transactions with markers that no leader takes at the moment."""
+        return self._markers.waiting
+
+    @property
+    def waiting_completions(self) -> int:
+        """Transactions whose end the log has refused, and which is written again."""
+        return self._runner.waiting_completions
+
     def start(self) -> None:
         """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True

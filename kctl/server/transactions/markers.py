@@ -125,6 +125,11 @@ class MarkerSender:
         self._retry: TimerTask | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """Transactions with markers that no leader takes at the moment; they are sent again after RETRY_MS."""
+        return len(self._later)
+
     def send(self, job: MarkerJob) -> None:
         """Sends all pending markers of the job; `job.on_written` is called once for each partition."""
         self._jobs[job] = None

@@ -94,6 +94,8 @@ class TransactionRunner:
         timer: Timer,
     ) -> None:
         self.hosted: dict[str, HostedTransaction] = {}
+        self.waiting_completions = 0
+        """Transactions whose end the log has refused, and which is written again after COMPLETION_RETRY_MS."""
         self._broker_id = broker_id
         self._log = state_log
         self._allocate = allocate
@@ -177,11 +179,16 @@ class TransactionRunner:
             case SendMarkers():
                 self._send_markers(hosted, action)
             case ScheduleCompletion():
-                self._timer.schedule(COMPLETION_RETRY_MS, partial(self._process, hosted, CompletionDue()))
+                self.waiting_completions += 1
+                self._timer.schedule(COMPLETION_RETRY_MS, partial(self._complete_again, hosted))
             case Discard():
                 self._discard(hosted)
             case _:
                 assert_never(action)
+
+    def _complete_again(self, hosted: HostedTransaction) -> None:
+        self.waiting_completions -= 1
+        self._process(hosted, CompletionDue())
 
     def _process(self, hosted: HostedTransaction, event: Event) -> None:
         """Processes a later event, unless this broker no longer coordinates the id."""

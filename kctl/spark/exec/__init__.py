@@ -4,5 +4,5 @@ Reading order: worker and environment (the entry point of a task), task (a plann
 publication), fetch (the batches of an offset range), chunk, locate, varints and decode (batches into Arrow columns),
 columns and writer (columns into a Parquet file), files (every operation on the target folder), outcome and progress
 (results for the driver).  Keys and values are decoded by batch_decoder (texts, json_values, avro_values,
-protobuf_values) into column_types; dead_letters has the records that cannot be decoded.
+protobuf_values, variant_values) into column_types; dead_letters has the records that cannot be decoded.
 """

@@ -9,9 +9,13 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from kctl.spark.exec.column_types import ListOf, MapOf, Struct, Type, decimal_of, leaves
+from kctl.spark.exec.column_types import VARIANT, ListOf, MapOf, Struct, Type, decimal_of, leaves
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+VARIANT_TYPE = pa.struct(
+    [pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
+)
+"""No other column is such a struct: the fields of all others may be null."""
 _ARROW = {
     "binary": pa.binary(),
     "string": pa.string(),
@@ -22,6 +26,7 @@ _ARROW = {
     "double": pa.float64(),
     "date": pa.date32(),
     "timestamp": TIMESTAMP,
+    VARIANT: VARIANT_TYPE,
 }
 _NAMES = {arrow: name for name, arrow in _ARROW.items()} | {pa.large_binary(): "binary", pa.large_string(): "string"}
 
@@ -41,7 +46,7 @@ def arrow_type(type_: Type) -> pa.DataType:
 
 def column_type(arrow: pa.DataType) -> Type:
     """The inverse of `arrow_type`, for the columns of tables; other types are given their Arrow name."""
-    if pa.types.is_struct(arrow):
+    if pa.types.is_struct(arrow) and arrow not in _NAMES:
         return Struct(tuple((one.name, column_type(one.type)) for one in arrow))
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return ListOf(column_type(arrow.value_type))

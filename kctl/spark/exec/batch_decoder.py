@@ -27,7 +27,7 @@ class BatchDecoder:
     """Decodes keys and values of the batches of a topic."""
 
     def __init__(self, columns: Columns) -> None:
-        """Raises UsageError if a package is missing."""
+        """Raises UsageError or PackageMissing if a package is missing."""
         self._decoders = {
             name: (decoding, _decoder_of(name, decoding))
             for name, decoding in (("key", columns.key), ("value", columns.value))
@@ -76,6 +76,8 @@ def _decoder_of(name: str, decoding: Decoding) -> ColumnDecoder:
     decoder: ColumnDecoder
     if decoding.format is Format.JSON:
         decoder = _module("json_values").JsonDecoder(decoding, name)
+    elif decoding.format is Format.VARIANT:
+        decoder = _module("variant_values").VariantDecoder()
     elif decoding.format is Format.AVRO:
         decoder = _module("avro_values").AvroDecoder(decoding)
     else:

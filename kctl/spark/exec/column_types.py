@@ -3,6 +3,7 @@
 As JSON, a type is a name or an object with one member:
 
     "binary" "string" "boolean" "int32" "int64" "float" "double" "date" "timestamp" "decimal(9,2)"
+    "variant"
     {"struct": {"id": "int64", "tags": {"list": "string"}, "prices": {"map": "double"}}}
 
 Columns of an export are only added.  A struct gets new fields at its end; a type never changes.
@@ -11,7 +12,7 @@ Columns of an export are only added.  A struct gets new fields at its end; a typ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,7 +22,9 @@ from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
 
 BINARY = "binary"
 STRING = "string"
-NAMES = {BINARY, STRING, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
+VARIANT = "variant"
+"""A value of JSON of any kind; only a whole key or value has this type."""
+NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
 """Delta refuses the other characters, and Iceberg's paths of nested fields have dots."""
@@ -64,6 +67,8 @@ class Format(StrEnum):
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
+    VARIANT = "variant"
+    """JSON that is kept as it is, see kctl.spark.exec.variant_encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +218,12 @@ def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) ->
             taken.add(one.lower())
             kept.append((one, type_))
     return kept
+
+
+def check_path(path: Sequence[str], type_: Type, option: str) -> None:
+    """Raises UsageError if a path goes into a variant; `type_` is that of its first column."""
+    if type_ == VARIANT and path[1:]:
+        raise UsageError(f"{option}: {path[0]} is a variant, whose members are not columns: use --{path[0]} json")
 
 
 def kind_of(type_: Type) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kctl.errors import UsageError
-from kctl.spark.exec.column_types import Columns, Struct, Type, kind_of
+from kctl.spark.exec.column_types import Columns, Struct, Type, check_path, kind_of
 
 NONE, DATE, HOUR = "none", "date", "hour"
 PARTITION_COLUMNS_MAX = 2
@@ -82,6 +82,7 @@ class Partitioning:
     def field_type(self, topic: str, columns: Columns) -> Type:
         """The type of the field.  Raises UsageError if there is no such field, or it is not suitable."""
         type_ = columns.value.type
+        check_path(("value", *self.field), type_, f"--partition-by {self.by}")
         for name in self.field:
             found = dict(type_.fields).get(name) if isinstance(type_, Struct) else None
             if found is None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kctl.errors import UsageError
 from kctl.limits import EXPORT_WHERE_CHARACTERS_MAX, EXPORT_WHERE_DEPTH_MAX
-from kctl.spark.exec.column_types import STRING, Columns, Struct, Type, decimal_of, kind_of
+from kctl.spark.exec.column_types import STRING, Columns, Struct, Type, check_path, decimal_of, kind_of
 
 RECORD_TYPES = {
     "topic": STRING,
@@ -129,6 +129,7 @@ def type_of(path: Path, columns: Columns, option: str = "--where") -> Type:
     known: dict[str, Type] = {**RECORD_TYPES, "key": columns.key.type, "value": columns.value.type}
     known |= {f"{one}_rest": STRING for one in ("key", "value") if getattr(columns, one).has_rest}
     type_ = known.get(name)
+    check_path(path, type_ or Struct(), option)
     for field in path[1:]:
         type_ = dict(type_.fields).get(field) if isinstance(type_, Struct) else None
     if type_ is None:

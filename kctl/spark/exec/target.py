@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,6 +11,8 @@ from kctl.errors import KctlError, UsageError
 from kctl.spark.exec.files import DiskFiles, Files
 
 STORE_SCHEMES = ("s3", "gs", "az")
+PYARROW_WITH_VARIANTS = 22
+"""Version 21 refuses files with the logical type VARIANT."""
 
 
 class PackageMissing(KctlError):
@@ -55,6 +58,16 @@ def require_arrow() -> None:
     for package in ("pyarrow", "numpy"):
         if find_spec(package) is None:
             raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[export]'")
+
+
+def require_variants() -> None:
+    """Raises PackageMissing without a pyarrow that reads files with variants."""
+    require_arrow()
+    if int(version("pyarrow").partition(".")[0]) < PYARROW_WITH_VARIANTS:
+        raise PackageMissing(
+            f"variants need pyarrow {PYARROW_WITH_VARIANTS} or later, and {version('pyarrow')} is installed: "
+            "pip install --upgrade pyarrow"
+        )
 
 
 def open_files(target: str) -> Files:

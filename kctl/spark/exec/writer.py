@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -9,8 +10,10 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kctl.spark.exec.arrow_types import leaf_paths
+from kctl.errors import KctlError
+from kctl.spark.exec.arrow_types import VARIANT_TYPE, leaf_paths
 from kctl.spark.exec.damage import damage_as_arrow_error
+from kctl.spark.exec.variant_footer import UnknownFooter, annotated
 
 ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
@@ -67,6 +70,8 @@ class ParquetFile:
         path, writer = self._opened()
         writer.add_key_value_metadata(metadata)
         writer.close()
+        if variants := [one.name for one in self._schema if one.type == VARIANT_TYPE]:
+            _annotate(path, variants)
         return path
 
     def abandon(self) -> None:
@@ -98,9 +103,32 @@ class ParquetFile:
 
 
 def _typed_leaves(schema: pa.Schema) -> list[str]:
-    """The columns below decoded keys and values, which get dictionaries while these are small."""
+    """The columns below decoded keys and values, which get dictionaries while these are small.
+
+    The values of variants get none, as undecoded values.
+    """
     typed = [schema.field(name) for name in ("key", "value") if name in schema.names]
-    return [path for field in typed if pa.types.is_nested(field.type) for path in leaf_paths(field)]
+    nested = [path for field in typed if pa.types.is_nested(field.type) for path in leaf_paths(field)]
+    variants = {f"{field.name}.value" for field in typed if field.type == VARIANT_TYPE}
+    return [path for path in nested if path not in variants]
+
+
+_TAIL_BYTES = 8
+"""The size of the footer, and PAR1."""
+
+
+def _annotate(path: Path, variants: list[str]) -> None:
+    """Gives columns the logical type VARIANT, which pyarrow cannot write.  Raises KctlError."""
+    with path.open("r+b") as file:
+        end = file.seek(-_TAIL_BYTES, os.SEEK_END)
+        tail = file.read(_TAIL_BYTES)
+        start = file.seek(end - int.from_bytes(tail[:4], "little"))
+        try:
+            changed = annotated(file.read(end - start), variants)
+        except UnknownFooter as error:
+            raise KctlError(f"the files of pyarrow {pa.__version__} cannot get the type VARIANT: {error}") from error
+        file.seek(start)
+        file.write(changed + len(changed).to_bytes(4, "little") + tail[4:])
 
 
 class Footer(NamedTuple):

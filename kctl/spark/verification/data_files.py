@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
+from kctl.spark.exec.arrow_types import VARIANT_TYPE
 from kctl.spark.exec.column_types import Columns, columns_from_json, leaves
 from kctl.spark.exec.damage import damage_as_arrow_error
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.task import COLUMNS_KEY
+from kctl.spark.exec.variant_values import json_of
 from kctl.spark.layout import incarnation_of
 from kctl.spark.verification.ledger import Longs
 from kctl.spark.verification.record_hash import TYPES, Hashes, is_comparable, record_hashes
@@ -73,6 +75,8 @@ class DataFiles:
         """Paths without a file."""
         self.columns: tuple[str, ...] = tuple(TYPES)
         """Columns that all files have in the form of Kafka's records."""
+        self.variants: tuple[str, ...] = ("key", "value")
+        """Those of keys and values that are variants in all files."""
         self.decoded: Columns | None = None
         """How the files were decoded: by the one with most columns, which are only added; None if that is unknown."""
         self.has_headers = False
@@ -99,6 +103,7 @@ class DataFiles:
         self.has_headers |= "headers" in types
         self._add_columns((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}"))
         self.columns = tuple(name for name in self.columns if name in types and is_comparable(name, types[name]))
+        self.variants = tuple(name for name in self.variants if types.get(name) == VARIANT_TYPE)
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             found = {}
@@ -124,7 +129,7 @@ class DataFiles:
         for path, of_path in groupby(groups, lambda group: group.path):
             with self._opened(path) as parquet:
                 for group in of_path:
-                    for batch in self._batches(parquet, group, with_hashes=with_hashes):
+                    for batch in self._batches(parquet, group, self.columns if with_hashes else ()):
                         yield group, self._rows(path, batch, with_hashes=with_hashes)
 
     def extents(self, incarnations: Mapping[int, int]) -> dict[int, list[Extent]]:
@@ -155,13 +160,25 @@ class DataFiles:
         }
 
     def records(self, group: RowGroup, partition: int, incarnation: int, start: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition from an offset on, with the columns of records.  Raises UnreadableFile."""
+        """The rows of one partition from an offset on, with the columns of records; variants as JSON.
+
+        Raises UnreadableFile.
+        """
         with self._opened(group.path) as parquet:
-            for batch in self._batches(parquet, group, with_hashes=True):
+            for batch in self._batches(parquet, group, (*self.columns, *self.variants)):
                 rows = self._rows(group.path, batch, with_hashes=False)
                 mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
                 mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
-                yield mine.filter(pa.array(mask))
+                yield self._without_variants(group.path, mine.filter(pa.array(mask)))
+
+    def _without_variants(self, path: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self.variants:
+            try:
+                column = json_of(batch.column(name))
+            except ValueError as error:
+                raise UnreadableFile(f"{self._files.location}/{path}: {name}: {error}") from error
+            batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+        return batch
 
     def ordered_records(
         self, groups: Sequence[RowGroup], partition: int, incarnation: int, start: int
@@ -204,8 +221,8 @@ class DataFiles:
         except pa.ArrowException as error:
             raise UnreadableFile(f"{self._files.location}/{path} cannot be read: {error}") from error
 
-    def _batches(self, parquet: pq.ParquetFile, group: RowGroup, *, with_hashes: bool) -> Iterator[pa.RecordBatch]:
-        wanted = [*IDENTITY, "incarnation", *(self.columns if with_hashes else ())]
+    def _batches(self, parquet: pq.ParquetFile, group: RowGroup, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
+        wanted = [*IDENTITY, "incarnation", *columns]
         names = [name for name in wanted if name in parquet.schema_arrow.names]
         count = READ_BYTES * group.rows // max(group.size, 1)
         yield from parquet.iter_batches(

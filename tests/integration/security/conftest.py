@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from tests.peers.kctl_broker import OWN_PROGRAM
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, SaslBroker, sasl_broker
 
 SCRAM_USER, SCRAM_PASSWORD = "böb, the=builder", "scram-secret-7394"
@@ -34,7 +35,7 @@ def admin_settings(broker: SaslBroker) -> dict[str, str | int | float | bool]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
     """A broker with SASL listeners, and the SCRAM credentials of two users."""
-    with sasl_broker(tmp_path_factory.mktemp("sasl")) as started:
+    with sasl_broker(tmp_path_factory.mktemp("sasl"), run_by=OWN_PROGRAM) as started:
         admin = AdminClient(admin_settings(started))
         upsertions: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), SCRAM_PASSWORD.encode())

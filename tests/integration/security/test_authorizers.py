@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.kctl_broker import kctl_broker
+from tests.peers.kctl_broker import OWN_PROGRAM, kctl_broker
 
 PLUG_IN = '''
 from kctl.security.acls import ResourceType
@@ -63,7 +63,7 @@ def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plug_in_authorizes_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_plug_in(tmp_path / "site", monkeypatch)
     properties = {"authorizer.class.name": "topic-authorizer", "plugin.secret.topic": "hidden"}
-    with kctl_broker(tmp_path / "data", properties=properties) as broker:
+    with kctl_broker(tmp_path / "data", properties=properties, run_by=OWN_PROGRAM) as broker:
         server = ("--bootstrap-server", broker.bootstrap)
         for name in ("visible", "hidden"):
             assert kctl("topics", "create", name, "--partitions", "1", *server).returncode == 0

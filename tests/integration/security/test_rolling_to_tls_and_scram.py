@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ from kctl.config.properties import format_properties
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
 from tests.peers.probe import accepts, free_port
-from tests.peers.process import Process
+from tests.peers.process import KctlProcess
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(280)]
 
@@ -45,7 +44,7 @@ class Cluster:
         self.zookeeper = EmbeddedZooKeeperProcess(folder / "zookeeper")
         self.plain = [f"127.0.0.1:{free_port()}" for _ in BROKERS]
         self.secure = [f"localhost:{free_port()}" for _ in BROKERS]
-        self.processes: dict[int, Process] = {}
+        self.processes: dict[int, KctlProcess] = {}
 
     def properties(self, number: int, listeners: str, inter_broker: str) -> dict[str, str]:
         addresses = {"PLAINTEXT": self.plain[number], "SASL_SSL": self.secure[number]}
@@ -74,8 +73,8 @@ class Cluster:
         settings.write_text(format_properties(self.properties(number, listeners, inter_broker)))
         settings.chmod(0o600)
         data = self.folder / f"broker-{number}"
-        command = [sys.executable, "-m", "kctl", "broker", "start", "--config", str(settings), "--data-dir", str(data)]
-        process = Process(f"broker {number}", command, log=self.folder / f"broker-{number}.log")
+        words = ["broker", "start", "--config", str(settings), "--data-dir", str(data)]
+        process = KctlProcess(f"broker {number}", words, log=self.folder / f"broker-{number}.log")
         self.processes[number] = process
         address = self.plain[number] if "PLAINTEXT" in listeners else self.secure[number]
         process.wait_until(lambda: accepts(address), timeout_s=DEADLINE_S)

@@ -39,6 +39,7 @@ from kctl.protocol.apis.incremental_alter_configs import (
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.hostile.raw_client import Attacker
+from tests.peers.kctl_broker import OWN_PROGRAM
 from tests.peers.probe import wait_until
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, PLAIN_PASSWORD, SaslBroker, sasl_broker
 
@@ -90,7 +91,7 @@ class Planted:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
-    with sasl_broker(tmp_path_factory.mktemp("secrets"), properties=PASSWORDS) as broker:
+    with sasl_broker(tmp_path_factory.mktemp("secrets"), properties=PASSWORDS, run_by=OWN_PROGRAM) as broker:
         planted = Planted(broker, [])
         with Attacker(broker.plaintext) as client:
             loggers = planted.describe(client, BROKER_LOGGER)

@@ -45,6 +45,15 @@ read = spark.read.option("recursiveFileLookup", "true").parquet(folder)
 batch = spark.read.format("kctl").options(**options, maxOffsetsPerTask="40").load()
 typed = {**options, "topic": orders, "value": "json", "value.schema": schema}
 values = spark.read.format("kctl").options(**typed).load().orderBy("offset")
+variants = spark.read.option("recursiveFileLookup", "true").parquet(f"{scratch}/variants").orderBy("offset")
+shown = variants.selectExpr(
+    "key is null",
+    "schema_of_variant(value)",
+    "try_variant_get(value, '$.id', 'bigint')",
+    "try_variant_get(value, '$.price.amount', 'double')",
+    "try_variant_get(value, '$[0].a', 'string')",
+    "to_json(value)",
+)
 try:
     spark.read.format("kctl").options(**options, topics=topic).load()
     unknown = ""
@@ -57,6 +66,7 @@ first = {
     "batch": {"schema": schema_of(batch), "tasks": batch.rdd.getNumPartitions()},
     "rows": rows_of(batch),
     "typed": [list(row) for row in values.select("value.id", "value.price.amount", "value_rest").collect()],
+    "variants": {"schema": schema_of(variants), "rows": [list(row) for row in shown.collect()]},
     "unknown": unknown.partition("UsageError: ")[2].partition(";")[0],
     "streamed": spark.read.parquet(sink["path"]).count(),
 }

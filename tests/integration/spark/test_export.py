@@ -47,9 +47,7 @@ def entries(count: int, *, tag: str = "", partitions: int = 3) -> Iterator[dict[
         }
 
 
-@pytest.mark.parametrize(
-    ("bootstrap", "engine"), [("kctl", "local"), ("apache", "local"), ("kctl", "spark")], indirect=True
-)
+@LOCAL
 def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(bootstrap, 3)
     for codec in CODECS:
@@ -78,6 +76,10 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     schema = tmp_path / "schema.json"
     price = {"type": "object", "properties": {"amount": {"type": "number"}}}
     schema.write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "price": price}}))
+    events = make_topic(kctl_bootstrap, 1, suffix="-events")
+    values = [b'{"id": 7, "price": {"amount": 1.50}}', b'[{"a": "\xc3\xa9"}, 1e1]', b"null", None, b"", b"2"]
+    events.produce({"value": one, "key": b"7" if one == b"2" else None} for one in values)
+    export(events, tmp_path / "variants", "--value", "variant", "--key", "variant", "--on-bad-record", "dead-letter")
     with subprocess.Popen(
         [*QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
         cwd=Path(__file__).parents[3],
@@ -98,6 +100,15 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     assert before["folder"] == {"count": 200, "schema": f"key binary,value binary,{columns}"}
     assert before["batch"] == {"schema": f"key binary,value string,{columns}", "tasks": 6}
     assert before["typed"] == [[n, 1.5, '{"note": "n"}'] for n in range(5)]
+    assert before["variants"]["schema"].startswith("key variant,value variant,topic string")
+    shape = "OBJECT<id: BIGINT, price: OBJECT<amount: DECIMAL(2,1)>>"
+    assert before["variants"]["rows"] == [
+        [True, shape, 7, 1.5, None, '{"id":7,"price":{"amount":1.5}}'],
+        [True, "ARRAY<VARIANT>", None, None, "é", '[{"a":"é"},10.0]'],
+        [True, "VOID", None, None, None, "null"],
+        [True, None, None, None, None, None],
+        [False, "BIGINT", None, None, None, "2"],
+    ]
     assert before["unknown"] == "format kctl has no option topics"
     rows = sorted((row[0], row[1], None if row[3] is None else row[3].decode()) for row in topic.rows)
     assert sorted(map(tuple, before["rows"])) == [row for row in rows if row[1] < 100]
@@ -110,11 +121,8 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
 QUERIES = (sys.executable, "-m", "tests.integration.spark.spark_queries")
 
 
-@pytest.mark.parametrize(
-    ("engine", "moment"),
-    [("local", "planned"), ("local", "first file"), ("spark", "first file")],
-    indirect=["engine"],
-)
+@LOCAL
+@pytest.mark.parametrize("moment", ["planned", "first file"])
 def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, moment: str
 ) -> None:
@@ -250,12 +258,8 @@ def test_impossible_exports_fail_with_one_line(kctl_bootstrap: str, tmp_path: Pa
     assert output.count("\n") == 1
 
 
-def test_after_a_warmup_exports_use_its_archive_of_classes(
-    kctl_bootstrap: str,
-    make_topic: MakeTopic,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_warmup_leaves_nothing_but_an_archive_of_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a loaded machine writing the archive takes longer than any export waits for the end of the JVM."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -263,9 +267,6 @@ def test_after_a_warmup_exports_use_its_archive_of_classes(
     assert main(["spark", "warmup", "--format", "json"]) == 0
     archive = Path(json.loads(capsys.readouterr().out)["archive"])
     assert archive.stat().st_size > 1 << 20
-    topic = make_topic(kctl_bootstrap, 1)
-    topic.produce(entries(10, partitions=1))
-    assert export(topic, tmp_path / "out")["records"] == 10
     assert list(archive.parent.iterdir()) == [archive]
 
 
@@ -275,7 +276,8 @@ def test_increments_may_alternate_between_engines_and_spark_submit(
 ) -> None:
     topic = make_topic(kctl_bootstrap, 3)
     for topic.engine in ("local", "spark", "local"):
-        topic.produce(entries(300, tag=topic.engine))
+        for codec in CODECS:
+            topic.produce(entries(60, tag=f"{topic.engine}-{codec}"), codec=codec)
         if topic.engine == "local":
             assert export(topic, tmp_path, "--include-headers")["records"] == 300
         else:

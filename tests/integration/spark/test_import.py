@@ -104,6 +104,26 @@ def test_a_delta_table_can_be_imported_after_a_compaction(
 
 
 @LOCAL
+def test_variants_are_imported_as_json(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    source = make_topic(kctl_bootstrap, 2)
+    values = [b'{"b": [1.50, null], "a": 2e0}', b'"text"', b"null", None]
+    source.produce(
+        {"value": values[n // 2 % 4], "key": b'{"k": 1}' if n % 3 else None, "partition": n % 2, "timestamp": 1_000 + n}
+        for n in range(16)
+    )
+    export(source, tmp_path / "first", "--value", "variant", "--key", "variant")
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
+    words = ["tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap]
+    assert main(words) == 0
+    export(restored, tmp_path / "second")
+    texts = {values[0]: b'{"a":2.0,"b":[1.50,null]}', b'{"k": 1}': b'{"k":1}'}
+    expected = [
+        tuple(texts.get(one, one) if isinstance(one, bytes) else one for one in row) for row in contents(source.rows)
+    ]
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == expected
+
+
+@LOCAL
 @pytest.mark.parametrize(("bootstrap", "kind"), [("kctl", "parquet"), ("apache", "delta")], indirect=["bootstrap"])
 def test_an_import_that_is_interrupted_after_any_batch_is_exact(
     bootstrap: str,

@@ -55,6 +55,7 @@ UNKNOWN_TOPIC = 3
 NOT_LEADER = 6
 OUT_OF_RANGE = 1
 NO_SUCH_GROUP = 69
+NO_COORDINATOR = 15
 
 Response = Callable[[Any], Any]
 
@@ -100,6 +101,19 @@ class FakeGroup:
     @property
     def reported_state(self) -> str:
         return self.state or ("Stable" if self.members else "Empty")
+
+
+def coordinators_found(request: Any, **found: Any) -> Any:
+    """The same response for each key of a FindCoordinator request."""
+    if not request.coordinator_keys:
+        return find_coordinator.FindCoordinatorResponse(**found)
+    coordinators = [find_coordinator.Coordinator(key=key, **found) for key in request.coordinator_keys]
+    return find_coordinator.FindCoordinatorResponse(coordinators=coordinators)
+
+
+def no_coordinator(request: Any) -> Any:
+    """COORDINATOR_NOT_AVAILABLE for each key of a FindCoordinator request."""
+    return coordinators_found(request, error_code=NO_COORDINATOR, node_id=-1, host="", port=-1)
 
 
 class FakeCluster:
@@ -475,10 +489,9 @@ class FakeCluster:
             )
         return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
 
-    def _find_coordinator(self, _broker: int, _request: Any) -> Any:
-        return find_coordinator.FindCoordinatorResponse(
-            error_code=0, node_id=self.controller, host="127.0.0.1", port=self.ports[self.controller]
-        )
+    def _find_coordinator(self, _broker: int, request: Any) -> Any:
+        host, port = "127.0.0.1", self.ports[self.controller]
+        return coordinators_found(request, node_id=self.controller, host=host, port=port, error_code=0)
 
     def _list_groups(self, broker: int, request: Any) -> Any:
         groups = self.groups if broker == self.controller else {}
@@ -536,7 +549,19 @@ class FakeCluster:
         return consumer_group_describe.ConsumerGroupDescribeResponse(groups=described)
 
     def _offset_fetch(self, _broker: int, request: Any) -> Any:
-        group = self.groups.get(request.group_id, FakeGroup())
+        if not request.groups:
+            return offset_fetch.OffsetFetchResponse(topics=self._committed(request.group_id))
+        return offset_fetch.OffsetFetchResponse(
+            groups=[
+                offset_fetch.OffsetFetchResponseGroup(
+                    group_id=group.group_id, topics=self._committed(group.group_id), error_code=0
+                )
+                for group in request.groups
+            ],
+        )
+
+    def _committed(self, group_id: str) -> list[Any]:
+        group = self.groups.get(group_id, FakeGroup())
         topics: dict[str, Any] = {}
         for tp, offset in group.offsets.items():
             topic = topics.setdefault(tp.topic, offset_fetch.OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
@@ -548,7 +573,7 @@ class FakeCluster:
                     error_code=0,
                 )
             )
-        return offset_fetch.OffsetFetchResponse(topics=list(topics.values()))
+        return list(topics.values())
 
     def _offset_commit(self, _broker: int, request: Any) -> Any:
         group = self.groups.setdefault(request.group_id, FakeGroup())

@@ -17,7 +17,7 @@ from kctl.client.transport import Connection
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
-from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -26,7 +26,7 @@ from kctl.protocol.apis.list_offsets import (
 )
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.calls import call
-from tests.unit.client.fake_cluster import DROP, FakeCluster
+from tests.unit.client.fake_cluster import DROP, FakeCluster, no_coordinator
 from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 T = TypeVar("T")
@@ -42,6 +42,12 @@ def once(response: Any) -> Callable[[Any], Any]:
     """Responds like this the first time and as usual afterwards."""
     responses = [response]
     return lambda _: responses.pop() if responses else None
+
+
+def first(respond: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Responds by this function the first time and as usual afterwards."""
+    functions = [respond]
+    return lambda request: functions.pop()(request) if functions else None
 
 
 async def request_controller_address(client: ClusterClient) -> str:
@@ -115,8 +121,7 @@ def test_metadata_requests_never_create_topics(cluster: FakeCluster) -> None:
 
 
 def test_unavailable_coordinator_is_looked_up_again(cluster: FakeCluster) -> None:
-    missing = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
-    cluster.intercept(FindCoordinatorRequest, once(missing))
+    cluster.intercept(FindCoordinatorRequest, first(no_coordinator))
 
     async def address(connection: Connection) -> str:
         return connection.address
@@ -126,8 +131,7 @@ def test_unavailable_coordinator_is_looked_up_again(cluster: FakeCluster) -> Non
 
 
 def test_permanently_unavailable_coordinator_raises_its_error(cluster: FakeCluster) -> None:
-    missing = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
-    cluster.intercept(FindCoordinatorRequest, lambda _: missing)
+    cluster.intercept(FindCoordinatorRequest, no_coordinator)
 
     async def nothing(_: Connection) -> None: ...
 

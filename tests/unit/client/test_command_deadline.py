@@ -18,10 +18,10 @@ from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
-from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
-from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup, no_coordinator
 from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 GROUPS = [f"group-{number:03}" for number in range(150)]
@@ -165,8 +165,7 @@ def test_coordinators_are_waited_for_only_while_their_topic_is_created(
 ) -> None:
     if has_topic:
         cluster.create(next(iter(COORDINATION_TOPICS.values())), leaders=[-1])
-    missing = FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, node_id=-1, host="", port=-1)
-    cluster.intercept(FindCoordinatorRequest, lambda _: missing)
+    cluster.intercept(FindCoordinatorRequest, no_coordinator)
     transport = CountingTransport()
 
     async def nothing(_: Connection, keys: list[str]) -> dict[str, str | ApiError]:

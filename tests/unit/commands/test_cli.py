@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import kctl.cli
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.lazy_group import Member
-from kctl.commands.root import NOUNS
+from kctl.commands.parameters import metavar_of, name_of
+from kctl.commands.root import NOUNS, all_commands
+from kctl.commands.values_of_parameters import check
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.peers.ran import Ran
@@ -96,14 +99,14 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("help groups backlog", "no such verb of kctl groups: backlog."),
         ("groups --nope --help", "no such option of kctl groups: --nope."),
         ("topics list --timeout 0", "--timeout must be greater than 0"),
-        ("topics list --timeout soon", "'soon' is not a valid duration"),
+        ("topics list --timeout soon", "--timeout: 'soon' is not a valid duration"),
         ("topics list --bootstrap-server host:port", "'host:port' is not an address"),
         ("topics list -b user:pa,ss@host:9092", "'host:9092' is given with a user or a password (@); write HOST:PORT"),
         ("zookeeper get / --zookeeper user:pa,ss@host:1/x", "--zookeeper host:1/x: 'host:1' is given with a user"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
         ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),
-        ("consume orders --from begin", "'begin' is not a valid offset"),
+        ("consume orders --from begin", "--from: 'begin' is not a valid offset"),
     ],
 )  # fmt: skip
 def test_mistake_is_one_line_on_stderr_with_status_2(kctl: Kctl, line: str, complaint: str) -> None:
@@ -310,3 +313,46 @@ def test_full_disk_is_an_error_without_traceback(line: str, status: int, message
     assert ran.returncode == status
     assert ran.stderr.startswith(message)
     assert ran.stderr.count("\n") == 1
+
+
+def test_errors_in_sizes_durations_times_and_offsets_name_the_option() -> None:
+    """Every option and argument with such a value, of every command."""
+    kinds = {"SIZE", "BYTES_PER_S", "DURATION", "[DURATION]", "TIME", "OFFSET", "N,N-N"}
+    found = set()
+    for verbs in all_commands().values():
+        for command in verbs.values():
+            for param in command.params:
+                if metavar_of(param) not in kinds:
+                    continue
+                found.add(metavar_of(param))
+                with pytest.raises(UsageError, match=f"^{re.escape(name_of(param))}: '10XB' is not a "):
+                    check(param, "10XB")
+    assert found == kinds
+
+
+@pytest.mark.parametrize(
+    ("line", "properties", "complaint"),
+    [
+        ("topics list", "acks=2", None),
+        ("topics list", "retry.backoff.ms=soon", "retry.backoff.ms=soon: "),
+        ("produce orders", "acks=2", "acks=2: "),
+        ("produce orders --file /dev/null", "isolation.level=none", None),
+        ("consume orders", "isolation.level=none", "isolation.level=none: "),
+        ("consume orders", "acks=2", None),
+        ("copy orders other", "linger.ms=-1", "linger.ms=-1: "),
+        ("copy orders other", "max.poll.records=0", "max.poll.records=0: "),
+    ],
+)
+def test_properties_of_the_clients_of_a_command_are_checked(
+    kctl: Kctl, cluster: FakeCluster, tmp_path: Path, line: str, properties: str, complaint: str | None
+) -> None:
+    cluster.create("orders")
+    cluster.create("other")
+    file = tmp_path / "client.properties"
+    file.write_text(properties)
+    ran = kctl(f"{line} --quiet --command-config {file}")
+    if complaint is None:
+        assert ran.status == ExitStatus.DONE, ran.err
+    else:
+        assert (ran.status, complaint in ran.err) == (ExitStatus.USAGE, True), ran.err
+        assert not cluster.requested(MetadataRequest)

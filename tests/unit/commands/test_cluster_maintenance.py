@@ -14,6 +14,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from kctl.protocol.apis.elect_leaders import ElectLeadersRequest
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.admin.moving_cluster import MovingCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -55,6 +56,22 @@ def test_leaders_move_away_and_back(kctl: Kctl, cluster: MovingCluster, record: 
     assert [cluster.leaders[tp] for tp in TPS] == [0, 1, 2, 0]
     assert not record.exists()
     assert "no maintenance of broker 0 is recorded" in kctl("cluster maintenance off 0 --yes").err
+
+
+def test_new_leaders_are_shown_although_brokers_learn_of_them_late(kctl: Kctl, cluster: MovingCluster) -> None:
+    stale = [metadata_of_earlier(cluster)]
+
+    def late(_: object) -> object:
+        return stale.pop() if stale and cluster.requested(ElectLeadersRequest) else None
+
+    cluster.intercept(MetadataRequest, late)
+    ran = kctl("cluster maintenance on 0 --yes")
+    assert [row[5] for row in ran.rows] == ["1", "2"]
+    assert not stale
+
+
+def metadata_of_earlier(cluster: MovingCluster) -> object:
+    return cluster._metadata(0, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]))
 
 
 def test_dry_run_changes_nothing(kctl: Kctl, cluster: MovingCluster, record: Path) -> None:

@@ -29,6 +29,9 @@ LINES = [
     "groups lag",
     "groups lag wide --by partition",
     "groups export --all",
+    "producers describe wide",
+    "transactions list",
+    "transactions find-hanging",
     "offsets get wide",
     "offsets get --topic-regex .*",
     "cluster describe",
@@ -37,8 +40,10 @@ LINES = [
     "plan --export",
 ]
 SMALL, LARGE = 3, 40
+BEFORE_KAFKA_3 = {9: (0, 7), 10: (0, 3)}
+"""OffsetFetch and FindCoordinator for a single group."""
 OF_EACH_GROUP = {"OffsetFetchRequest", "FindCoordinatorRequest"}
-"""There is no request about several groups before Kafka 3.0; they are sent without waiting for each other."""
+"""Before Kafka 3.0 they are sent without waiting for each other."""
 
 
 def fill(cluster: FakeCluster, number: int) -> None:
@@ -65,9 +70,26 @@ def test_requests_do_not_grow_with_the_cluster(kctl: Kctl, cluster: FakeCluster,
     few = requests_of(kctl, cluster, line)
     fill(cluster, LARGE)
     many = requests_of(kctl, cluster, line)
-    for name in few.keys() | many.keys():
-        grown = many[name] - few[name]
-        assert grown <= (LARGE - SMALL if name in OF_EACH_GROUP else 0), (name, few, many)
+    assert not many - few, (few, many)
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("groups")])
+def test_before_kafka_3_there_is_a_request_for_each_group(kctl: Kctl, cluster: FakeCluster, line: str) -> None:
+    fill(cluster, LARGE)
+    new, shown = requests_of(kctl, cluster, line), kctl(f"{line} --quiet").out
+    cluster.versions.update(BEFORE_KAFKA_3)
+    old = requests_of(kctl, cluster, line)
+    assert {name for name in old | new if old[name] != new[name]} <= OF_EACH_GROUP, (old, new)
+    assert old["OffsetFetchRequest"] in {0, 1, len(cluster.groups)}
+    if "describe" in line or "members" in line:  # the others show times
+        assert kctl(f"{line} --quiet").out == shown
+
+
+def test_many_groups_are_described_in_pieces(kctl: Kctl, cluster: FakeCluster) -> None:
+    fill(cluster, 250)
+    assert len(kctl(f"groups describe {' '.join(cluster.groups)} --show offsets --quiet").rows) == 500
+    requests = Counter(type(request).__name__ for _, request in cluster.requests)
+    assert (requests["FindCoordinatorRequest"], requests["OffsetFetchRequest"]) == (1, 3)
 
 
 @pytest.mark.parametrize("line", LINES)

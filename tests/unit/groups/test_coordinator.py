@@ -15,6 +15,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import CommitOutcome, LeaveOutcome
+from kctl.server.groups.counts import GroupCounts
 from kctl.server.groups.events import CommitRequest, Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
@@ -190,6 +191,7 @@ def test_group_becomes_stable_and_empties_after_the_session_timeout() -> None:
         assert loop.time() == pytest.approx(3.0, abs=0.1)
         assert host.heartbeat("g", joined) is ErrorCode.NONE
         assert host.coordinator.describe("g")[1].members[0].assignment == b"p0"
+        assert host.coordinator.counts == GroupCounts(completed_rebalances=1)
         await asyncio.sleep(11)
         assert host.heartbeat("g", joined) is ErrorCode.UNKNOWN_MEMBER_ID
         assert host.coordinator.describe("g")[1].state is GroupState.EMPTY
@@ -402,6 +404,7 @@ def test_expired_offsets_and_groups_are_removed_periodically() -> None:
         await asyncio.sleep(1_500)
         assert (await host.coordinator.groups())[1] == []
         assert host.log.acks[-1] == 0
+        assert host.coordinator.counts == GroupCounts(offset_commits=1, offset_expirations=1)
         new = await Host(loop, host.log).start(epoch=1)
         assert (await new.coordinator.groups())[1] == []
         await host.coordinator.stop()
@@ -431,6 +434,7 @@ def test_offsets_of_deleted_topics_are_removed_and_stay_removed() -> None:
         await settled(commit(host))
         host.coordinator.topics_deleted(["t"])
         assert offset_of(host) == -1
+        assert host.coordinator.counts == GroupCounts(offset_commits=1, offset_deletions=1)
         new = await Host(loop, host.log).start(epoch=1)
         assert offset_of(new) == -1
         await host.coordinator.stop()

@@ -47,6 +47,7 @@ class Server:
     def __init__(self, loop: SimLoop, *, max_reauth_ms: int = 0) -> None:
         self.loop = loop
         self.peers: list[Peer] = []
+        self.expired_sessions = 0
         self.credentials = ScramCredentials()
         self.tokens = TokenCache("the secret key")
         dispatcher = quota_free_dispatcher()
@@ -67,8 +68,12 @@ class Server:
             request_bytes_max=FRAME_MAX,
             failure_delay_ms=DELAY_MS,
             monotonic_ms=self.now_ms,
+            session_expired=self._session_expired,
         )
         self.channel = SaslChannel(self.listener, dispatcher.handle, Peer("/10.0.0.1", "SASL"))
+
+    def _session_expired(self) -> None:
+        self.expired_sessions += 1
 
     def now_ms(self) -> int:
         return round(self.loop.time() * 1000)
@@ -321,6 +326,8 @@ def test_the_limit_of_a_frame_shrinks_while_the_client_authenticates_again() -> 
         assert (result.session_lifetime_ms, server.channel.frame_bytes_max) == (HOUR_MS, FRAME_MAX)
         await asyncio.sleep(HOUR_MS / 1000 + 1)
         assert await server.refused(server.send(METADATA, 1)) is None
+        assert await server.refused(server.send(METADATA, 1)) is None
+        assert server.expired_sessions == 1
 
     play(scene, max_reauth_ms=HOUR_MS)
 

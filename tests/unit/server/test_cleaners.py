@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,25 @@ def test_cleaner_threads_clean_different_logs_in_parallel(tmp_path: Path) -> Non
     assert files.most_at_once == 2
     assert {manager.checkpoints.cleaner_offset(tp) for tp in manager.logs} == {2}
     assert all(len(log.segments) == 2 for log in manager.logs.values())
+    manager.release()
+
+
+def test_the_memory_for_keys_and_the_age_of_uncleaned_records_are_measured(tmp_path: Path) -> None:
+    manager = dirty_logs(tmp_path, RealFiles(), 1)
+    for log in manager.logs.values():
+        log.config = replace(log.config, max_compaction_lag_ms=1000)
+    cleaners = cleaners_of(manager, log_cleaner_dedupe_buffer_size=str(1 << 20), log_cleaner_io_buffer_load_factor="1")
+    now_ms = 5_000
+    due = cleaners.cleaner.next(now_ms)
+    assert due is not None
+    assert cleaners.cleaner.overdue_max_ms == now_ms - 1000 - 1, "the timestamps of the records are 1"
+    for work in cleaners.cleaner.steps(*due, now_ms):
+        work()
+    done = cleaners.cleaner.statistics
+    assert 0 < done.keys_memory_share < 0.001
+    assert done.keys == 1
+    assert cleaners.cleaner.next(now_ms) is None
+    assert cleaners.cleaner.overdue_max_ms == 0
     manager.release()
 
 

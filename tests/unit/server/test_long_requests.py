@@ -91,7 +91,7 @@ def test_requests_with_thousands_of_elements_are_handled_in_slices() -> None:
         broker = cluster.brokers[0].broker
         assert broker is not None
         dispatcher = broker._dispatcher
-        for api, _, _ in list(dispatcher._handlers.values()):
+        for api, *_ in list(dispatcher._handlers.values()):
             if api.name not in ELSEWHERE:
                 for place in arrays(api.request, api.served[-1]):
                     calls[f"{api.name} {'.'.join(place)}"] = await calls_of(dispatcher, frame(api, place))

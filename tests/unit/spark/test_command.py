@@ -77,10 +77,9 @@ def test_a_wrong_home_of_spark_is_named(
         (("--to", "s3://key:secret@bucket/orders"), "set credentials in the environment"),
         (("--to", "s3://bucket/orders?region=x"), "has a query"),
         (("--to", "out", "--compression", "lzma"), "lzma"),
-        (
-            ("--to", "out", "--value", "variant"),
-            "'variant' is not one of binary, string, json, avro, protobuf.  pyarrow",
-        ),
+        (("--to", "out", "--value", "variant", "--table", "iceberg"), "use --table parquet, or --value json"),
+        (("--to", "out", "--key", "variant", "--table", "delta"), "use --table parquet, or --key json"),
+        (("--to", "out", "--value", "variant", "--value-schema", "registry"), "--value-schema is an option of --value"),
         (("--to", "out", "--from", "yesterday"), "is not a valid offset"),
         (("--to", "out", "--partitions", "a"), "a"),
         (("--to", "out", "--target-file-size", "0"), "must be greater than 0"),

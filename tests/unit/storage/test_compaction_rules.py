@@ -46,7 +46,7 @@ def found(
 
 def test_the_active_segment_is_never_touched() -> None:
     assert found(log_of((1, 1), (1, 1))).end_offset == 20
-    assert found(log_of()) == Cleanable(0, 0, 0, 0, is_overdue=False)
+    assert found(log_of()) == Cleanable(0, 0, 0, 0, overdue_ms=0)
     assert not found(log_of()).is_due(CONFIG)
 
 
@@ -71,13 +71,13 @@ def test_a_dirty_record_older_than_the_max_compaction_lag_makes_a_log_due_at_any
     for times, is_due in (((recent, recent), False), ((overdue, recent), True)):
         cleaned = found(log_of((1, 1), (1, 1), (1, 1), times), config, clean_up_to=30)
         assert cleaned.dirty_ratio == 0.25
-        assert cleaned.is_overdue is cleaned.is_due(config) is is_due
+        assert (cleaned.overdue_ms > 0) is cleaned.is_due(config) is is_due
 
 
 def test_what_is_clean_or_has_no_timestamp_is_never_overdue() -> None:
     config = replace(CONFIG, max_compaction_lag_ms=1000)
-    assert not found(log_of((1, 1), (NOW_MS, NOW_MS)), config, clean_up_to=10).is_overdue
-    assert not found(log_of((-1, -1), (0, 0)), config).is_overdue
+    assert not found(log_of((1, 1), (NOW_MS, NOW_MS)), config, clean_up_to=10).overdue_ms
+    assert not found(log_of((-1, -1), (0, 0)), config).overdue_ms
 
 
 def test_segments_held_back_by_the_min_lag_are_not_due_by_the_max_lag() -> None:

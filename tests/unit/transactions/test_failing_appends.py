@@ -10,6 +10,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.transactions.runner import COMPLETION_RETRY_MS
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.test_failing_appends import FailingLog
 from tests.unit.transactions.hosting import Host, MarkedPartitions
@@ -56,8 +57,11 @@ def test_completion_with_a_failed_append_is_retried(failure: str) -> None:
         state_log.failure = failure
         host.partitions.holds = False
         host.partitions.release()
+        await asyncio.sleep(COMPLETION_RETRY_MS / 2000)
+        assert (host.coordinator.waiting_completions, host.coordinator.waiting_markers) == (1, 0)
         await asyncio.sleep(1)
         assert host.state() == "CompleteCommit"
+        assert host.coordinator.waiting_completions == 0
 
     run(play)
 

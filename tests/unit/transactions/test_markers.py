@@ -109,10 +109,10 @@ def test_retriable_error_is_retried(error: ErrorCode, leader: int) -> None:
         host.others.responses = [error] * 3
         sending = Sending(host, T0)
         await asyncio.sleep(0.25)
-        assert sending.written == []
+        assert (sending.written, host.markers.waiting) == ([], 1)
         host.partitions.errors = {}
         await asyncio.sleep(0.2)
-        assert sending.written == [T0]
+        assert (sending.written, host.markers.waiting) == ([T0], 0)
         await host.markers.close()
 
     simulate(main, seed=1)

@@ -35,6 +35,18 @@ MAX_CLEAN_TIME = _gauge(
 RECOPY = _gauge(
     "LogCleaner", "cleaner-recopy-percent", "percent", "Bytes that the last cleaning wrote, of those it read"
 )
+KEYS_MEMORY = _gauge(
+    "LogCleaner",
+    "max-buffer-utilization-percent",
+    "percent",
+    "Memory for keys that the last cleaning used, of log.cleaner.dedupe.buffer.size per cleaner",
+)
+COMPACTION_DELAY = _gauge(
+    "LogCleaner",
+    "max-compaction-delay-secs",
+    "s",
+    "How long the oldest record that is not cleaned has been older than max.compaction.lag.ms; 0 if none is",
+)
 MAX_DIRTY = _gauge("LogCleanerManager", "max-dirty-percent", "percent", "Highest share of uncleaned bytes of a log")
 SINCE_RUN = _gauge("LogCleanerManager", "time-since-last-run-ms", "ms", "Time since the cleaner last looked for logs")
 UNCLEANABLE = _gauge(
@@ -54,6 +66,8 @@ DEFINITIONS = (
     DIRECTORY_OFFLINE,
     MAX_CLEAN_TIME,
     RECOPY,
+    KEYS_MEMORY,
+    COMPACTION_DELAY,
     MAX_DIRTY,
     SINCE_RUN,
     UNCLEANABLE,
@@ -72,6 +86,8 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     done = cleaner.statistics
     yield single(MAX_CLEAN_TIME, tasks.cleaners.longest_ms / 1000)
     yield single(RECOPY, 100 * done.bytes_written / max(done.bytes_read, 1))
+    yield single(KEYS_MEMORY, 100 * done.keys_memory_share)
+    yield single(COMPACTION_DELAY, cleaner.overdue_max_ms / 1000)
     yield single(MAX_DIRTY, 100 * cleaner.dirty_ratio_max)
     last_ms = cleaner.last_selection_ms
     yield single(SINCE_RUN, 0 if last_ms is None else max(now_ms - last_ms, 0))

@@ -43,6 +43,14 @@ MEMORY_AVAILABLE = Definition(
     "bytes",
     "What queued.max.request.bytes leaves for more requests; without a limit the largest 64-bit number, as in Kafka",
 )
+EXPIRED = Definition(
+    "kafka.network",
+    "SocketServer",
+    "ExpiredConnectionsKilledCount",
+    Kind.GAUGE,
+    "connections",
+    "Connections closed since the start because their client had not authenticated again in time (KIP-368)",
+)
 HANDLER_IDLE = Definition(
     "kafka.server",
     "KafkaRequestHandlerPool",
@@ -119,6 +127,7 @@ DEFINITIONS = (
     PROCESSOR_IDLE,
     MEMORY_USED,
     MEMORY_AVAILABLE,
+    EXPIRED,
     HANDLER_IDLE,
     HANDLER_IDLE_RATE,
     HANDLER_IDLE_TOTAL,
@@ -141,6 +150,7 @@ def families(sources: Sources) -> Iterator[Family]:
     used, limit = listening.received_bytes, listening.received_bytes_max
     yield single(MEMORY_USED, used)
     yield single(MEMORY_AVAILABLE, max(limit - used, 0) if limit > 0 else INT64_MAX)
+    yield single(EXPIRED, sources.channels.expired_sessions)
     yield single(HANDLER_IDLE_TOTAL, int(sources.idle_s() * 1e9))
     yield single(REQUEST_QUEUE, listening.queued_requests)
     yield single(RESPONSE_QUEUE, listening.queued_responses)
