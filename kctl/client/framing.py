@@ -29,9 +29,9 @@ API_VERSIONS_KEY = 18
 API_VERSIONS_MAX = 3
 
 _TLS_RECORDS = {0x1503, 0x1603}
+"""Alert and handshake, each followed by the major version 3."""
 _HTTP = int.from_bytes(b"HTTP")
 """The first bytes of a response of HTTP, taken for the size of a frame."""
-"""Alert and handshake, each followed by the major version 3."""
 _ERROR_CODE = struct.Struct(">h")
 _ERROR_CODE_POSITION = 4
 

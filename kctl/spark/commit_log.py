@@ -186,10 +186,10 @@ class CommitLog:
         """All committed data files with their batch, except those that were compacted.  Reads all commits."""
         return {path: file.batch for path, file in self._paths()[0].items()}
 
-    def committed_letters(self) -> dict[str, int]:
-        """All committed files with dead letters, with their batch.  Reads all commits."""
+    def committed_letters(self) -> dict[str, CommittedFile]:
+        """All committed files with dead letters.  Reads all commits."""
         return {
-            one["path"]: batch
+            one["path"]: CommittedFile(batch, one["bytes"])
             for batch in sorted(self._batches(layout.COMMITS))
             for one in self._read(layout.COMMITS, batch).get("dead_letters", ())
         }
@@ -251,6 +251,7 @@ class CommitLog:
             **_after_to_json(after),
             "columns": _held_to_json(after),
             "all_dead_letters": _path_set_to_json(after.dead_letters),
+            "all_dead_letter_sizes": _path_set_to_json(after.dead_letter_sizes),
         }
         self._put(layout.COMMITS, plan.batch, document)
         return after
@@ -289,15 +290,18 @@ class CommitLog:
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
         written = {file.path: file.size for outcome in outcomes.values() for file in outcome.written}
         sizes = NO_PATHS.plus(sized(self._committed_sizes())) if positions.sizes is None else positions.sizes
-        letters = self.committed_letters() if positions.dead_letters is None else ()
-        letters_before = NO_PATHS.plus(letters) if positions.dead_letters is None else positions.dead_letters
-        refused = [outcome.dead_letters.path for outcome in outcomes.values() if outcome.dead_letters]
+        letters, letter_sizes = positions.dead_letters, positions.dead_letter_sizes
+        if letters is None or letter_sizes is None:
+            found = {path: file.size or 0 for path, file in self.committed_letters().items()}
+            letters, letter_sizes = NO_PATHS.plus(found), NO_PATHS.plus(sized(found))
+        refused = {one.path: one.size for outcome in outcomes.values() if (one := outcome.dead_letters)}
         after = advance(
             positions,
             plan,
             files=before.plus(written),
             sizes=sizes.plus(sized(written)),
-            dead_letters=letters_before.plus(refused),
+            dead_letters=letters.plus(refused),
+            dead_letter_sizes=letter_sizes.plus(sized(refused)),
         )
         document = _commit_to_json(plan, outcomes, after, now_ms)
         if self._mark is not None:
@@ -318,38 +322,37 @@ class CommitLog:
             unknown = unmarked_files(self._files, self.topic_directories(topics))
             return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and set(unknown) <= found.keys())
         present = {path: size for path, size in found.items() if without_partitions(path) not in planned}
-        missing_letters = self._missing_letters(positions, planned)
+        letters = self._letters_inventory(positions, planned)
         are_whole = positions.sizes is None or NO_PATHS.plus(sized(present)) == positions.sizes
         if are_whole and NO_PATHS.plus(present) == positions.files:
-            return Inventory(missing_letters)
+            return letters
         committed, hidden = self._paths()
         missing = sorted((path, file.batch) for path, file in committed.items() if path not in present)
         # A backup may have files that were compacted, and lack those that replaced them.
         self._hidden = set() if missing else hidden.intersection(present)
         return Inventory(
-            missing=(*missing, *missing_letters),
+            missing=(*missing, *letters.missing),
             unknown=tuple(sorted(present.keys() - committed - hidden)),
             may_adopt=not self._mark,
-            damaged=tuple(
-                DamagedFile(path, file.batch, file.size, present[path])
-                for path, file in sorted(committed.items())
-                if file.size is not None and present.get(path, file.size) != file.size
-            ),
+            damaged=(*_damaged(committed, present), *letters.damaged),
         )
 
-    def _missing_letters(self, positions: Positions, planned: Collection[str]) -> tuple[tuple[str, int], ...]:
-        """Committed files with dead letters that do not exist, with their batch."""
+    def _letters_inventory(self, positions: Positions, planned: Collection[str]) -> Inventory:
+        """Committed files with dead letters that do not exist or have another size."""
         if positions.dead_letters == NO_PATHS:
-            return ()
+            return Inventory()
+        unfinished = set(map(dead_letters_path, planned))
         present = {
-            path
-            for directory in self._files.names(DEAD_LETTERS)
-            for name in self._files.names(dead_letters_path(directory))
-            if layout.is_data_file(name) and (path := dead_letters_path(f"{directory}/{name}"))
+            path: size
+            for path, size in self._files.sizes(DEAD_LETTERS).items()
+            if layout.is_data_file(path.rpartition("/")[2]) and path not in unfinished
         }
-        if NO_PATHS.plus(present.difference(map(dead_letters_path, planned))) == positions.dead_letters:
-            return ()
-        return tuple(sorted((path, batch) for path, batch in self.committed_letters().items() if path not in present))
+        are_whole = positions.dead_letter_sizes in {None, NO_PATHS.plus(sized(present))}
+        if are_whole and NO_PATHS.plus(present) == positions.dead_letters:
+            return Inventory()
+        committed = self.committed_letters()
+        missing = sorted((path, file.batch) for path, file in committed.items() if path not in present)
+        return Inventory(missing=tuple(missing), damaged=_damaged(committed, present))
 
     def placed(self, plan: Plan) -> Plan:
         """The plan itself, whose paths are those of this log unless all topics share a folder."""
@@ -418,6 +421,15 @@ class CommitLog:
         # A store repeats a request whose answer was lost, and then finds the object that it has created itself.
         if not self._files.create(path, data) and self._files.read(path) != data:
             raise LostRace(f"{self._files.location}/{path} was written by another export at the same time")
+
+
+def _damaged(committed: Mapping[str, CommittedFile], present: Mapping[str, int]) -> tuple[DamagedFile, ...]:
+    """Files that do not have the size with which they were committed."""
+    return tuple(
+        DamagedFile(path, file.batch, file.size, present[path])
+        for path, file in sorted(committed.items())
+        if file.size is not None and present.get(path, file.size) != file.size
+    )
 
 
 def _is_data_file_in(directory: str, path: str) -> bool:
@@ -532,6 +544,7 @@ def _letters_of(after: Positions, letters: Iterable[WrittenFile]) -> dict[str, A
     return {
         "dead_letters": list(map(_letters_to_json, letters)),
         "all_dead_letters": _path_set_to_json(after.dead_letters),
+        "all_dead_letter_sizes": _path_set_to_json(after.dead_letter_sizes),
     }
 
 
@@ -613,12 +626,16 @@ def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
             topic: HeldColumns(type_from_json(one["key"]), type_from_json(one["value"])) for topic, one in held.items()
         }
     )
+    letters = _path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None))
     return Positions(
         last_batch=batch,
         topics=topics_from_json(document["positions"]),
         include_headers=document["include_headers"],
         files=_path_set_from_json(document.get("all_files")),
         sizes=_path_set_from_json(document.get("all_sizes")),
-        dead_letters=_path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None)),
+        dead_letters=letters,
+        dead_letter_sizes=letters
+        if letters == NO_PATHS
+        else _path_set_from_json(document.get("all_dead_letter_sizes")),
         columns=columns,
     )

@@ -115,6 +115,8 @@ class Positions:
     """The columns of each topic."""
     dead_letters: PathSet | None = NO_PATHS
     """The files with dead letters of all commits; None if the last commit was written by a version that lacks them."""
+    dead_letter_sizes: PathSet | None = NO_PATHS
+    """These with their sizes; None as above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +317,7 @@ def advance(
     files: PathSet | None = None,
     dead_letters: PathSet | None = None,
     sizes: PathSet | None = None,
+    dead_letter_sizes: PathSet | None = None,
 ) -> Positions:
     """The positions after the commit of `plan`; the sets are those of all commits."""
     topics = dict(positions.topics)
@@ -336,6 +339,7 @@ def advance(
         sizes=sizes,
         columns={**positions.columns, **held},
         dead_letters=dead_letters,
+        dead_letter_sizes=dead_letter_sizes,
     )
 
 

@@ -29,7 +29,6 @@ from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.plan import HeldColumns
 from kctl.spark.tables.delta_log import (
     BATCH_ID,
-    DEAD_LETTERS,
     app_transactions,
     information_of,
     is_based_on,
@@ -37,7 +36,16 @@ from kctl.spark.tables.delta_log import (
     positions_in,
     transactions_of,
 )
-from kctl.spark.tables.table import LOST, Conflict, Replacement, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import (
+    DEAD_LETTER_BYTES,
+    DEAD_LETTERS,
+    LOST,
+    Conflict,
+    Replacement,
+    TableCommit,
+    TableFailed,
+    TableState,
+)
 
 BATCH = "kctl.batch"
 COMPACTION = "kctl.compaction"
@@ -98,6 +106,7 @@ class DeltaLakeTable:
                 held,
                 is_latest,
                 json.loads(information.get(DEAD_LETTERS, "[]")),
+                json.loads(information.get(DEAD_LETTER_BYTES, "[]")),
                 has_lost=information.get(LOST, "0") != "0",
                 has_rows=is_latest or is_based_on(self._files, self._directory, table.version(), batch),
             )
@@ -224,7 +233,7 @@ class DeltaLakeTable:
                 custom_metadata={
                     **commit.properties,
                     BATCH: str(commit.batch),
-                    **({DEAD_LETTERS: json.dumps(commit.dead_letters)} if commit.dead_letters else {}),
+                    **commit.letter_properties,
                 },
                 max_commit_retries=0,  # a retry would be based on another version
                 app_transactions=[

@@ -23,7 +23,6 @@ from kctl.spark.exec.files import Files
 from kctl.spark.plan import Position, TopicPosition
 
 BATCH_ID = "kctl"
-DEAD_LETTERS = "kctl.dead-letters"
 COMMITS_READ_MAX = 200
 """Of other programs since the last batch."""
 

@@ -41,14 +41,22 @@ from kctl.spark.path_set import NO_PATHS, PathSet, sized
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.tables.snapshot_expiry import RETENTION, expiry_of, remove_files
-from kctl.spark.tables.table import LOST, Conflict, Replacement, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import (
+    DEAD_LETTER_BYTES,
+    DEAD_LETTERS,
+    LOST,
+    Conflict,
+    Replacement,
+    TableCommit,
+    TableFailed,
+    TableState,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
 
 BATCH = "kctl.batch"
 POSITIONS = "kctl.positions"
-DEAD_LETTERS = "kctl.dead-letters"
 COMPACTION = "kctl.compaction"
 FILES = "kctl.files"
 """Number and digest of all data files with their sizes, so that the next export does not read the manifests."""
@@ -160,6 +168,7 @@ class IcebergTable:
                 HeldColumns(held_columns(columns, "key"), held_columns(columns, "value")),
                 is_latest,
                 json.loads(found.get(DEAD_LETTERS, "[]")) if is_latest else [],
+                json.loads(found.get(DEAD_LETTER_BYTES, "[]")) if is_latest else [],
                 has_lost=is_latest and found.get(LOST, "0") != "0",
                 has_rows=_is_based_on(table, batch),
             )
@@ -215,9 +224,12 @@ class IcebergTable:
         with self._failures():
             table = self._without_retries(self._table or self._create(commit))
             positions = json.dumps(topics_to_json(commit.topics), separators=(",", ":"))
-            properties = {**commit.properties, BATCH: str(commit.batch), POSITIONS: positions}
-            if commit.dead_letters:
-                properties[DEAD_LETTERS] = json.dumps(commit.dead_letters)
+            properties = {
+                **commit.properties,
+                **commit.letter_properties,
+                BATCH: str(commit.batch),
+                POSITIONS: positions,
+            }
             added = {file.path: file.size for file in commit.files}
             held = self.file_set()
             held = (NO_PATHS.plus(sized(self.sizes())) if held is None else held).plus(sized(added))

@@ -116,6 +116,7 @@ def _to_json(publication: Publication) -> dict[str, Any]:
             for file in commit.files
         ],
         "dead_letters": list(commit.dead_letters),
+        "dead_letter_bytes": list(commit.dead_letter_bytes),
         "positions": topics_to_json(commit.topics),
         "properties": dict(commit.properties),
         "schema": base64.b64encode(commit.schema.serialize().to_pybytes()).decode(),
@@ -136,5 +137,6 @@ def _from_json(document: dict[str, Any], partition_by: Partitioning) -> Publicat
         schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(document["schema"]))),
         properties=document["properties"],
         dead_letters=document["dead_letters"],
+        dead_letter_bytes=document.get("dead_letter_bytes", []),
     )
     return Publication(document["after"], commit)

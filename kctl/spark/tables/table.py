@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+DEAD_LETTERS = "kctl.dead-letters"
+DEAD_LETTER_BYTES = "kctl.dead-letter-bytes"
 LOST = "kctl.lost-offsets"
 """The property of a commit with the number of offsets that the brokers no longer had."""
 
@@ -41,6 +44,8 @@ class TableState:
     """Whether no other program has committed after that batch."""
     dead_letters: Sequence[str] = ()
     """Dead letters of that batch, if it is the latest."""
+    dead_letter_bytes: Sequence[int] = ()
+    """Their sizes; empty if the commit does not say."""
     has_lost: bool = False
     """Whether offsets were missing in that batch, if it is the latest."""
     has_rows: bool = True
@@ -62,6 +67,16 @@ class TableCommit:
     """For people who read the table's history."""
     dead_letters: Sequence[str] = ()
     """Paths of files with records that could not be decoded, relative to the target."""
+    dead_letter_bytes: Sequence[int] = ()
+    """Their sizes; empty in records of earlier versions."""
+
+    @property
+    def letter_properties(self) -> dict[str, str]:
+        """The dead letters as properties of a snapshot or version."""
+        if not self.dead_letters:
+            return {}
+        sizes = {DEAD_LETTER_BYTES: json.dumps(self.dead_letter_bytes)} if self.dead_letter_bytes else {}
+        return {DEAD_LETTERS: json.dumps(self.dead_letters), **sizes}
 
     @property
     def has_lost(self) -> bool:

@@ -215,9 +215,9 @@ class TableLog:
                 table = self._tables[directory]
                 is_whole = has_exactly_its_files(self._files, directory, table)
                 lost = Inventory() if is_whole else lost_files(self._files, directory, table, self._open_table)
-                letters = sorted(path for path in state.dead_letters if self._files.size(path) is None)
-                missing += [*lost.missing, *((path, state.batch) for path in letters)]
-                damaged += lost.damaged
+                letters = self._letters_inventory(state)
+                missing += [*lost.missing, *letters.missing]
+                damaged += [*lost.damaged, *letters.damaged]
                 if state.is_latest and not lost.missing:
                     self._settle(directory, state, is_whole=is_whole)
         return Inventory(
@@ -227,6 +227,19 @@ class TableLog:
             may_adopt=False,
             damaged=tuple(damaged),
             is_table=True,
+        )
+
+    def _letters_inventory(self, state: TableState) -> Inventory:
+        """Dead letters of the last batch that do not exist or have another size."""
+        found = {path: self._files.size(path) for path in sorted(state.dead_letters)}
+        sizes = dict(zip(state.dead_letters, state.dead_letter_bytes, strict=False))
+        return Inventory(
+            missing=tuple((path, state.batch) for path, size in found.items() if size is None),
+            damaged=tuple(
+                DamagedFile(path, state.batch, sizes[path], size)
+                for path, size in found.items()
+                if size is not None and sizes.get(path, size) != size
+            ),
         )
 
     def _settle(self, directory: str, state: TableState, *, is_whole: bool) -> None:
@@ -346,6 +359,7 @@ class TableLog:
         results = [(range_, parts) for range_, parts in parts_of(plan, outcomes) if range_.tp.topic in topics]
         lost = sum(range_.lost + sum(part.lost for part in parts) for range_, parts in results)
         filtered = sum(part.filtered for _, parts in results for part in parts)
+        letters = [one for path in paths if (one := outcomes[path].dead_letters)]
         prefix = f"{directory}/" if directory else ""
         return TableCommit(
             batch=plan.batch,
@@ -370,7 +384,8 @@ class TableLog:
                 "kctl.filtered-records": str(filtered),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
-            dead_letters=[letters.path for path in paths if (letters := outcomes[path].dead_letters)],
+            dead_letters=[one.path for one in letters],
+            dead_letter_bytes=[one.size for one in letters],
         )
 
     def _remove_others(self, directory: str, batch: int, kept: Collection[str], letters: Collection[str]) -> None:

@@ -202,20 +202,44 @@ def test_a_missing_file_of_dead_letters_is_named(tmp_path: Path, table: TableOpt
     assert_exact(cluster, tmp_path, table)
 
 
-def test_dead_letters_of_commits_without_their_sum_are_found_in_all_commits(tmp_path: Path) -> None:
+@KINDS
+def test_a_damaged_file_of_dead_letters_is_named(tmp_path: Path, table: TableOptions) -> None:
+    cluster = filled()
+    cluster.value = with_bad_records
+    run(cluster, tmp_path, table=table, decoding=LENIENT)
+    first = min((tmp_path / "_dead_letters").rglob("*.parquet"))
+    whole = first.read_bytes()
+    first.write_bytes(whole[:-9])
+    expected = rf"{re.escape(first.name)}, which batch 0 wrote, has {len(whole) - 9:,} bytes instead of {len(whole):,}"
+    with pytest.raises(DataLoss, match=expected):
+        run(cluster, tmp_path, table=table, decoding=LENIENT)
+    report = run(cluster, tmp_path, table=table, decoding=LENIENT, on_data_loss=OnDataLoss.WARN)
+    assert [first.name in warning for warning in report.warnings] == [True]
+    first.write_bytes(whole)
+    assert run(cluster, tmp_path, table=table, decoding=LENIENT).warnings == []
+
+
+@pytest.mark.parametrize("members", [("all_dead_letters", "all_dead_letter_sizes"), ("all_dead_letter_sizes",)])
+def test_dead_letters_of_commits_without_their_sum_are_found_in_all_commits(
+    tmp_path: Path, members: tuple[str, ...]
+) -> None:
     """As earlier versions of kctl wrote them."""
     cluster = filled()
     cluster.value = with_bad_records
     run(cluster, tmp_path, decoding=LENIENT)
     commit = tmp_path / "_kctl" / "commits" / "000000000000.json"
     document = json.loads(commit.read_text())
-    del document["all_dead_letters"]
+    for member in members:
+        del document[member]
     commit.write_text(json.dumps(document))
     for _ in range(2):
         cluster.append(0, 8)
         run(cluster, tmp_path, decoding=LENIENT)
     assert_exact(cluster, tmp_path, PARQUET)
     first = min((tmp_path / "_dead_letters").rglob("*.parquet"))
+    first.write_bytes(b"")
+    with pytest.raises(DataLoss, match=rf"{re.escape(first.name)}, which batch 0 wrote, has 0 bytes"):
+        run(cluster, tmp_path, decoding=LENIENT)
     first.unlink()
     with pytest.raises(DataLoss, match=rf"{re.escape(first.name)}, which batch 0 wrote, is gone"):
         run(cluster, tmp_path, decoding=LENIENT)
