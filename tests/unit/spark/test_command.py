@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
+from kctl.spark.session import JVM_FLAGS
 from kctl.spark.submission import PROGRAM
 from tests.peers.probe import free_port
 
@@ -128,6 +129,7 @@ def test_a_dry_run_prints_the_spark_submit_command_of_a_cluster_driver(
     line = capsys.readouterr().err.splitlines()[0].removeprefix("kctl: ")
     assert shlex.split(line) == [
         *("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--name", "kctl spark export"),
+        *("--conf", f"spark.executor.defaultJavaOptions={JVM_FLAGS}"),
         *("--conf", "spark.authenticate.secret=[hidden]", "--conf", "spark.jars.packages=g:a:1"),
         *("--conf", "spark.archives=env.tar.gz#env", "--files", "order.avsc,settings/client.properties"),
         *(str(PROGRAM), "spark", "export", "orders", "--include-headers", "--value", "avro"),
