@@ -24,6 +24,8 @@ class SparkCluster:
     """A started cluster, whose executors have one core each."""
 
     master: str
+    leader: Process
+    """The master's process."""
     workers: list[Process]
     folder: Path
     """Logs of the processes, and the working folders of the executors."""
@@ -58,7 +60,7 @@ def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
             for n in range(workers)
         ]
         started.wait_until(lambda: _registered(page) == workers, timeout_s=START_TIMEOUT_S)
-        yield SparkCluster(master, others, folder)
+        yield SparkCluster(master, started, others, folder)
 
 
 def _registered(port: int) -> int:
