@@ -3,9 +3,10 @@
     python -m benchmarks.large_cluster [--runs 3] [--topics 2000] [--groups 500] [--partitions 1000] [--only groups]
 
 Three brokers with all topics replicated three times, groups that each committed in four topics, and a group with a
-topic of many partitions.  Each command runs as a process of its own with its output in a pipe; the processor time is
-also shown as a multiple of `python -c pass`, beside that of the brokers in the same time.  Then a broker that is not in
-the bootstrap list is ended by `kill -9`, and the commands run again when its partitions have other leaders.
+topic of many partitions, an ACL for each topic, and a user with a quota and a password for each group. Each command
+runs as a process of its own with its output in a pipe; the processor time is also shown as a multiple of `python -c
+pass`, beside that of the brokers in the same time. Then a broker that is not in the bootstrap list is ended by `kill
+-9`, and the commands run again when its partitions have other leaders.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_led, kill, parser
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject
+from kctl.admin.acls import create_acls
+from kctl.admin.quotas import QuotaChange, alter_quotas
 from kctl.admin.topic_changes import NewTopic, create_topics
+from kctl.admin.users import NewPassword, set_password
 from kctl.client.metadata import ClusterMetadata, Partition
+from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kctl.security.scram_credentials import Mechanism
 
 TOPICS_PER_GROUP = 4
 TOPICS_PER_REQUEST = 250
@@ -54,6 +60,13 @@ LINES = [
     "cluster log-dirs --replicas",
     "configs describe topic",
     "configs describe broker",
+    "configs diff topic wide orders-of-shop-00000",
+    "acls list",
+    "features describe",
+    "verify replicas --topic wide",
+    "groups history group-0000",
+    "reassign status",
+    "reassign plan rebalance",
     "reassign list",
     "transactions list",
     "transactions find-hanging",
@@ -65,6 +78,10 @@ LINES = [
     "plan --export",
     "top --once --interval 200ms --format json",
 ]
+AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 GOALS = {"s": "< 2", "CPU s": "< 1"}
 STATES = ("all alive", "one dead")
 
@@ -78,8 +95,9 @@ def main() -> None:
     options = arguments.parse_args()
     lines = [line for line in LINES if line.startswith(options.only)]
     figures = []
-    with cluster(options) as brokers:
+    with cluster(options, AUTHORIZER) as brokers:
         asyncio.run(create(brokers, options.topics, options.partitions))
+        asyncio.run(permit(brokers, options.topics, options.groups))
         commit(brokers, options.topics, options.groups, options.partitions)
         bootstrap = ",".join(brokers.broker(number).bootstrap for number in BROKERS if number != DEAD)
         figures += measure(STATES[0], lines, bootstrap, options.runs, [brokers.broker(number) for number in BROKERS])
@@ -100,6 +118,21 @@ async def create(brokers: Cluster, topics: int, partitions: int) -> None:
         (created,) = await create_topics(observer.client(0), [NewTopic(WIDE, partitions, len(BROKERS))])
         assert created.outcome.is_done, created.outcome
         await observer.until_all([*names, WIDE], is_led)
+
+
+async def permit(brokers: Cluster, topics: int, users: int) -> None:
+    """An ACL for each topic, and users with a quota and a password."""
+    reader = AclEntry("User:reader", "*", Operation.READ, Permission.ALLOW)
+    patterns = [ResourcePattern(ResourceType.TOPIC, name_of(number), PatternType.LITERAL) for number in range(topics)]
+    password = NewPassword("secret", (Mechanism.SCRAM_SHA_256,), 4096)
+    async with Observer(brokers) as observer:
+        client = observer.client(0)
+        outcomes = await create_acls(client, [AclBinding(pattern, reader) for pattern in patterns])
+        for number in range(users):
+            user = f"user-{number:04}"
+            outcomes.append(await alter_quotas(client, (("user", user),), [QuotaChange("producer_byte_rate", 1e6)]))
+            outcomes.append(await set_password(client, user, password))
+        assert all(outcome.is_done for outcome in outcomes), outcomes
 
 
 async def lose(brokers: Cluster, topics: int) -> None:

@@ -153,9 +153,9 @@ def parser(description: str | None, *, runs: int) -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def cluster(options: argparse.Namespace) -> Iterator[Cluster]:
-    """Three brokers, freshly started; stopped at the end."""
-    properties = PROPERTIES | {"zookeeper.session.timeout.ms": str(options.session_timeout_ms)}
+def cluster(options: argparse.Namespace, more: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """Three brokers, freshly started, with `more` properties; stopped at the end."""
+    properties = PROPERTIES | {"zookeeper.session.timeout.ms": str(options.session_timeout_ms)} | dict(more or {})
     with contextlib.ExitStack() as stack:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-", ignore_cleanup_errors=True))

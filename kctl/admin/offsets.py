@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kctl.admin.offset_spec import Anchor, OffsetSpec
+from kctl.admin.outcome import topic_error
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
 from kctl.client.list_offsets import (
@@ -68,9 +69,7 @@ async def _partitions_of(client: ClusterClient, topics: Collection[str]) -> list
 def _partitions_in(topics: Collection[Topic]) -> list[TopicPartition]:
     for topic in topics:
         if topic.error is not ErrorCode.NONE and not (topic.error in _NOT_YET and topic.partitions):
-            unknown = topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            what = f"topic '{topic.name}' does not exist" if unknown else f"{topic.name}: {topic.error.description}"
-            raise ApiError(topic.error, what)
+            raise topic_error(topic.name, topic.error)
     return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
 
 

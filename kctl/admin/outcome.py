@@ -37,6 +37,12 @@ def failure_of(name: str, error: KctlError) -> Outcome:
     return Outcome(name, code, str(error))
 
 
+def topic_error(name: str, code: ErrorCode) -> ApiError:
+    """The error about a topic in metadata."""
+    is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ApiError(code, f"topic '{name}' does not exist" if is_missing else f"topic '{name}': {code.description}")
+
+
 def raise_if(error_code: int, *codes: ErrorCode) -> None:
     """Raises codes for a wrong broker as ApiError, so that the client retries with another broker."""
     if error_code in codes:

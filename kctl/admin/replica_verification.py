@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
-from kctl.admin.outcome import Outcome, failure_of
+from kctl.admin.outcome import Outcome, failure_of, topic_error
 from kctl.admin.replica_comparison import Difference, compare_batches, compare_records
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches
@@ -73,7 +73,7 @@ async def partitions_to_verify(client: ClusterClient, topics: Collection[str] | 
     metadata = await client.metadata(topics)
     for topic in metadata.topics.values():
         if topic.error is not ErrorCode.NONE:
-            raise ApiError(topic.error, f"topic '{topic.name}': {topic.error.description}")
+            raise topic_error(topic.name, topic.error)
     compacted = await _compacted_topics(client, list(metadata.topics))
     return [
         VerifiedPartition(

@@ -30,6 +30,8 @@ API_VERSIONS_MAX = 3
 
 _TLS_RECORDS = {0x1503, 0x1603}
 """Alert and handshake, each followed by the major version 3."""
+_HTTP = int.from_bytes(b"HTTP")
+"""The first bytes of a response of HTTP, taken for the size of a frame."""
 _ERROR_CODE = struct.Struct(">h")
 _ERROR_CODE_POSITION = 4
 
@@ -98,6 +100,8 @@ def not_kafka(address: str, size: int) -> KctlError:
     if size >> 16 in _TLS_RECORDS:
         text = "the listener uses TLS; set security.protocol to SSL, or to SASL_SSL with sasl.mechanism"
         return AuthenticationFailed(f"{address}: {text}")
+    if size == _HTTP:
+        return ConnectionLost(f"{address}: an HTTP server or proxy responds, not a broker")
     return ConnectionLost(f"{address}: does not use Kafka's protocol (frame of {counted(size, 'byte')})")
 
 

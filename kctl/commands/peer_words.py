@@ -62,22 +62,36 @@ COMMANDS = {
 }
 """First words, without the `kafka-` and `.sh` of Kafka's scripts."""
 
-VERBS_FIRST = frozenset(
-    {"add", "alter", "clone", "create", "delete", "describe", "get", "list", "remove", "reset", "set"}
-)
-"""The first words of `kafkactl get topics` and `kafkactl describe topic`."""
+VERBS_FIRST = {
+    "add": "create",
+    "alter": "alter",
+    "clone": "create",
+    "create": "create",
+    "delete": "delete",
+    "describe": "describe",
+    "get": "list",
+    "list": "list",
+    "remove": "delete",
+    "reset": "reset-offsets",
+    "set": "alter",
+}
+"""The first words of `kafkactl get topics` and `kafkactl describe topic`, with the usual verb here."""
 
 VERBS = {
     "add": ("create", "set"),
     "cat": ("describe",),
+    "create": ("add",),
     "del": ("delete", "remove"),
+    "delete": ("remove",),
+    "describe": ("list", "get", "show"),
     "edit": ("alter", "set"),
     "clone": ("create",),
-    "get": ("list", "describe"),
+    "get": ("list", "describe", "show"),
     "info": ("describe",),
     "inspect": ("describe",),
+    "list": ("describe", "get", "show"),
     "logdirs": ("log-dirs",),
-    "ls": ("list",),
+    "ls": ("list", "describe", "get", "show"),
     "metadata": ("describe",),
     "new": ("create",),
     "remove": ("delete",),
@@ -85,7 +99,8 @@ VERBS = {
     "rm": ("delete", "remove"),
     "seek": ("reset-offsets",),
     "set": ("alter",),
-    "show": ("describe", "list"),
+    "show": ("describe", "list", "get"),
+    "status": ("describe",),
     "update": ("alter",),
 }
 """Verbs that are the first one of these that the noun has."""
@@ -104,6 +119,8 @@ VERBS_OF = {
     ("groups", "offset-delete"): "groups delete-offsets",
     ("groups", "offsets"): "groups describe",
     ("groups", "peek"): "consume",
+    ("broker", "describe"): "cluster describe",
+    ("broker", "list"): "cluster describe",
     ("cluster", "brokers"): "cluster describe",
     ("cluster", "partitions"): "topics describe",
     ("cluster", "txn"): "transactions",
@@ -115,6 +132,8 @@ VERBS_OF = {
     ("acls", "user"): "users",
     ("acls", "acl"): "acls",
     ("reassign", "alter"): "reassign execute",
+    ("reassign", "start"): "reassign execute",
+    ("reassign", "throttle"): "reassign execute --throttle",
 }
 
 COMMAND_OF_OPTION = {
@@ -222,7 +241,7 @@ def command_meant(word: str, following: str, nouns: Collection[str]) -> str | No
     """The command that is meant by an unknown first word and the word behind it; None if it resembles none."""
     if word in VERBS_FIRST and following:
         noun = COMMANDS.get(_bare(following), _bare(following)).partition(" ")[0]
-        return f"{noun} {VERBS.get(word, (word,))[0]}" if noun in nouns else None
+        return f"{noun} {VERBS_FIRST[word]}" if noun in nouns else None
     found = COMMANDS.get(_bare(word), _bare(word))
     if found.partition(" ")[0] in nouns:
         return found

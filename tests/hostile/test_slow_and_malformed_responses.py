@@ -116,7 +116,7 @@ def test_large_response_before_the_connection_is_open_is_refused(run: Run) -> No
         run(lambda transport: connect(transport, port))
 
 
-@pytest.mark.parametrize("beginning", [b"HTTP/1.1 400 Bad Request", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])
+@pytest.mark.parametrize("beginning", [b"SMTP", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])
 def test_impossible_response_size_closes_the_connection(run: Run, beginning: bytes) -> None:
     def greet(connection: socket.socket, done: threading.Event) -> None:
         connection.sendall(beginning)

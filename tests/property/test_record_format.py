@@ -215,3 +215,30 @@ def test_numbers_are_read_back_or_do_not_fit(name: str, number: int) -> None:
         return
     assert form.read(written) == number
     assert not form.is_fixed or len(written) == form.width
+
+
+PLAIN = st.lists(st.sampled_from("kvt"), min_size=1, max_size=3, unique=True).filter({"k", "v"}.intersection)
+OVERLAPPING = st.sampled_from(["\t", "a", "aa", "aba", "\n", "\\xff"])
+"""Delimiters of which parts may precede them in the text."""
+
+
+@given(PLAIN, st.data(), st.lists(st.sampled_from([b"a", b"b", b"aa", b"\t", b"\n", b"\xff"])).map(b"".join))
+@examples(300)
+def test_texts_with_delimiters_are_read_alike_by_pattern_and_by_steps(
+    fields: list[str], data: st.DataObject, text: bytes
+) -> None:
+    pieces = parse_format("".join(f"%{field}{data.draw(OVERLAPPING)}" for field in fields))
+    by_pattern, by_steps = FormatReader(pieces, b"b"), FormatReader(pieces, b"b")
+    assert by_pattern._plain is not None
+    by_steps._plain = None
+    cut = data.draw(st.integers(0, len(text)))
+    for piece in (text[:cut], text[cut:]):
+        assert list(by_pattern.feed(piece)) == list(by_steps.feed(piece))
+    assert outcome(by_pattern) == outcome(by_steps)
+
+
+def outcome(reader: FormatReader) -> list[ReadRecord] | str:
+    try:
+        return list(reader.finish())
+    except UsageError as error:
+        return str(error)

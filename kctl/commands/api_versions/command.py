@@ -87,7 +87,7 @@ def _groups(brokers: Iterable[BrokerApis]) -> list[list[int]]:
 
 
 def _name(group: Sequence[int]) -> str:
-    return f"broker_{group[0]}"
+    return f"broker{'s' if len(group) > 1 else ''}_{'_'.join(map(str, group))}"
 
 
 def _title(group: Sequence[int]) -> str:

@@ -198,7 +198,8 @@ class _Work:
 
 
 async def _look(client: ClusterClient) -> tuple[ClusterMetadata, Mapping[TopicPartition, Ongoing]]:
-    return await client.metadata(), await ongoing_if_supported(client)
+    """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED): topics may be hidden then, and nothing would seem to change."""
+    return await client.metadata(), await ongoing_if_supported(client, is_required=True)
 
 
 def _refuse_moving(ongoing: Mapping[TopicPartition, Ongoing], targets: Assignment) -> None:

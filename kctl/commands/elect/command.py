@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.election import ElectionType, elect_leaders, predict_elections
+from kctl.admin.outcome import topic_error
 from kctl.admin.reassignment_spec import parse_partitions
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import election as election_compat
@@ -16,7 +17,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.errors import ErrorCode, UsageError
 from kctl.input_files import read_text
 from kctl.integers import INT32_MAX
 from kctl.model import TopicPartition
@@ -145,7 +146,7 @@ def _partitions_of(metadata: ClusterMetadata, topic: str) -> list[TopicPartition
     """All partitions of the topic.  Raises ApiError when there is no such topic."""
     found = metadata.topics[topic]
     if not found.partitions:
-        raise ApiError(found.error, f"topic '{topic}': {found.error.description}")
+        raise topic_error(topic, found.error)
     return [TopicPartition(topic, one.partition) for one in found.partitions]
 
 

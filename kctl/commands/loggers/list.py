@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column("broker"), Column("logger"), Column("level"), *ERROR_COLUMNS)
+COLUMNS = (Column("broker", numeric=True), Column("logger"), Column("level"), *ERROR_COLUMNS)
 
 
 class LoggerRow(NamedTuple):

@@ -34,7 +34,7 @@ Brokers = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")]
 
 CHANGE_COLUMNS = (
-    Column("broker"),
+    Column("broker", numeric=True),
     Column("logger"),
     Column("before"),
     Column("after"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
+from kctl.log_output.formats import LogFormat
+from kctl.log_output.handler import set_up_logging
 from kctl.server.metrics.exporter import LagExporter
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ def serve(
     cache_ms, window_ms = parse_duration_ms(cache), parse_duration_ms(window)
     if cache_ms > CACHE_MS_MAX or window_ms < 1000:
         raise UsageError("--cache is at most 1h, and --window at least 1s")
+    set_up_logging(None if run.console.quiet else sys.stderr, LogFormat.TEXT)
     return run.on_cluster_concurrently(lambda client: _serve(run, client, listen, port, cache_ms, window_ms))
 
 

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from kctl.limits import LOG_LINES_OF_EVENT_MAX
 from tests.integration.cli.conftest import ON_OURS, command_line
 from tests.peers import probe
 from tests.peers.process import Process
@@ -65,8 +66,9 @@ kafka_exporter_overview.json in the same repository."""
 class Exporter:
     """A running exporter."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: Process) -> None:
         self.port = port
+        self.process = process
 
     def get(self, path: str = "/metrics") -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=TIMEOUT_S) as response:
@@ -100,7 +102,7 @@ def exporter(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     log = tmp_path_factory.mktemp("exporter") / "output"
     with Process("exporter", [*command, "--bootstrap-server", bootstrap], log=log) as process:
         process.wait_until(lambda: probe.accepts(f"127.0.0.1:{port}"), timeout_s=TIMEOUT_S)
-        yield Exporter(port)
+        yield Exporter(port, process)
 
 
 def test_series_and_labels_are_those_of_kafka_exporter(exporter: Exporter) -> None:
@@ -187,6 +189,7 @@ def test_a_thousand_scrapes_at_once_and_one_that_never_reads_do_no_harm(exporter
         assert True in asyncio.run(scrape_often())
         url = f"http://127.0.0.1:{exporter.port}/metrics"
         probe.wait_until(lambda: is_ok(url), what="a scrape afterwards", timeout_s=TIMEOUT_S)
+    assert exporter.process.log_text.count("refusing a metrics connection") <= LOG_LINES_OF_EVENT_MAX
 
 
 def is_ok(url: str) -> bool:
@@ -213,7 +216,7 @@ def test_a_cluster_that_cannot_be_reached_is_status_503_with_the_reason(tmp_path
     ) as process:
         process.wait_until(lambda: probe.accepts(f"127.0.0.1:{port}"), timeout_s=TIMEOUT_S)
         with pytest.raises(urllib.error.HTTPError) as refused:
-            Exporter(port).get()
+            Exporter(port, process).get()
         assert refused.value.code == 503
         assert str(nobody) in refused.value.read().decode()
         refused.value.close()

@@ -181,7 +181,7 @@ def test_other_protocols_are_recognised(run: Run[Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_respond_over_http, args=(listener,))
         thread.start()
-        with pytest.raises((ConnectionLost, MalformedRequest), match="does not use Kafka's protocol"):
+        with pytest.raises((ConnectionLost, MalformedRequest), match="an HTTP server or proxy responds, not a broker"):
             run(lambda transport: connect(transport, listener.getsockname()[1]))
         thread.join()
 

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from kctl.commands.exit_status import ExitStatus
+from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from kctl.protocol.apis.elect_leaders import ElectLeadersRequest
+from kctl.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.admin.moving_cluster import MovingCluster
 from tests.unit.commands.conftest import Kctl
@@ -149,6 +154,17 @@ def test_moving_partitions_are_refused(kctl: Kctl, cluster: MovingCluster) -> No
     ran = kctl("cluster maintenance on 0 --yes")
     assert ran.status == ExitStatus.REFUSED
     assert "orders-0" in ran.err
+
+
+def test_user_who_may_not_describe_the_cluster_is_refused(kctl: Kctl, cluster: MovingCluster) -> None:
+    """Topics may be hidden from this user: "nothing to change" would be wrong."""
+    denied = ListPartitionReassignmentsResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, topics=[]
+    )
+    cluster.intercept(ListPartitionReassignmentsRequest, lambda _: denied)
+    ran = kctl("cluster maintenance on 0 --yes")
+    assert (ran.status, ran.out) == (ExitStatus.FAILED, "")
+    assert "CLUSTER_AUTHORIZATION_FAILED" in ran.err
 
 
 def test_dead_broker_is_refused(kctl: Kctl, cluster: MovingCluster) -> None:

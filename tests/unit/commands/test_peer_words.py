@@ -120,3 +120,11 @@ def test_every_option_in_the_tables_exists() -> None:
     for text in [*peer_words.OPTIONS.values(), *peer_words.CONFIGS_OPTIONS.values()]:
         if text.startswith("-"):
             assert text.partition(" ")[0].rstrip(",") in flags, text
+
+
+def test_usual_words_for_showing_lead_to_the_verb_that_shows(kctl: Kctl) -> None:
+    for noun, verbs in all_commands().items():
+        if not {"list", "describe", "get", "show"} & verbs.keys():
+            continue
+        for word in {"list", "ls", "describe", "show", "get"} - verbs.keys():
+            assert "Did you mean kctl" in kctl(f"{noun} {word}").err, (noun, word)
