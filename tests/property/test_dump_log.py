@@ -110,6 +110,10 @@ def test_lines_of_damaged_records_are_the_same_without_a_compiler(
     assert found == written(write_interpreted, bytes(region), header, form)
 
 
+EVERY_OFFSET = range(-(1 << 63), 1 << 63)
+"""A damaged delta may make an offset negative."""
+
+
 def rows_of(path: Path, shape: Format, selection: Selection) -> tuple[str, bool]:
     """The rows of records and errors, and whether there are errors."""
     out = io.StringIO()
@@ -146,7 +150,7 @@ def test_rows_of_whole_batches_are_those_of_their_records(
     folder.mkdir(exist_ok=True)
     path = folder / NAME
     path.write_bytes(batch)
-    assert rows_of(path, shape, Selection()) == rows_of(path, shape, Selection(offsets=range(1 << 63)))
+    assert rows_of(path, shape, Selection()) == rows_of(path, shape, Selection(offsets=EVERY_OFFSET))
 
 
 @RELAXED
