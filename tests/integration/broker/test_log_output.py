@@ -13,7 +13,7 @@ import pytest
 
 from tests.peers import probe
 from tests.peers.forked_kctl import run_kctl
-from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.kctl_broker import OWN_PROGRAM, KctlBroker, kctl_broker
 
 TIMEOUT_S = 60
 SECRET = "payload-of-a-record"
@@ -67,7 +67,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KCTL_LOG_FORMAT", "json")
         patch.setenv("PYTHONPATH", str(folder / "site"))
-        with kctl_broker(folder / "data", properties=properties) as started:
+        with kctl_broker(folder / "data", properties=properties, run_by=OWN_PROGRAM) as started:
             yield started
 
 
