@@ -18,8 +18,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.peers import java, probe
+from tests.peers import java, kafka_tools, probe
 from tests.peers.cache import cache_folder
+from tests.peers.kafka_tools import KafkaTools
 from tests.peers.process import Process
 
 OLDEST_JUDGE = "2.8.2"
@@ -34,8 +35,6 @@ NEWEST_BROKER = "4.3.1"
 """The last version whose artifacts are complete."""
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
-TOOLS = Path(__file__).with_name("KafkaTools.java")
-
 DOWNLOAD_TIMEOUT_S = 900
 BROKER_START_TIMEOUT_S = 90
 
@@ -46,6 +45,10 @@ _TOOLS = (
     f"org.apache.kafka.tools.VerifiableConsumer {_RECORDS} --group-id readers --reset-policy earliest",
     "kafka.tools.DumpLogSegments --files {log} --print-data-log",
 )
+WITH_OWN_JVM = (".java", ".VerifiableProducer", ".VerifiableConsumer", ".ConsoleConsumer")
+"""How the names of programs end that run in a JVM of their own: those in source files of these tests, tools that finish
+their work when the JVM ends, and one that counts records in a static field.
+"""
 TOOLS_TO_ARCHIVE = {
     OLDEST_JUDGE: (f"kafka.admin.TopicCommand {_TOPICS}", *_TOOLS),
     LAST_WITH_ZOOKEEPER: (f"org.apache.kafka.tools.TopicCommand {_TOPICS}", *_TOOLS),
@@ -208,37 +211,46 @@ def _java(
 def run_java_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's command-line tools; its output is in stdout and stderr."""
-    return _run(java_command(version, main_class, args), timeout_s=timeout_s, stdin=stdin)
+    """Runs one of Kafka's command-line tools; its output is in stdout and stderr.
+
+    Most run in a JVM that stays; see `WITH_OWN_JVM`.
+    """
+    if main_class.endswith(WITH_OWN_JVM):
+        return _run(java_command(version, main_class, args), timeout_s=timeout_s, stdin=stdin)
+    return _run_tool(jars(version), main_class, args, timeout_s)
 
 
 def run_broker_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool that is part of the broker from version 4 on, such as kafka.admin.ConfigCommand."""
-    return _run(_java(_broker_jars(version), main_class, args, "ERROR"), timeout_s=timeout_s)
+    return _run_tool(_broker_jars(version), main_class, args, timeout_s)
 
 
 def run_java_tools(version: str, commands: Sequence[Sequence[str | Path]]) -> list[tuple[str, str]]:
-    """Runs tools in one JVM, each a class and its arguments; returns what each has written to stdout and stderr."""
-    return _outputs(run_java_tool(version, str(TOOLS), _words(commands)), len(commands))
+    """Runs tools, each a class and its arguments; returns what each has written to stdout and stderr."""
+    return [_outputs(run_java_tool(version, str(tool), args)) for tool, *args in commands]
 
 
 def run_broker_tools(version: str, commands: Sequence[Sequence[str | Path]]) -> list[tuple[str, str]]:
-    """Runs several tools that are part of the broker from version 4 on, in one JVM."""
-    return _outputs(run_broker_tool(version, str(TOOLS), _words(commands)), len(commands))
+    """Runs several tools that are part of the broker from version 4 on."""
+    return [_outputs(run_broker_tool(version, str(tool), args)) for tool, *args in commands]
 
 
-def _words(commands: Sequence[Sequence[str | Path]]) -> list[str | Path]:
-    return [word for command in commands for word in (";", *command)][1:]
+def _outputs(ran: subprocess.CompletedProcess[str]) -> tuple[str, str]:
+    return ran.stdout, ran.stderr
 
 
-def _outputs(ran: subprocess.CompletedProcess[str], count: int) -> list[tuple[str, str]]:
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    errors = "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith("SLF4J: "))
-    out, err = ran.stdout.split("==\n"), errors.split("==\n")
-    assert (len(out), len(err)) == (count + 1, count + 1)
-    return list(zip(out[:-1], err[:-1], strict=True))
+def _run_tool(
+    folder: Path, main_class: str, args: Sequence[str | Path], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    if folder not in _tools or not _tools[folder].is_running:
+        _tools[folder] = KafkaTools(_java(folder, str(kafka_tools.PROGRAM), [], "ERROR"))
+    return _tools[folder].run([main_class, *map(str, args)], timeout_s)
+
+
+_tools: dict[Path, KafkaTools] = {}
+"""For each folder with jars, the JVM that runs its tools."""
 
 
 def _run(command: list[str], *, timeout_s: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -382,7 +394,7 @@ def _exercise(version: str, folder: Path) -> None:
         log = folder / "broker" / "logs" / "orders-0" / f"{0:020}.log"
         for line in TOOLS_TO_ARCHIVE[version]:
             main_class, *args = line.format(bootstrap=bootstrap, log=log).split()
-            ran = run_java_tool(version, main_class, args)
+            ran = _run(java_command(version, main_class, args), timeout_s=180)
             assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
