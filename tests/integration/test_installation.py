@@ -104,8 +104,8 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 def installation(tmp_path_factory: pytest.TempPathFactory, distributions: Distributions) -> Installation:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
-    environment = {"XDG_DATA_HOME": str(folder / "data"), "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
-    run(sys.executable, "-m", "pip", "--python", folder, "install", "-q", distributions.wheel)
+    environment = {"XDG_DATA_HOME": str(folder / "data"), "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
+    run(sys.executable, "-m", "pip", "--python", folder, "install", "-q", "--no-compile", distributions.wheel)
     return Installation(folder, environment)
 
 
@@ -137,7 +137,7 @@ def test_installed_program_runs_a_broker_and_its_clients(
     installation: Installation, distributions: Distributions, is_compiled: bool
 ) -> None:
     if not is_compiled:
-        options = ("install", "-q", "--force-reinstall", "--no-deps")
+        options = ("install", "-q", "--no-compile", "--force-reinstall", "--no-deps")
         run(sys.executable, "-m", "pip", "--python", installation.folder, *options, distributions.interpreted_wheel)
     version = installation.run("--version").strip()
     assert version.split(" (")[0] == f"kctl {kctl.__version__}"

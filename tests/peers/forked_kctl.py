@@ -140,14 +140,17 @@ def forked_kctl() -> ForkedKctl:
 
 
 def run_kctl(
-    *words: str | Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
+    *words: str | Path,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command, with the environment of the tests unless another one is given.
 
     Raises subprocess.TimeoutExpired.
     """
     variables = os.environ if environment is None else environment
-    ran = forked_kctl().run([str(word) for word in words], stdin=stdin, environment=variables, timeout_s=TIMEOUT_S)
+    ran = forked_kctl().run([str(word) for word in words], stdin=stdin, environment=variables, timeout_s=timeout_s)
     return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from tests.integration.cli.conftest import Kctl, ThreeBrokers
 from tests.peers import apache_kafka, probe
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.ran import Ran
 from tests.peers.three_brokers import kctl_cluster
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 TIMEOUT_S = 120
 PARTITIONS = 4
-RECORDS_PER_S = 200
+RECORDS_PER_S = 100
 SOME = 100
 """Records that are written before and after the restarts."""
 
@@ -44,15 +44,8 @@ def operate(cluster: ThreeBrokers) -> Kctl:
     """`kctl` with the words of a line as a shell divides them."""
 
     def run(line: str) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "kctl", *shlex.split(line)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=os.environ | {"KCTL_BOOTSTRAP_SERVER": cluster.bootstrap},
-            timeout=3 * TIMEOUT_S,
-            check=False,
-        )
+        environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": cluster.bootstrap}
+        done = run_kctl(*shlex.split(line), environment=environment, timeout_s=3 * TIMEOUT_S)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

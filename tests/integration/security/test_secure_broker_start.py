@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +15,12 @@ from cryptography import x509
 from kctl.config.properties import parse_properties
 from kctl.errors import UsageError
 from kctl.server.secure_setup import prepare
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.probe import accepts
-
-TIMEOUT_S = 90
 
 
 def kctl(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kctl", *words]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return run_kctl(*words, stdin=stdin.encode())
 
 
 @pytest.fixture
