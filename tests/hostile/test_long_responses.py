@@ -26,7 +26,7 @@ from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kctl.protocol.apis.list_transactions import ListTransactionsResponse
+from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kctl.protocol.apis.offset_for_leader_epoch import (
@@ -53,12 +53,15 @@ from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
+from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause
+from kctl.server.transactions.snapshot import TransactionOverview
+from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.test_amplification import turns_while
 from tests.unit.groups.hosting import Host, settled
@@ -435,6 +438,43 @@ def test_a_long_response_is_freed_in_slices(kind: str) -> None:
         assert freed == 2 * count
 
     asyncio.run(main())
+
+
+class CountedOverview(TransactionOverview):
+    """An entry of a list that counts those that have been freed."""
+
+    __slots__ = ()
+    freed = 0
+
+    def __del__(self) -> None:
+        CountedOverview.freed += 1
+
+
+def test_the_overviews_of_a_list_are_freed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 transactional ids took 27 ms at once."""
+    count = REQUEST_ELEMENTS_PER_SLICE_MAX * 5
+
+    async def main(loop: SimLoop) -> None:
+        host = await TransactionsHost(loop).start()
+
+        async def overviews(*_: object) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
+            found = [CountedOverview(f"id-{number}", number, TransactionState.EMPTY) for number in range(count)]
+            return ErrorCode.NONE, [], list(found)
+
+        monkeypatch.setattr(host.coordinator, "transactions", overviews)
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        handler = ListTransactionsHandler(host.coordinator)
+        listed = asyncio.ensure_future(handler.handle(request, context(0)))
+        freed = CountedOverview.freed = 0
+        while not listed.done():
+            await asyncio.sleep(0)
+            before, freed = freed, CountedOverview.freed
+            assert freed - before <= REQUEST_ELEMENTS_PER_SLICE_MAX + 1
+        assert freed == count
+        assert len(listed.result().transaction_states) == count
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
 
 
 def test_the_length_of_a_message_is_found_without_visiting_all_of_it() -> None:

@@ -57,7 +57,7 @@ from kctl.server.groups.protocols import size_of
 from kctl.server.groups.runner import GroupRunner, HostedGroup
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
-from kctl.server.requests.slices import in_slices, pause, pieces
+from kctl.server.requests.slices import in_slices, pause, pieces, release
 
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
@@ -233,7 +233,11 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE
         overviews = await in_slices(hosted.group.overview() for hosted in list(self._groups.values()))
-        return error, [overview for overview in overviews if overview.state in states] if states else overviews
+        if not states:
+            return error, overviews
+        chosen = [overview for overview in overviews if overview.state in states]
+        await release([overviews])
+        return error, chosen
 
     async def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group.

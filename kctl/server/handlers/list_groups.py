@@ -11,7 +11,7 @@ from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListG
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, release
 
 
 class ListGroupsHandler:
@@ -30,6 +30,7 @@ class ListGroupsHandler:
             else ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
             for group in overviews
         )
+        await release([overviews])
         return ListGroupsResponse(error_code=error, groups=[group for group in groups if group is not None])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, release
 from kctl.server.transactions.coordinator import TransactionCoordinator
 
 
@@ -36,6 +36,7 @@ class ListTransactionsHandler:
             )
             for each in found
         )
+        await release([found])
         return ListTransactionsResponse(
             error_code=error,
             unknown_state_filters=unknown,
