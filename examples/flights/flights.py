@@ -77,13 +77,10 @@ def totals(rows: Iterable[dict[str, Any]]) -> Totals:
     return Totals(count, distance, air_time)
 
 
-def produce(
-    bootstrap: str, rows: Iterable[dict[str, Any]], on_delivered: Callable[[int], None] = lambda delivered: None
-) -> int:
+def produce(bootstrap: str, rows: Iterable[dict[str, Any]]) -> int:
     """Produces rows with idempotence and acks=all; returns their number.  Raises SystemExit at the first error.
 
     The client retries unacknowledged rows for five minutes, so a restart of the broker causes only a pause.
-    `on_delivered` is called with the number of acknowledged rows from time to time.
     """
     delivered = 0
     refusals: list[KafkaError] = []
@@ -101,11 +98,10 @@ def produce(
             producer.poll(0.1)
         if number % 1000 == 0:
             producer.poll(0)
-            on_delivered(delivered)
         if refusals:
             break
     while producer.flush(1) and not refusals:
-        on_delivered(delivered)
+        pass
     if refusals:
         raise SystemExit(f"a flight was not delivered: {refusals[0]}")
     return delivered
