@@ -23,7 +23,7 @@ PORT = 9092
 ZOOKEEPER = "zk"
 ZOOKEEPER_PORT = 2181
 SESSION_TIMEOUT_S = 4
-PATIENCE_S = 90
+PATIENCE_S = 180
 """A generous bound for every wait."""
 
 NOT_YET = {
