@@ -1,4 +1,4 @@
-"""Generates Python source; shared by the two compilers.
+"""Generates Python source; shared by the compilers of codecs and constructors.
 
 A generated function consists of lines and the objects that they refer to.  Its source is added to `linecache`, so that
 tracebacks and debuggers show it.
@@ -19,10 +19,10 @@ from kctl.protocol.definition import Definition, Field
 class Source:
     """A function that is being generated."""
 
-    def __init__(self, name: str, definition: Definition, version: int, variant: str = "") -> None:
+    def __init__(self, name: str, definition: Definition, version: int | None = None, variant: str = "") -> None:
         """`variant` distinguishes functions of the same name, definition and version in tracebacks."""
         self.name = name
-        self.filename = f"<{name} {definition.name} v{version}{variant}>"
+        self.filename = f"<{name} {definition.name}{'' if version is None else f' v{version}'}{variant}>"
         self.lines: list[str] = []
         self._depth = 0
         self._namespace: dict[str, Any] = {}

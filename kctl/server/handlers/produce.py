@@ -37,6 +37,7 @@ from kctl.protocol.apis.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kctl.protocol.construction import constructor
 from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
@@ -52,6 +53,9 @@ from kctl.server.requests.waiting_reply import waiting_reply
 
 _WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
+_response_of = constructor(ProduceResponse)
+_topic_response = constructor(TopicProduceResponse)
+_partition_response = constructor(PartitionProduceResponse)
 ALL_IN_SYNC = -1
 MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
@@ -140,9 +144,9 @@ class ProduceHandler:
                 denied, permitted = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics)), None
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
-            responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+            responses.append(_topic_response(name=topic.name, partition_responses=results))
             for data in topic.partition_data:
-                partition_result = PartitionProduceResponse(index=data.index, error_code=_NO_ERROR, base_offset=-1)
+                partition_result = _partition_response(index=data.index, error_code=_NO_ERROR, base_offset=-1)
                 results.append(partition_result)
                 traffic.produce_requests += 1
                 count += 1
@@ -329,7 +333,7 @@ class _Appends:
         self.are_records_kept = are_records_kept
         self.request = request
         self.context = context
-        self.response = ProduceResponse(responses=[])
+        self.response = _response_of(responses=[])
         self.waiting: list[UncommittedAppend] = []
         self.moved: list[TopicPartition] = []
         self.long: list[tuple[str, PartitionProduceResponse, memoryview]] = []
