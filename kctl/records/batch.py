@@ -29,6 +29,7 @@ from kctl.records.header import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
     BatchHeader,
     BatchTooLarge,
     CorruptBatch,
@@ -178,7 +179,7 @@ def iterate_interpreted(data: bytes, header: BatchHeader) -> Iterator[Record]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position, total = 0, len(data)
     small, new = _SMALL_VARINTS, tuple.__new__
-    delta_min, delta_max = -TIMESTAMP_MAX - 1 - base_timestamp, TIMESTAMP_MAX - base_timestamp
+    delta_min, delta_max = TIMESTAMP_MIN - base_timestamp, TIMESTAMP_MAX - base_timestamp
     # If a delta of one byte can overflow, all deltas are compared with the limits.
     short_delta_end = 0x80 if delta_min <= -0x40 and delta_max >= 0x40 else 0
     key: bytes | None

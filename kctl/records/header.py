@@ -29,6 +29,7 @@ ATTRIBUTES_POSITION = 21
 LEADER_EPOCH_POSITION = 12
 
 NO_TIMESTAMP = -1
+TIMESTAMP_MIN = -(1 << 63)
 TIMESTAMP_MAX = (1 << 63) - 1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -183,7 +184,7 @@ class BatchHeader:
 
 def wrapped(timestamp: int) -> int:
     """Return the signed 64-bit integer that Java's arithmetic gives for a sum or difference of timestamps."""
-    if -TIMESTAMP_MAX - 1 <= timestamp <= TIMESTAMP_MAX:
+    if TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
         return timestamp
     return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
@@ -233,7 +234,8 @@ def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
     """Return the checksum of the batch at [position, end): CRC-32C, for magic 0 and 1 CRC-32."""
     if magic != 2:
         return zlib.crc32(memoryview(buffer)[position + MAGIC_POSITION : end])
-    checksum: int = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    checksum: int = crc32c(view[position + ATTRIBUTES_POSITION : end])
     return checksum
 
 

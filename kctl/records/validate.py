@@ -33,6 +33,7 @@ from kctl.records.header import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
     BatchHeader,
     BatchTooLarge,
     CorruptBatch,
@@ -110,7 +111,9 @@ def validate_produced(
     else:
         _check_produced_header(header, rules, request_version)
         _check_crc(view, header)
-    view, header = _fit_to_topic(_writable(view[: header.size]), header, rules, now_ms, allowance)
+    if len(view) > header.size:
+        view = view[: header.size]
+    view, header = _fit_to_topic(_writable(view), header, rules, now_ms, allowance)
     return ValidBatches(view, (header,), is_converted)
 
 
@@ -263,7 +266,7 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
     except (ValueError, IndexError) as error:
         raise _invalid(f"malformed record: {error}") from error
     first, last = header.base_timestamp + smallest, header.base_timestamp + largest
-    if not -TIMESTAMP_MAX - 1 <= first <= last <= TIMESTAMP_MAX:
+    if not TIMESTAMP_MIN <= first <= last <= TIMESTAMP_MAX:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "the timestamp of a record exceeds 64 bits")
     if rules.is_compacted and keyless:
         message = "Compacted topic cannot accept message without key."
@@ -274,7 +277,7 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
         now_ms - difference_max_ms <= first and last <= now_ms + difference_max_ms
     ):
         _refuse_mistimed(plain, header, rules, now_ms)
-    return is_ordered, max(last, NO_TIMESTAMP)
+    return is_ordered, last if last >= 0 else NO_TIMESTAMP
 
 
 def _refuse_mistimed(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> None:

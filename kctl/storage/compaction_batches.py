@@ -22,7 +22,7 @@ from mypy_extensions import i32, u8
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import assemble_batch, rebuild_batch
 from kctl.records.header import (
-    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
     BatchHeader,
     CorruptBatch,
     TimestampType,
@@ -119,7 +119,7 @@ class LatestRecords:
         self, header: BatchHeader, batch: memoryview, numbers: range | None, *, drops_tombstones: bool
     ) -> bytes | memoryview | None:
         runs: list[bytes] = []
-        count, end, largest = 0, 0, -TIMESTAMP_MAX - 1
+        count, end, largest = 0, 0, TIMESTAMP_MIN
         region = _region(header, batch)
         try:
             for stays in self._unknown(header, region) if numbers is None else self._last(numbers):
