@@ -194,7 +194,7 @@ class FetchHandler:
             quota=self._throttles.leader,
             selector=self._selector,
             clock=self._clock,
-            min_bytes=min(request.min_bytes, max_bytes),
+            min_bytes=request.min_bytes,
             max_bytes=max_bytes,
             denied=denied,
         )

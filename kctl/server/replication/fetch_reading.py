@@ -98,23 +98,23 @@ class Fetch:
         )
         self._quota = quota
         self._clock = clock
-        self._min_bytes = min_bytes
         self._available: dict[TopicPartition, int] = {}
         """Bytes that a waiting fetch could get from each partition."""
         self._available_bytes = 0
         self._magic = old_formats.magic_for(reader.version)
         self._response_max_bytes = max_bytes
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
+        self._enough_bytes = min(min_bytes, self._max_bytes)
 
     def is_enough(self, reading: Reading) -> bool:
         """True if the response is sent now, without waiting for more records."""
-        has_bytes = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
+        has_bytes = reading.total_bytes >= self._enough_bytes or reading.is_on_older_segment
         return not self._has_partitions or reading.is_urgent or has_bytes
 
     @property
     def needs_bytes(self) -> bool:
         """False if the reader accepts a response without records at once: its min_bytes or max_bytes is 0."""
-        return min(self._min_bytes, self._max_bytes) > 0
+        return self._enough_bytes > 0
 
     @property
     def is_long(self) -> bool:
@@ -242,7 +242,7 @@ class Fetch:
                 self._available_bytes += size - self._available.get(topic_partition, 0)
                 self._available[topic_partition] = size
                 is_due = is_due or is_sent_at_once(answer) or self._partitions.is_on_older_segment(position, answer)
-        return is_due or self._available_bytes >= min(self._min_bytes, self._max_bytes)
+        return is_due or self._available_bytes >= self._enough_bytes
 
     @cached_property
     def _waiting_positions(self) -> dict[TopicPartition, FetchPosition]:
@@ -300,7 +300,6 @@ class Fetch:
     def _read_into(self, reading: Reading, positions: Sequence[FetchPosition]) -> None:
         results, record_bytes, total = reading.results, reading.record_bytes, reading.total_bytes
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
-        enough = min(self._min_bytes, self._max_bytes)
         for position in positions:
             if self._may_skip and self._partitions.is_unchanged(position):
                 continue
@@ -313,7 +312,7 @@ class Fetch:
                 record_bytes[position.topic_partition] = size
                 total += size
             is_urgent = is_urgent or is_sent_at_once(result)
-            if total < enough:
+            if total < self._enough_bytes:
                 is_on_older_segment = is_on_older_segment or self._partitions.is_on_older_segment(position, result)
         reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
 
