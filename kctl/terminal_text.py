@@ -39,8 +39,14 @@ def escape_lines(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Escapes an encoded JSON document inside its strings; its value stays the same."""
-    return text if text.isprintable() else _CONTROL.sub(_escaped_in_json, text)
+    """Escapes an encoded JSON document inside its strings; its value stays the same.
+
+    The encoder has escaped what is below U+0020, so that of ASCII only DEL is left: `isprintable` looks up each
+    character, which takes longer than to encode them.
+    """
+    if (text.isascii() and "\x7f" not in text) or text.isprintable():
+        return text
+    return _CONTROL.sub(_escaped_in_json, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
