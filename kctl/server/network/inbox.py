@@ -89,7 +89,7 @@ class Inbox:
             self._buffer = self._pool.take(self._expected_bytes)
         elif self._end == len(self._buffer):
             self._make_room()
-        return self._buffer[self._end :]
+        return self._buffer[self._end :] if self._end else self._buffer
 
     def received(self, count: int) -> None:
         """The first `count` bytes of `buffer()` have been filled."""
