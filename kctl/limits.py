@@ -426,6 +426,12 @@ TRANSACTIONAL_IDS_MAX = _limit(
     "ids",
     on_excess="COORDINATOR_NOT_AVAILABLE for new ids",
 )
+TRANSACTION_GROUPS_MAX = _limit(
+    "groups of one partition of `__consumer_offsets` with commits in one transaction",
+    1_000,
+    "groups",
+    on_excess="OFFSET_METADATA_TOO_LARGE for commits of further groups",
+)
 TRANSACTION_PARTITIONS_MAX = _limit(
     "partitions in one transaction",
     10_000,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.groups import open_transactions
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.events import CommitRequest, TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
@@ -82,6 +84,55 @@ def test_the_next_transaction_begins_after_the_end_of_the_one_before(is_committe
         first = 5 if is_committed else -1
         assert offset_of(host, GROUPS[-1]) == (6 if second else first)
         assert offset_of(host, GROUPS[-2]) == first
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_a_transaction_has_commits_of_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_transactions, "TRANSACTION_GROUPS_MAX", len(GROUPS))
+
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        request = TransactionalCommit(producer=PRODUCER, offsets={TP: OffsetAndMetadata(6)})
+        outcome = await settled(host.coordinator.commit_in_transaction("one too many", request))
+        assert outcome == {TP: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+        assert "one too many" not in host.coordinator.hosted
+        await commit_in_transaction(host, GROUPS[0], 6)
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=True)
+        await commit_in_transaction(host, "one too many", 6)
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_groups_of_a_lost_partition_are_not_found_at_once_and_removed_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        host.coordinator.partitions.on_resign(0)
+        assert len(host.coordinator.hosted._by_id) == len(GROUPS) - GROUPS_PER_TURN
+        assert not host.coordinator.hosted
+        await asyncio.sleep(1)
+        assert len(host.coordinator.hosted._by_id) == 0
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_groups_are_restored_some_at_a_time_and_found_all_at_once() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=True)
+        host.coordinator.partitions.on_resign(0, 0)
+        await asyncio.sleep(1)
+        host.coordinator.partitions.on_leader(0, 2)
+        loading = [0]
+        while not host.coordinator.hosted:
+            loading.append(len(host.coordinator.hosted._by_id))
+            await asyncio.sleep(0)
+        loading.append(len(host.coordinator.hosted))
+        assert loading[-1] == len(GROUPS)
+        assert max(after - before for before, after in pairwise(loading)) <= GROUPS_PER_TURN
         await host.coordinator.stop()
 
     simulate(main, seed=1)

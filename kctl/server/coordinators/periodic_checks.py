@@ -20,13 +20,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def visit_all(hosted: Iterable[T], visit: Callable[[T], None]) -> None:
-    """Calls `visit` for each of them now."""
+def visit_all(hosted: Iterable[T], visit: Callable[[T], int]) -> int:
+    """Calls `visit` for each of them now; returns the sum of its results."""
+    size = 0
     for each in hosted:
         try:
-            visit(each)
+            size += visit(each)
         except Exception:
             log.exception("cannot check an object, continuing with the next object=%r", each)
+            size += 1
+    return size
 
 
 def taken(waiting: deque[T]) -> Iterator[T]:
@@ -35,26 +38,16 @@ def taken(waiting: deque[T]) -> Iterator[T]:
         yield waiting.popleft()
 
 
-def _one(_: object) -> int:
-    return 1
+def visit_in_turns(timer: Timer, waiting: Iterator[T], visit: Callable[[T], int], *, per_turn: int) -> None:
+    """Calls `visit` for the first objects now and for the others in later turns of the loop.
 
-
-def visit_in_turns(
-    timer: Timer,
-    waiting: Iterator[T],
-    visit: Callable[[T], None],
-    *,
-    per_turn: int,
-    size_of: Callable[[T], int] = _one,
-) -> None:
-    """Calls `visit` for the first objects, of this size in all, now and for the others in later turns of the loop."""
+    `visit` returns how many usual objects took as long as this one; `per_turn` of them are visited in a turn.
+    """
     left = per_turn
     for each in waiting:
-        left -= size_of(each)
-        visit_all((each,), visit)
+        left -= visit_all((each,), visit)
         if left <= 0:
-            next_turn = partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn, size_of=size_of)
-            timer.schedule(0, next_turn)
+            timer.schedule(0, partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn))
             return
 
 

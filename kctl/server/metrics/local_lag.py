@@ -137,7 +137,7 @@ def lag_of_groups(local: LocalLag, now_ms: int) -> list[GroupLag]:
 
 async def _commits(coordinator: GroupCoordinator, pace: Pace) -> list[GroupCommits]:
     found: list[GroupCommits] = []
-    async for group_id in pace.over(list(coordinator.hosted)):
+    async for group_id in pace.over(coordinator.hosted):
         hosted = coordinator.hosted.get(group_id)
         if hosted is None:
             continue
