@@ -972,9 +972,10 @@ REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
     on_excess="other connections are served in between",
 )
 COSTLY_ELEMENTS_PER_SLICE_MAX = _limit(
-    "topics of one request that are created, deleted, planned or described with their configuration without a pause",
+    "topics of one request that are created, deleted, planned or described with their configuration, or groups of one "
+    "that are deleted, without a pause",
     50,
-    "topics",
+    "topics or groups",
     on_excess="other connections are served in between",
 )
 """Each takes 0.05 ms to 0.2 ms."""

@@ -26,6 +26,7 @@ from kctl.limits import (
     MEMBER_PROTOCOLS_MAX,
     MEMBERS_METADATA_BYTES_MAX,
     REQUEST_ELEMENTS_PER_SLICE_MAX,
+    SLICE_OBJECTS,
 )
 from kctl.model import TopicPartition
 from kctl.server.coordinators.hosted_objects import HostedObjects
@@ -235,6 +236,9 @@ class GroupCoordinator:
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE
+        if len(self._groups) > SLICE_OBJECTS:
+            # Requests that arrive together begin one after the other.
+            await pause()
         overviews = await in_slices(hosted.group.overview() for hosted in self._groups.present())
         if not states:
             return error, overviews

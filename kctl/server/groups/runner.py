@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 
 GROUPS_PER_TURN = 50
 """The number of groups to restore, or to check for expiry, before requests are served again."""
+_BATCH = 4
+"""The number of groups whose check takes as long as writing a batch and logging it."""
 _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
 """The number of offsets whose check takes as long as that of a group."""
 
@@ -104,6 +106,8 @@ class GroupRunner:
         self._writer = OffsetsWriter(offsets_log, config, clock)
         self._clock = clock
         self._timer = timer
+        self._batches = 0
+        """The number of batches that were written."""
         self._behind: deque[HostedGroup] = deque()
         """Groups with events that are due."""
         self._transactions: defaultdict[LedPartition[HostedGroup], OpenTransactions] = defaultdict(OpenTransactions)
@@ -203,23 +207,23 @@ class GroupRunner:
 
     def _catch_up(self, hosted: HostedGroup) -> int:
         """Processes what has happened; returns how long that takes, in groups without offsets."""
-        size = _size_of(hosted)
+        size, written = _size_of(hosted), self._batches
         due, hosted.due = deque(hosted.due), ()
         if not (hosted.partition.is_served or hosted.is_unloaded):
             hosted.is_unloaded = True
             due.append(Unload())
         self._run(hosted, due)
-        return size
+        return size + _BATCH * (self._batches - written)
 
     def _unload(self, hosted: HostedGroup) -> int:
         return self._catch_up(hosted)
 
     def _run_in_turns(self, event: Event, waiting: Iterator[HostedGroup]) -> None:
         def visit(hosted: HostedGroup) -> int:
-            size = _size_of(hosted)
+            size, written = _size_of(hosted), self._batches
             if self.hosted.get(hosted.group.group_id) is hosted:
                 self.run(hosted, event)
-            return size
+            return size + _BATCH * (self._batches - written)
 
         visit_in_turns(self._timer, waiting, visit, per_turn=GROUPS_PER_TURN)
 
@@ -234,14 +238,17 @@ class GroupRunner:
             case PersistOffsets():
                 if action.producer is not None:
                     self._transactions[hosted.partition].add(action.producer.producer_id, hosted.group.group_id)
+                self._batches += 1
                 outcome = self._writer.offsets(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
             case PersistGroup():
+                self._batches += 1
                 outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
             case ForgetTransaction():
                 self._transactions[hosted.partition].discard(action.producer_id, hosted.group.group_id)
             case PersistTombstones():
+                self._batches += 1
                 self._writer.tombstones(hosted.partition, hosted.group.group_id, action)
             case Discard():
                 self._discard(hosted)
