@@ -43,8 +43,8 @@ JOBS_PER_TURN = 1_000
 """The number of jobs that are looked at before requests are served again."""
 MARKERS_PER_REQUEST = 2_000
 """Jobs and partitions in a request to another broker, unless one job has more partitions."""
-_JOB = JOBS_PER_TURN // 50
-"""The number of jobs that are looked at as fast as the markers of one are sent."""
+_JOB = JOBS_PER_TURN // 15
+"""The number of jobs that are looked at as fast as a marker of one and the end of its transaction are written."""
 _PARTITIONS_PER_JOB = 20
 """The number of partitions that are looked up in the time of a job."""
 GONE_AFTER_MS = 10_000

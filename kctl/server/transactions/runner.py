@@ -63,8 +63,8 @@ IDS_PER_TURN = 1_000
 """The number of ids to restore, or to check for timeout or expiry, before requests are served again."""
 _PARTITIONS_PER_ID = 20
 """The number of partitions of a transaction that are restored in the time of an id."""
-_STEP = IDS_PER_TURN // 50
-"""The number of ids that are checked as fast as one writes a record or sends its markers."""
+_STEP = IDS_PER_TURN // 15
+"""The number of ids that are checked as fast as one writes a record, or markers and the record after them."""
 
 
 class HostedTransaction:
