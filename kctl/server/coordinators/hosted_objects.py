@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol, TypeVar, overload
 
-from kctl.environment import Timer
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
+from kctl.server.coordinators.periodic_checks import Turns, visit_all
 
+_LEAVERS_AT_ONCE = 50
+"""How many are unloaded in an iteration of the loop at a stop."""
 D = TypeVar("D")
 
 
@@ -36,11 +37,10 @@ T = TypeVar("T", bound=Hosted)
 class HostedObjects(Mapping[str, T]):
     """Finds the objects of the partitions that are served; others, which are loaded or removed, are not found."""
 
-    def __init__(self, timer: Timer, unload: Callable[[T], int], *, per_turn: int) -> None:
-        """`unload` ends an object that has been removed; it and `per_turn` are those of `visit_in_turns`."""
-        self._timer = timer
+    def __init__(self, turns: Turns, unload: Callable[[T], int]) -> None:
+        """`unload` ends an object that has been removed, and returns its size for `turns`."""
+        self._turns = turns
         self._unload = unload
-        self._per_turn = per_turn
         self._by_id: dict[str, T] = {}
         self._served = 0
         self._leaving: deque[LedPartition[T]] = deque()
@@ -71,16 +71,14 @@ class HostedObjects(Mapping[str, T]):
         return (key for key in list(self._by_id) if key in self)
 
     def present(self) -> Iterator[T]:
-        """The objects that exist now; those that are not served when it is their turn are left out.
+        """The objects that exist now, also those that are loaded, hidden or removed when it is their turn.
 
         An object that is removed meanwhile is freed when it is passed, not at the end together with all others.
         """
         waiting = list(self._by_id.values())
         waiting.reverse()
         while waiting:
-            each = waiting.pop()
-            if each.partition.is_served:
-                yield each
+            yield waiting.pop()
 
     def add(self, key: str, added: T) -> None:
         """Adds an object to its partition; it is found when the partition is served."""
@@ -109,13 +107,13 @@ class HostedObjects(Mapping[str, T]):
         is_idle = not self._leaving
         self._leaving.append(partition)
         if is_idle:
-            visit_in_turns(self._timer, self._leavers(), self._unload, per_turn=self._per_turn)
+            self._turns.visit(self._leavers(), self._unload)
         return count
 
     async def left(self) -> None:
         """Returns when all objects of partitions that are not served any more are unloaded."""
         while self._leaving:
-            visit_all(islice(self._leavers(), self._per_turn), self._unload)
+            visit_all(islice(self._leavers(), _LEAVERS_AT_ONCE), self._unload)
             await asyncio.sleep(0)
 
     def _leavers(self) -> Iterator[T]:

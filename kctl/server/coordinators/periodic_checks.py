@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TypeVar
 
 from kctl.environment import Timer, TimerTask
@@ -38,17 +37,40 @@ def taken(waiting: deque[T]) -> Iterator[T]:
         yield waiting.popleft()
 
 
-def visit_in_turns(timer: Timer, waiting: Iterator[T], visit: Callable[[T], int], *, per_turn: int) -> None:
-    """Calls `visit` for the first objects now and for the others in later turns of the loop.
+class Turns:
+    """Walks over many objects: some objects of all walks in each turn of the loop.
 
-    `visit` returns how many usual objects took as long as this one; `per_turn` of them are visited in a turn.
+    Walks that are begun while others are under way get their part of each turn, so that turns do not become longer.
     """
-    left = per_turn
-    for each in waiting:
-        left -= visit_all((each,), visit)
-        if left <= 0:
-            timer.schedule(0, partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn))
-            return
+
+    def __init__(self, timer: Timer, per_turn: int) -> None:
+        """`per_turn` is the sum of the results of `visit` after which a turn ends."""
+        self._timer = timer
+        self._per_turn = per_turn
+        self._walks: deque[Iterator[int]] = deque()
+        """Each visits an object when it is continued; while there are any, a turn is scheduled."""
+
+    def visit(self, waiting: Iterator[T], visit: Callable[[T], int]) -> None:
+        """Calls `visit` for the first objects now, unless others are under way, and for the rest in later turns.
+
+        `visit` returns how many usual objects took as long as this one.
+        """
+        is_idle = not self._walks
+        self._walks.append(visit_all((each,), visit) for each in waiting)
+        if is_idle:
+            self._run()
+
+    def _run(self) -> None:
+        left = self._per_turn
+        while self._walks and left > 0:
+            size = next(self._walks[0], None)
+            if size is None:
+                self._walks.popleft()
+            else:
+                left -= size
+                self._walks.rotate(-1)
+        if self._walks:
+            self._timer.schedule(0, self._run)
 
 
 class PeriodicChecks:

@@ -25,7 +25,7 @@ from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import taken, visit_all, visit_in_turns
+from kctl.server.coordinators.periodic_checks import Turns, taken, visit_all
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.groups.actions import (
@@ -96,7 +96,8 @@ class GroupRunner:
     def __init__(
         self, broker_id: int, *, config: GroupConfig, offsets_log: CoordinatorLog, clock: Clock, timer: Timer
     ) -> None:
-        self.hosted: HostedObjects[HostedGroup] = HostedObjects(timer, self._unload, per_turn=GROUPS_PER_TURN)
+        self._turns = Turns(timer, GROUPS_PER_TURN)
+        self.hosted: HostedObjects[HostedGroup] = HostedObjects(self._turns, self._unload)
         self.metadata_bytes = 0
         """The size of the protocols of all members of all groups."""
         self.counts = GroupCounts()
@@ -200,10 +201,7 @@ class GroupRunner:
             hosted.due += (event,)
             self._behind.append(hosted)
         if is_idle:
-            self._catch_up_in_turns()
-
-    def _catch_up_in_turns(self) -> None:
-        visit_in_turns(self._timer, taken(self._behind), self._catch_up, per_turn=GROUPS_PER_TURN)
+            self._turns.visit(taken(self._behind), self._catch_up)
 
     def _catch_up(self, hosted: HostedGroup) -> int:
         """Processes what has happened; returns how long that takes, in groups without offsets."""
@@ -225,7 +223,7 @@ class GroupRunner:
                 self.run(hosted, event)
             return size + _BATCH * (self._batches - written)
 
-        visit_in_turns(self._timer, waiting, visit, per_turn=GROUPS_PER_TURN)
+        self._turns.visit(waiting, visit)
 
     def _perform(self, hosted: HostedGroup, action: Action, inbox: deque[Event]) -> None:
         match action:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from kctl.client.transport import Connection, ConnectionLost
@@ -31,7 +31,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kctl.server.coordinators.periodic_checks import taken, visit_in_turns
+from kctl.server.coordinators.periodic_checks import Turns, taken
 from kctl.server.peers import Purpose
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.server.transactions.ports import PartitionLeaders, Peers
@@ -134,6 +134,7 @@ class MarkerSender:
         self._channels: dict[int, _Channel] = {}
         self._later: dict[MarkerJob, dict[TopicPartition, None]] = {}
         self._retry: TimerTask | None = None
+        self._turns = Turns(timer, JOBS_PER_TURN)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -161,7 +162,7 @@ class MarkerSender:
             self._settle(job, found)
             return 1 + (_JOB if found else 0) + len(job.pending) // _PARTITIONS_PER_JOB
 
-        visit_in_turns(self._timer, taken(deque(self._jobs)), visit, per_turn=JOBS_PER_TURN)
+        self._turns.visit(taken(deque(self._jobs)), visit)
 
     async def close(self) -> None:
         """Stops sending; the next coordinator sends the remaining markers."""
@@ -300,16 +301,17 @@ class MarkerSender:
                 self._retry = self._timer.schedule(RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
-        self._retry = None
-        later, self._later = self._later, {}
+        self._turns.visit(self._jobs_to_repeat(), self._route_again)
 
-        def visit(item: tuple[MarkerJob, dict[TopicPartition, None]]) -> int:
-            job, partitions = item
-            if not job.is_over:
-                self._route(job, [partition for partition in partitions if partition in job.pending])
-            return _JOB + len(partitions)
+    def _jobs_to_repeat(self) -> Iterator[MarkerJob]:
+        yield from list(self._later)
+        # The next time comes after the last of them, however many they are.
+        self._retry = self._timer.schedule(RETRY_MS, self._try_again) if self._later else None
 
-        visit_in_turns(self._timer, taken(deque(later.items())), visit, per_turn=JOBS_PER_TURN)
+    def _route_again(self, job: MarkerJob) -> int:
+        partitions = self._later.pop(job, {})
+        self._route(job, [partition for partition in partitions if partition in job.pending])
+        return _JOB + len(partitions)
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

@@ -27,7 +27,7 @@ from kctl.server.coordinators.appending import append_or_refuse
 from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import taken, visit_in_turns
+from kctl.server.coordinators.periodic_checks import Turns, taken
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.transactions.actions import (
@@ -97,7 +97,8 @@ class TransactionRunner:
         clock: Clock,
         timer: Timer,
     ) -> None:
-        self.hosted: HostedObjects[HostedTransaction] = HostedObjects(timer, self._unload, per_turn=IDS_PER_TURN)
+        self._turns = Turns(timer, IDS_PER_TURN)
+        self.hosted: HostedObjects[HostedTransaction] = HostedObjects(self._turns, self._unload)
         self._decided: dict[LedPartition[HostedTransaction], deque[HostedTransaction]] = {}
         """Of partitions that are loading: the transactions whose markers are to be sent afterwards."""
         self.waiting_completions = 0
@@ -169,7 +170,7 @@ class TransactionRunner:
         await self.hosted.left()
 
     def _run_in_turns(self, waiting: Iterator[HostedTransaction], event: Event) -> None:
-        visit_in_turns(self._timer, waiting, lambda hosted: self._process(hosted, event), per_turn=IDS_PER_TURN)
+        self._turns.visit(waiting, lambda hosted: self._process(hosted, event))
 
     def _unload(self, hosted: HostedTransaction) -> int:
         self._discard(hosted)

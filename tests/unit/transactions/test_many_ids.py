@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -100,6 +101,37 @@ def test_a_partition_that_is_led_again_serves_its_ids_while_the_former_ones_are_
         assert {host.state(name) for name in ids} == {"Empty"}
         await asyncio.sleep(1)
         assert remaining(host) == len(host.coordinator.hosted) == IDS
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_a_check_of_ids_whose_partition_is_lost_meanwhile_passes_them_one_by_one() -> None:
+    async def main(loop: SimLoop) -> None:
+        host, _ = await host_with_ids(loop)
+        present = host.coordinator.hosted.present()
+        next(present)
+        host.coordinator.partitions.on_resign(0)
+        await asyncio.sleep(1)
+        assert remaining(host) == 0
+        assert sum(1 for _ in present) == IDS - 1
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_checks_that_overlap_share_the_turns() -> None:
+    async def main(loop: SimLoop) -> None:
+        host, ids = await host_with_ids(loop, T0, abort_check_interval_ms=10_000_000)
+        host.leaders.others[T0] = NO_LEADER
+        await asyncio.sleep(100)
+        for _ in range(10):
+            host.coordinator.abort_timed_out()
+        aborted = [sum(host.state(name) != "Ongoing" for name in ids)]
+        while aborted[-1] < IDS:
+            await asyncio.sleep(0)
+            aborted.append(sum(host.state(name) != "Ongoing" for name in ids))
+        assert max(after - before for before, after in pairwise(aborted)) == 1
         await host.coordinator.stop()
 
     simulate(main, seed=1)
