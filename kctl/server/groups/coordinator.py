@@ -239,7 +239,10 @@ class GroupCoordinator:
         if len(self._groups) > SLICE_OBJECTS:
             # Requests that arrive together begin one after the other.
             await pause()
-        overviews = await in_slices(hosted.group.overview() for hosted in self._groups.present())
+        present = self._groups.present()
+        if error is not ErrorCode.NONE:
+            present = (hosted for hosted in present if hosted.partition.is_served)
+        overviews = await in_slices(hosted.group.overview() for hosted in present)
         if not states:
             return error, overviews
         chosen = [overview for overview in overviews if overview.state in states]

@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 
 GROUPS_PER_TURN = 50
 """The number of groups to restore, or to check for expiry, before requests are served again."""
+_STEPS_PER_GROUP = 20
+"""The number of steps of a load without a group that take as long as one with a group."""
 _BATCH = 4
 """The number of groups whose check takes as long as writing a batch and logging it."""
 _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
@@ -167,12 +169,16 @@ class GroupRunner:
         """Reads the partition and adds its groups."""
         playback = GroupPlayback()
         await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
-        for step_number, group in enumerate(playback.groups(self._config), start=1):
+        size = 0
+        for group in playback.groups(self._config):
+            size += 1
             if group is not None:
+                size += _STEPS_PER_GROUP
                 self.hosted.add(group.group_id, HostedGroup(group, partition))
                 for producer_id in group.offsets.open_transactions:
                     self._transactions[partition].add(producer_id, group.group_id)
-            if step_number % GROUPS_PER_TURN == 0:
+            if size >= GROUPS_PER_TURN * _STEPS_PER_GROUP:
+                size = 0
                 await asyncio.sleep(0)
 
     def serve_all(self, partition: LedPartition[HostedGroup]) -> None:
