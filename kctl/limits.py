@@ -119,6 +119,18 @@ RECEIVED_PER_ITERATION_MAX = _limit(
     "bytes",
     on_excess="they receive in turns, within the time for connections",
 )
+URGENT_RECEIVED_PER_ITERATION_MAX = _limit(
+    "as above, with connections of the control plane: bytes that all connections receive before these take turns",
+    8 << 20,
+    "bytes",
+    on_excess="they receive in turns, as the others",
+)
+RECEIVED_AT_ONCE_MAX = _limit(
+    "bytes that one connection receives in a row",
+    1 << 20,
+    "bytes",
+    on_excess="the rest is received afterwards",
+)
 READ_PER_SLICE_MAX = _limit(
     "partitions of one Fetch or ListOffsets request that are read without a pause",
     250,
