@@ -121,7 +121,7 @@ RECEIVED_PER_ITERATION_MAX = _limit(
 )
 URGENT_RECEIVED_PER_ITERATION_MAX = _limit(
     "as above, with connections of the control plane: bytes that all connections receive before these take turns",
-    8 << 20,
+    5 << 20,
     "bytes",
     on_excess="they receive in turns, as the others",
 )
