@@ -119,6 +119,18 @@ RECEIVED_PER_ITERATION_MAX = _limit(
     "bytes",
     on_excess="they receive in turns, within the time for connections",
 )
+URGENT_RECEIVED_PER_ITERATION_MAX = _limit(
+    "as above, with connections of the control plane: bytes that all connections receive before these take turns",
+    5 << 20,
+    "bytes",
+    on_excess="they receive in turns, as the others",
+)
+RECEIVED_AT_ONCE_MAX = _limit(
+    "bytes that one connection receives in a row",
+    1 << 20,
+    "bytes",
+    on_excess="the rest is received afterwards",
+)
 READ_PER_SLICE_MAX = _limit(
     "partitions of one Fetch or ListOffsets request that are read without a pause",
     250,
@@ -425,6 +437,12 @@ TRANSACTIONAL_IDS_MAX = _limit(
     500_000,
     "ids",
     on_excess="COORDINATOR_NOT_AVAILABLE for new ids",
+)
+TRANSACTION_GROUPS_MAX = _limit(
+    "groups of one partition of `__consumer_offsets` with commits in one transaction",
+    1_000,
+    "groups",
+    on_excess="OFFSET_METADATA_TOO_LARGE for commits of further groups",
 )
 TRANSACTION_PARTITIONS_MAX = _limit(
     "partitions in one transaction",
@@ -966,9 +984,10 @@ REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
     on_excess="other connections are served in between",
 )
 COSTLY_ELEMENTS_PER_SLICE_MAX = _limit(
-    "topics of one request that are created, deleted, planned or described with their configuration without a pause",
+    "topics of one request that are created, deleted, planned or described with their configuration, or groups of one "
+    "that are deleted, without a pause",
     50,
-    "topics",
+    "topics or groups",
     on_excess="other connections are served in between",
 )
 """Each takes 0.05 ms to 0.2 ms."""

@@ -127,17 +127,30 @@ class ConfigChanges:
             log.exception("cannot apply configuration change, the former values stay in use path=%s", path)
 
     async def _load_clients(self) -> None:
+        """Reads the configuration of all clients, some at a time, with one request for each: there may be 100,000."""
         async with self._clients_lock:
-            entities: list[str] = []
+            configs: dict[str, dict[str, str] | None] = {}
             for folder in _CLIENTS:
-                entities += [folder + name for name in await self._children(folder.rstrip("/"))]
-            users = [entity for entity in entities if entity.startswith("users/")]
-            folders = [f"{user}/clients/" for user in users]
-            names = await asyncio.gather(*(self._children(folder.rstrip("/")) for folder in folders))
-            entities += [folder + name for folder, own in zip(folders, names, strict=True) for name in own]
-            configs = await asyncio.gather(*(self._valid_overrides(entity) for entity in entities))
+                entities = [folder + name for name in await self._children(folder.rstrip("/"))]
+                for together in pieces(entities, CONFIGS_READ_TOGETHER):
+                    await self._read_clients(together, configs)
             for clients in self._clients:
-                await clients.replace(dict(zip(entities, configs, strict=True)))
+                await clients.replace(configs)
+
+    async def _read_clients(self, entities: Sequence[str], configs: dict[str, dict[str, str] | None]) -> None:
+        """Adds the configuration of these entities, and that of the client ids of users among them."""
+        found = await asyncio.gather(*(self._read_client(entity) for entity in entities))
+        configs.update({entity: config for entity, (config, _) in zip(entities, found, strict=True)})
+        for user in (entity for entity, (_, has_children) in zip(entities, found, strict=True) if has_children):
+            folder = f"{user}/clients/"
+            clients = [folder + name for name in await self._children(folder.rstrip("/"))]
+            for together in pieces(clients, CONFIGS_READ_TOGETHER):
+                await self._read_clients(together, configs)
+
+    async def _read_client(self, entity: str) -> tuple[dict[str, str] | None, bool]:
+        """The overrides of a client, None if they are unreadable, and whether it has znodes below."""
+        is_readable, overrides, has_children = await self._read_with_children(entity)
+        return overrides or {} if is_readable else None, has_children
 
     async def _children(self, folder: str) -> list[str]:
         try:
@@ -149,7 +162,7 @@ class ConfigChanges:
         if entity.startswith(_CLIENTS):
             # While all are being loaded, a later change must not be replaced by what was read before it.
             async with self._clients_lock:
-                config = await self._valid_overrides(entity)
+                config, _ = await self._read_client(entity)
                 for clients in self._clients:
                     await clients.change(entity, config)
             return
@@ -177,27 +190,24 @@ class ConfigChanges:
 
     async def _read(self, entity: str) -> tuple[bool, dict[str, str] | None]:
         """Whether the overrides of an entity are readable, and the overrides; None if it has no node."""
+        is_readable, overrides, _ = await self._read_with_children(entity)
+        return is_readable, overrides
+
+    async def _read_with_children(self, entity: str) -> tuple[bool, dict[str, str] | None, bool]:
+        """As `_read`, and whether there are znodes below."""
+        path = paths.config_entity(entity)
+        overrides, has_children = None, False
         try:
-            overrides = await self._overrides(entity)
+            data, stat = await self._zookeeper.get(path)
+            has_children = stat.num_children > 0
+            overrides = znodes.decode_config(path, data)
+        except NoNodeError:
+            pass  # Every topic has a node: this one was deleted in the meantime.
         except ValueError as error:
             self._unreadable.report(entity, str(error))
-            return False, None
+            return False, None, has_children
         self._unreadable.report(entity)
-        return True, overrides
-
-    async def _valid_overrides(self, entity: str) -> dict[str, str] | None:
-        """The overrides of a client; None if they are unreadable."""
-        is_readable, overrides = await self._read(entity)
-        return overrides or {} if is_readable else None
-
-    async def _overrides(self, entity: str) -> dict[str, str] | None:
-        """The overrides of an entity; None if it has no node.  Raises ValueError for an invalid one."""
-        path = paths.config_entity(entity)
-        try:
-            data, _ = await self._zookeeper.get(path)
-        except NoNodeError:
-            return None  # Every topic has a node: this one was deleted in the meantime.
-        return znodes.decode_config(path, data)
+        return True, overrides, has_children
 
     def _apply_topic(self, topic: str, overrides: dict[str, str] | None) -> None:
         entity = _TOPICS + topic

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from kctl.errors import ErrorCode
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
+from kctl.server.groups import coordinator, open_transactions
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.events import CommitRequest, TransactionalCommit
+from kctl.server.groups.group import Group
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.runner import GROUPS_PER_TURN
+from kctl.server.groups.snapshot import GroupOverview
+from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
+from tests.unit.handlers.world import context
 
 TP = TopicPartition("t", 0)
 PRODUCER = ProducerIdAndEpoch(7, 0)
@@ -82,6 +90,100 @@ def test_the_next_transaction_begins_after_the_end_of_the_one_before(is_committe
         first = 5 if is_committed else -1
         assert offset_of(host, GROUPS[-1]) == (6 if second else first)
         assert offset_of(host, GROUPS[-2]) == first
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_a_transaction_has_commits_of_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_transactions, "TRANSACTION_GROUPS_MAX", len(GROUPS))
+
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        request = TransactionalCommit(producer=PRODUCER, offsets={TP: OffsetAndMetadata(6)})
+        outcome = await settled(host.coordinator.commit_in_transaction("one too many", request))
+        assert outcome == {TP: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+        assert "one too many" not in host.coordinator.hosted
+        await commit_in_transaction(host, GROUPS[0], 6)
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=True)
+        await commit_in_transaction(host, "one too many", 6)
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_groups_of_a_lost_partition_are_not_found_at_once_and_removed_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        host.coordinator.partitions.on_resign(0)
+        assert len(host.coordinator.hosted._by_id) == len(GROUPS) - GROUPS_PER_TURN
+        assert not host.coordinator.hosted
+        await asyncio.sleep(1)
+        assert len(host.coordinator.hosted._by_id) == 0
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_groups_are_restored_some_at_a_time_and_found_all_at_once() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        host.coordinator.transaction_completed(0, PRODUCER.producer_id, committed=True)
+        host.coordinator.partitions.on_resign(0, 0)
+        await asyncio.sleep(1)
+        host.coordinator.partitions.on_leader(0, 2)
+        loading = [0]
+        while not host.coordinator.hosted:
+            loading.append(len(host.coordinator.hosted._by_id))
+            await asyncio.sleep(0)
+        loading.append(len(host.coordinator.hosted))
+        assert loading[-1] == len(GROUPS)
+        assert max(after - before for before, after in pairwise(loading)) <= GROUPS_PER_TURN
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_groups_of_a_request_are_deleted_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, MemoryOffsetsLog(partitions=1)).start()
+        for group_id in GROUPS:
+            await settled(host.coordinator.commit(group_id, CommitRequest(offsets={TP: OffsetAndMetadata(5)})))
+        handler = DeleteGroupsHandler(host.coordinator)
+        deleting = asyncio.ensure_future(handler.handle(DeleteGroupsRequest(groups_names=GROUPS), context(2)))
+        present = [len(GROUPS)]
+        while not deleting.done():
+            await asyncio.sleep(0)
+            present.append(len(host.coordinator.hosted))
+        assert {each.error_code for each in deleting.result().results} == {ErrorCode.NONE}
+        assert not host.coordinator.hosted
+        assert max(before - after for before, after in pairwise(present)) <= COSTLY_ELEMENTS_PER_SLICE_MAX
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_long_lists_that_are_requested_together_are_begun_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "SLICE_OBJECTS", len(GROUPS) - 1)
+    looked_at = 0
+
+    def overview(group: Group) -> GroupOverview:
+        nonlocal looked_at
+        looked_at += 1
+        return reading(group)
+
+    reading = Group.overview
+    monkeypatch.setattr(Group, "overview", overview)
+
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_groups(loop, 5)
+        listing = asyncio.gather(*(host.coordinator.groups() for _ in range(3)))
+        counts = [0]
+        while not listing.done():
+            await asyncio.sleep(0)
+            counts.append(looked_at)
+        assert counts[-1] == 3 * len(GROUPS)
+        assert max(after - before for before, after in pairwise(counts)) == len(GROUPS)
         await host.coordinator.stop()
 
     simulate(main, seed=1)

@@ -25,16 +25,18 @@ QUEUES = 2
 REQUEST = struct.pack(">i", 50_000) + bytes(50_000)
 
 
-def test_an_iteration_receives_from_few_of_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_urgent", [False, True], ids=["data plane", "control plane"])
+def test_an_iteration_receives_from_few_of_many_connections(monkeypatch: pytest.MonkeyPatch, is_urgent: bool) -> None:
     # Nothing is received without a turn, and each queue has one turn in an iteration.
     monkeypatch.setattr(connection_module, "RECEIVED_PER_ITERATION_MAX", 0)
+    monkeypatch.setattr(connection_module, "URGENT_RECEIVED_PER_ITERATION_MAX", 0)
     monkeypatch.setattr(turns_module, "_SLICE_S", -1.0)
     monkeypatch.setattr(turns_module, "_BUSY_SLICE_S", -1.0)
     with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
-        runner.run(receive_from_all())
+        runner.run(receive_from_all(is_urgent=is_urgent))
 
 
-async def receive_from_all() -> None:
+async def receive_from_all(*, is_urgent: bool) -> None:
     handled: list[int] = []
 
     def handle(received: memoryview, _: Peer) -> Reply:
@@ -62,6 +64,7 @@ async def receive_from_all() -> None:
                     open_channel=partial(DirectChannel, handle, frame_bytes_max=1 << 20),
                     on_close=lambda _: None,
                     on_malformed=lambda _, text: pytest.fail(text),
+                    is_urgent=is_urgent,
                 )
             )
         before = 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.protocol.apis.describe_acls import DescribeAclsRequest
@@ -11,6 +14,7 @@ from kctl.protocol.apis.describe_delegation_token import DescribeDelegationToken
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kctl.security.authorization import AclIndex
 from kctl.server.change_notifications import ChangeNotifications
+from kctl.server.handlers import describe_client_quotas
 from kctl.server.handlers.describe_acls import DescribeAclsHandler
 from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from kctl.server.handlers.describe_delegation_token import DescribeDelegationTokenHandler
@@ -72,6 +76,37 @@ def test_quotas_are_described_in_slices() -> None:
         return await turns_while(DescribeClientQuotasHandler(world.topics).handle(request, context(1)))
 
     assert play(scene) >= 3 * SLICES
+
+
+class CountedName(str):
+    """The name of an entity that counts those that have been freed."""
+
+    __slots__ = ()
+    freed = 0
+
+    def __del__(self) -> None:
+        CountedName.freed += 1
+
+
+def test_the_entities_of_described_quotas_are_freed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 users took 27 ms at once."""
+    monkeypatch.setattr(describe_client_quotas, "entity_name", CountedName)
+
+    async def scene(world: World) -> None:
+        for number in range(COUNT):
+            await world.zookeeper.create(f"/config/clients/{number}", b'{"version":1,"config":{}}')
+        request = DescribeClientQuotasRequest(components=[], strict=False)
+        handler = DescribeClientQuotasHandler(world.topics)
+        described = asyncio.ensure_future(handler.handle(request, context(1)))
+        freed = CountedName.freed = 0
+        while not described.done():
+            await asyncio.sleep(0)
+            before, freed = freed, CountedName.freed
+            assert freed - before <= REQUEST_ELEMENTS_PER_SLICE_MAX + 1
+        assert freed == COUNT
+        assert described.result().entries == []
+
+    play(scene)
 
 
 def test_delegation_tokens_are_described_in_slices() -> None:

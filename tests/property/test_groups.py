@@ -284,7 +284,7 @@ def replayed(world: GroupWorld) -> Group:
                 records = tombstones("g", entry.partitions, is_group_gone=entry.is_group_gone, timestamp_ms=1)
         list(replay.steps(cut_all(build_batch(records, base_offset=position))))
     assert not replay.skipped
-    groups = {group.group_id: group for group in playback.groups(world.group.config)}
+    groups = {group.group_id: group for group in filter(None, playback.groups(world.group.config))}
     return groups.get("g") or Group("g", world.group.config)
 
 

@@ -35,15 +35,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class LedPartition:
+class LedPartition(Generic[T]):
     """A partition of the internal topic while this broker leads it."""
 
-    __slots__ = ("epoch", "index", "is_loading", "load")
+    __slots__ = ("epoch", "index", "is_loading", "is_served", "load", "objects")
 
     def __init__(self, index: int, epoch: int) -> None:
         self.index = index
         self.epoch = epoch
         self.is_loading = True
+        self.is_served = False
+        """True from the end of the load to the end of the leadership."""
+        self.objects: dict[str, T] = {}
+        """The groups or transactional ids, by id; while it is loading, those that have been loaded."""
         self.load: asyncio.Task[None] | None = None
 
 
@@ -53,16 +57,19 @@ class HostedState(Protocol[T]):
     kind: str
     """Their name in the log."""
 
-    async def load_all(self, partition: LedPartition) -> dict[str, T]:
-        """Reads the partition and returns its objects by id.  Yields to other requests.  Raises KctlError."""
+    async def load_all(self, partition: LedPartition[T]) -> None:
+        """Reads the partition and adds its objects to it.  Yields to other requests.  Raises KctlError."""
         ...
 
-    def add_all(self, partition: LedPartition, restored: dict[str, T]) -> None:
-        """Starts serving them."""
+    def serve_all(self, partition: LedPartition[T]) -> None:
+        """Starts serving them, at once however many they are."""
         ...
 
-    def remove_all(self, partition: LedPartition) -> int:
-        """Stops serving them and completes their parked requests.  Returns their number."""
+    def remove_all(self, partition: LedPartition[T]) -> int:
+        """Stops serving them at once, and removes them and completes their parked requests in turns of the loop.
+
+        Returns their number.
+        """
         ...
 
 
@@ -74,7 +81,7 @@ class CoordinatorPartitions(Generic[T]):
         self._log = coordinator_log
         self._hosted = hosted
         self._clock = clock
-        self._led: dict[int, LedPartition] = {}
+        self._led: dict[int, LedPartition[T]] = {}
         self.latest_load_ms: deque[int] = deque(maxlen=_LOADS_MAX)
         """How long the latest loads took."""
 
@@ -83,11 +90,11 @@ class CoordinatorPartitions(Generic[T]):
         """True while any partition is loading."""
         return any(led.is_loading for led in self._led.values())
 
-    def get(self, index: int) -> LedPartition | None:
+    def get(self, index: int) -> LedPartition[T] | None:
         """The partition with this index, if this broker leads it."""
         return self._led.get(index)
 
-    def of(self, key: str) -> LedPartition | None:
+    def of(self, key: str) -> LedPartition[T] | None:
         """The partition of this id, if this broker leads it."""
         count = self._log.partition_count()
         return None if count is None else self._led.get(partition_for_key(key, count))
@@ -134,7 +141,7 @@ class CoordinatorPartitions(Generic[T]):
     def _loads(self) -> list[asyncio.Task[None]]:
         return [led.load for led in self._led.values() if led.load is not None]
 
-    def _give_up(self, led: LedPartition) -> None:
+    def _give_up(self, led: LedPartition[T]) -> None:
         del self._led[led.index]
         if led.load is not None:
             led.load.cancel()
@@ -143,10 +150,10 @@ class CoordinatorPartitions(Generic[T]):
             message = "unloaded a partition of the coordinator broker=%d kind=%s partition=%d count=%d"
             log.info(message, self._broker_id, self._hosted.kind, led.index, count)
 
-    async def _load(self, led: LedPartition) -> None:
+    async def _load(self, led: LedPartition[T]) -> None:
         started_ms = self._clock.monotonic_ms()
         try:
-            restored = await self._hosted.load_all(led)
+            await self._hosted.load_all(led)
             # Requests are answered from what was read: a record that is lost with this broker must not be part of it.
             await self._log.until_replicated(led.index)
         except Exception as error:
@@ -166,10 +173,11 @@ class CoordinatorPartitions(Generic[T]):
             return
         # No await from here on: all ids become visible at once.
         led.is_loading = False
-        self._hosted.add_all(led, restored)
+        self._hosted.serve_all(led)
         elapsed_ms = self._clock.monotonic_ms() - started_ms
         self.latest_load_ms.append(elapsed_ms)
         # Most partitions are empty, and a broker leads dozens of them.
-        level = logging.INFO if restored else logging.DEBUG
+        count = len(led.objects)
+        level = logging.INFO if count else logging.DEBUG
         message = "loaded broker=%d partition=%d %s=%d ms=%d"
-        log.log(level, message, self._broker_id, led.index, self._hosted.kind, len(restored), elapsed_ms)
+        log.log(level, message, self._broker_id, led.index, self._hosted.kind, count, elapsed_ms)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TypeVar
 
 from kctl.environment import Timer, TimerTask
@@ -20,13 +19,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def visit_all(hosted: Iterable[T], visit: Callable[[T], None]) -> None:
-    """Calls `visit` for each of them now."""
+def visit_all(hosted: Iterable[T], visit: Callable[[T], int]) -> int:
+    """Calls `visit` for each of them now; returns the sum of its results."""
+    size = 0
     for each in hosted:
         try:
-            visit(each)
+            size += visit(each)
         except Exception:
             log.exception("cannot check an object, continuing with the next object=%r", each)
+            size += 1
+    return size
 
 
 def taken(waiting: deque[T]) -> Iterator[T]:
@@ -35,27 +37,40 @@ def taken(waiting: deque[T]) -> Iterator[T]:
         yield waiting.popleft()
 
 
-def _one(_: object) -> int:
-    return 1
+class Turns:
+    """Walks over many objects: some objects of all walks in each turn of the loop.
 
+    Walks that are begun while others are under way get their part of each turn, so that turns do not become longer.
+    """
 
-def visit_in_turns(
-    timer: Timer,
-    waiting: Iterator[T],
-    visit: Callable[[T], None],
-    *,
-    per_turn: int,
-    size_of: Callable[[T], int] = _one,
-) -> None:
-    """Calls `visit` for the first objects, of this size in all, now and for the others in later turns of the loop."""
-    left = per_turn
-    for each in waiting:
-        left -= size_of(each)
-        visit_all((each,), visit)
-        if left <= 0:
-            next_turn = partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn, size_of=size_of)
-            timer.schedule(0, next_turn)
-            return
+    def __init__(self, timer: Timer, per_turn: int) -> None:
+        """`per_turn` is the sum of the results of `visit` after which a turn ends."""
+        self._timer = timer
+        self._per_turn = per_turn
+        self._walks: deque[Iterator[int]] = deque()
+        """Each visits an object when it is continued; while there are any, a turn is scheduled."""
+
+    def visit(self, waiting: Iterator[T], visit: Callable[[T], int]) -> None:
+        """Calls `visit` for the first objects now, unless others are under way, and for the rest in later turns.
+
+        `visit` returns how many usual objects took as long as this one.
+        """
+        is_idle = not self._walks
+        self._walks.append(visit_all((each,), visit) for each in waiting)
+        if is_idle:
+            self._run()
+
+    def _run(self) -> None:
+        left = self._per_turn
+        while self._walks and left > 0:
+            size = next(self._walks[0], None)
+            if size is None:
+                self._walks.popleft()
+            else:
+                left -= size
+                self._walks.rotate(-1)
+        if self._walks:
+            self._timer.schedule(0, self._run)
 
 
 class PeriodicChecks:

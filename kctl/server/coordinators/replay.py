@@ -36,6 +36,8 @@ class Skipped:
 
 RECORDS_PER_STEP = 100
 """The records of a batch that are replayed without a pause: Kafka's coordinators write 10,000 commits as one batch."""
+_BYTES_PER_RECORD = 512
+"""A longer value counts as several records: a transaction of 10,000 partitions has 100,000 bytes and more."""
 
 
 class Playback(Protocol):
@@ -58,7 +60,7 @@ class PartitionReplay:
         self._playback = playback
 
     def steps(self, piece: Piece) -> Iterator[int]:
-        """Replays the batches of the piece, long ones in steps; yields the number of records of each step."""
+        """Replays the batches of the piece, long ones in steps; yields the number of usual records of each step."""
         for lost in piece.damage:
             reason = f"{lost.reason}, skipped {lost.size} bytes"
             self.skipped.append(Skipped(lost.offset, lost.last_offset, lost.keys, reason))
@@ -72,10 +74,10 @@ class PartitionReplay:
         try:
             for record in iterate_records(data, header):
                 following = record.offset + 1
-                count += 1
-                if count > RECORDS_PER_STEP:
-                    yield RECORDS_PER_STEP
-                    count = 1
+                if count >= RECORDS_PER_STEP:
+                    yield count
+                    count = 0
+                count += 1 + len(record.value or b"") // _BYTES_PER_RECORD
                 try:
                     play(record, header)
                 except MalformedRequest as error:

@@ -11,7 +11,7 @@ Owner: event loop.  Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from uuid import UUID
@@ -26,8 +26,10 @@ from kctl.limits import (
     MEMBER_PROTOCOLS_MAX,
     MEMBERS_METADATA_BYTES_MAX,
     REQUEST_ELEMENTS_PER_SLICE_MAX,
+    SLICE_OBJECTS,
 )
 from kctl.model import TopicPartition
+from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
@@ -80,13 +82,13 @@ class GroupCoordinator:
         self._random = random
         self._is_active = False
         self._runner = GroupRunner(broker_id, config=config, offsets_log=offsets_log, clock=clock, timer=timer)
-        self._groups: Mapping[str, HostedGroup] = self._runner.hosted
+        self._groups: HostedObjects[HostedGroup] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
         """The partitions of `__consumer_offsets` that this broker leads; notified of changes of leadership."""
         self._checks = PeriodicChecks(timer)
 
     @property
-    def hosted(self) -> Mapping[str, HostedGroup]:
+    def hosted(self) -> HostedObjects[HostedGroup]:
         """The groups of the partitions that this broker leads."""
         return self._groups
 
@@ -183,6 +185,8 @@ class GroupCoordinator:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if error is ErrorCode.NONE and request.producer.epoch < 0:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
+        if error is ErrorCode.NONE and not self._has_room_in_transaction(group_id, request.producer.producer_id):
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         return self._run_commit(group_id, request, error)
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
@@ -232,7 +236,13 @@ class GroupCoordinator:
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE
-        overviews = await in_slices(hosted.group.overview() for hosted in list(self._groups.values()))
+        if len(self._groups) > SLICE_OBJECTS:
+            # Requests that arrive together begin one after the other.
+            await pause()
+        present = self._groups.present()
+        if error is not ErrorCode.NONE:
+            present = (hosted for hosted in present if hosted.partition.is_served)
+        overviews = await in_slices(hosted.group.overview() for hosted in present)
         if not states:
             return error, overviews
         chosen = [overview for overview in overviews if overview.state in states]
@@ -318,6 +328,11 @@ class GroupCoordinator:
             return ErrorCode.NONE
         new = sum(hosted is None or hosted.group.offsets.get(each) is None for each in offsets)
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if known + new > GROUP_OFFSETS_MAX else ErrorCode.NONE
+
+    def _has_room_in_transaction(self, group_id: str, producer_id: int) -> bool:
+        hosted = self._groups.get(group_id)
+        partition = self.partitions.of(group_id) if hosted is None else hosted.partition
+        return partition is None or self._runner.may_commit(partition, producer_id, group_id)
 
     def _allows_session_timeout(self, timeout_ms: int) -> bool:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms

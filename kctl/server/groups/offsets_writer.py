@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode
@@ -44,7 +45,7 @@ class OffsetsWriter:
         self._clock = clock
 
     def group(
-        self, partition: LedPartition, group_id: str, action: PersistGroup
+        self, partition: LedPartition[Any], group_id: str, action: PersistGroup
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         """Writes the record of the group's current generation.
 
@@ -61,7 +62,7 @@ class OffsetsWriter:
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def offsets(
-        self, partition: LedPartition, group_id: str, action: PersistOffsets
+        self, partition: LedPartition[Any], group_id: str, action: PersistOffsets
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         """Writes commits, which may be part of a transaction."""
 
@@ -72,7 +73,7 @@ class OffsetsWriter:
 
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
-    def tombstones(self, partition: LedPartition, group_id: str, action: PersistTombstones) -> None:
+    def tombstones(self, partition: LedPartition[Any], group_id: str, action: PersistTombstones) -> None:
         """Writes tombstones for these commits and, if `is_group_gone`, for the group."""
         is_group_gone = action.is_group_gone
 
@@ -98,7 +99,7 @@ class OffsetsWriter:
         )
 
     def _append(
-        self, partition: LedPartition, group_id: str, batch: Callable[[], bytes], *, required_acks: int
+        self, partition: LedPartition[Any], group_id: str, batch: Callable[[], bytes], *, required_acks: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
             try:

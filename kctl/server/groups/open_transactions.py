@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kctl.limits import TRANSACTION_GROUPS_MAX
+
 
 class TransactionEnd(NamedTuple):
     """How a producer's transaction ended in one partition."""
@@ -32,6 +34,11 @@ class OpenTransactions:
     def add(self, producer_id: int, group_id: str) -> None:
         """The group may have commits in the producer's transaction."""
         self._groups.setdefault(producer_id, {})[group_id] = None
+
+    def has_room(self, producer_id: int, group_id: str) -> bool:
+        """True if the group may commit in the producer's transaction: its end is noted for all groups at once."""
+        groups = self._groups.get(producer_id, {})
+        return len(groups) < TRANSACTION_GROUPS_MAX or group_id in groups
 
     def discard(self, producer_id: int, group_id: str) -> None:
         """The group has no commits in the producer's transaction: the log refused them."""

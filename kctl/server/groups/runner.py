@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import assert_never, cast
@@ -22,9 +22,10 @@ from typing import assert_never, cast
 from kctl.environment import Clock, Timer, TimerTask
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import taken, visit_all, visit_in_turns
+from kctl.server.coordinators.periodic_checks import Turns, taken, visit_all
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.groups.actions import (
@@ -62,6 +63,10 @@ log = logging.getLogger(__name__)
 
 GROUPS_PER_TURN = 50
 """The number of groups to restore, or to check for expiry, before requests are served again."""
+_STEPS_PER_GROUP = 20
+"""The number of steps of a load without a group that take as long as one with a group."""
+_BATCH = 4
+"""The number of groups whose check takes as long as writing a batch and logging it."""
 _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
 """The number of offsets whose check takes as long as that of a group."""
 
@@ -69,9 +74,9 @@ _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
 class HostedGroup:
     """A group, its partition, and its running timers."""
 
-    __slots__ = ("counted_bytes", "due", "group", "partition", "timers")
+    __slots__ = ("counted_bytes", "due", "group", "is_unloaded", "partition", "timers")
 
-    def __init__(self, group: Group, partition: LedPartition) -> None:
+    def __init__(self, group: Group, partition: LedPartition[HostedGroup]) -> None:
         self.group = group
         self.partition = partition
         self.timers: dict[TimerKey, TimerTask] = {}
@@ -79,6 +84,7 @@ class HostedGroup:
         """Its part of GroupRunner.metadata_bytes."""
         self.due: tuple[Event, ...] = ()
         """Events that have happened and come before the next one: those of thousands of groups at once."""
+        self.is_unloaded = False
 
     def __repr__(self) -> str:
         return repr(self.group.group_id)
@@ -92,7 +98,8 @@ class GroupRunner:
     def __init__(
         self, broker_id: int, *, config: GroupConfig, offsets_log: CoordinatorLog, clock: Clock, timer: Timer
     ) -> None:
-        self.hosted: dict[str, HostedGroup] = {}
+        self._turns = Turns(timer, GROUPS_PER_TURN)
+        self.hosted: HostedObjects[HostedGroup] = HostedObjects(self._turns, self._unload)
         self.metadata_bytes = 0
         """The size of the protocols of all members of all groups."""
         self.counts = GroupCounts()
@@ -102,13 +109,15 @@ class GroupRunner:
         self._writer = OffsetsWriter(offsets_log, config, clock)
         self._clock = clock
         self._timer = timer
+        self._batches = 0
+        """The number of batches that were written."""
         self._behind: deque[HostedGroup] = deque()
         """Groups with events that are due."""
-        self._transactions: defaultdict[LedPartition, OpenTransactions] = defaultdict(OpenTransactions)
+        self._transactions: defaultdict[LedPartition[HostedGroup], OpenTransactions] = defaultdict(OpenTransactions)
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
         """Processes the event and all that follows from it at once."""
-        if hosted.due:
+        if hosted.due or not hosted.partition.is_served:
             self._catch_up(hosted)
         self._run(hosted, deque((event,)))
 
@@ -128,21 +137,26 @@ class GroupRunner:
         if group.metadata_bytes != hosted.counted_bytes:
             self._count(hosted, group.metadata_bytes)
 
-    def run_new(self, group_id: str, partition: LedPartition, event: Event) -> None:
+    def run_new(self, group_id: str, partition: LedPartition[HostedGroup], event: Event) -> None:
         """Creates a group with its first event.
 
         If the group is vacant afterwards, it is removed: refused requests use no memory.
         """
-        hosted = self.hosted[group_id] = HostedGroup(Group(group_id, self._config), partition)
+        hosted = HostedGroup(Group(group_id, self._config), partition)
+        self.hosted.add(group_id, hosted)
         self.run(hosted, event)
         if hosted.group.is_vacant:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
         """Processes the event for every group that exists now, some groups per loop turn."""
-        self._run_in_turns(event, list(self.hosted.values()))
+        self._run_in_turns(event, self.hosted.present())
 
-    def transaction_completed(self, partition: LedPartition, end: TransactionEnd) -> None:
+    def may_commit(self, partition: LedPartition[HostedGroup], producer_id: int, group_id: str) -> bool:
+        """True unless the producer's transaction has commits of too many other groups of the partition."""
+        return self._transactions[partition].has_room(producer_id, group_id)
+
+    def transaction_completed(self, partition: LedPartition[HostedGroup], end: TransactionEnd) -> None:
         """The marker of the producer's transaction is in the partition."""
         transactions = self._transactions[partition]
         if partition.is_loading:
@@ -151,40 +165,40 @@ class GroupRunner:
         found = (self.hosted.get(group_id) for group_id in transactions.end(end.producer_id))
         self._run_soon(TransactionCompleted(end.producer_id, end.committed), [one for one in found if one is not None])
 
-    async def load_all(self, partition: LedPartition) -> dict[str, HostedGroup]:
-        """Reads the partition and returns its groups, by group id."""
+    async def load_all(self, partition: LedPartition[HostedGroup]) -> None:
+        """Reads the partition and adds its groups."""
         playback = GroupPlayback()
         await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
-        restored: dict[str, HostedGroup] = {}
+        size = 0
         for group in playback.groups(self._config):
-            restored[group.group_id] = HostedGroup(group, partition)
-            for producer_id in group.offsets.open_transactions:
-                self._transactions[partition].add(producer_id, group.group_id)
-            if len(restored) % GROUPS_PER_TURN == 0:
+            size += 1
+            if group is not None:
+                size += _STEPS_PER_GROUP
+                self.hosted.add(group.group_id, HostedGroup(group, partition))
+                for producer_id in group.offsets.open_transactions:
+                    self._transactions[partition].add(producer_id, group.group_id)
+            if size >= GROUPS_PER_TURN * _STEPS_PER_GROUP:
+                size = 0
                 await asyncio.sleep(0)
-        return restored
 
-    def add_all(self, partition: LedPartition, restored: dict[str, HostedGroup]) -> None:
-        """Adds the groups of a loaded partition."""
-        self.hosted.update(restored)
+    def serve_all(self, partition: LedPartition[HostedGroup]) -> None:
+        """Starts serving the groups of a loaded partition."""
+        self.hosted.serve(partition)
         for end in self._transactions[partition].take_early_ends():
             self.transaction_completed(partition, end)
-        self._run_in_turns(GroupLoaded(), restored.values())
+        self._run_in_turns(GroupLoaded(), taken(deque(partition.objects.values())))
 
-    def remove_all(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition[HostedGroup]) -> int:
         """Removes the groups of a partition; returns how many there were."""
-        leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
-        for hosted in leaving:
-            del self.hosted[hosted.group.group_id]
-        self._run_soon(Unload(), leaving)
         self._transactions.pop(partition, None)
-        return len(leaving)
+        return self.hosted.leave(partition)
 
     async def stop(self) -> None:
         """Returns when all groups have processed what has happened."""
         while self._behind:
             visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
             await asyncio.sleep(0)
+        await self.hosted.left()
 
     def _run_soon(self, event: Event, groups: Iterable[HostedGroup]) -> None:
         """Processes the event for these groups, before any later event of each, some groups per loop turn."""
@@ -193,21 +207,29 @@ class GroupRunner:
             hosted.due += (event,)
             self._behind.append(hosted)
         if is_idle:
-            self._catch_up_in_turns()
+            self._turns.visit(taken(self._behind), self._catch_up)
 
-    def _catch_up_in_turns(self) -> None:
-        visit_in_turns(self._timer, taken(self._behind), self._catch_up, per_turn=GROUPS_PER_TURN, size_of=_size_of)
+    def _catch_up(self, hosted: HostedGroup) -> int:
+        """Processes what has happened; returns how long that takes, in groups without offsets."""
+        size, written = _size_of(hosted), self._batches
+        due, hosted.due = deque(hosted.due), ()
+        if not (hosted.partition.is_served or hosted.is_unloaded):
+            hosted.is_unloaded = True
+            due.append(Unload())
+        self._run(hosted, due)
+        return size + _BATCH * (self._batches - written)
 
-    def _catch_up(self, hosted: HostedGroup) -> None:
-        due, hosted.due = hosted.due, ()
-        self._run(hosted, deque(due))
+    def _unload(self, hosted: HostedGroup) -> int:
+        return self._catch_up(hosted)
 
-    def _run_in_turns(self, event: Event, waiting: Iterable[HostedGroup]) -> None:
-        def visit(hosted: HostedGroup) -> None:
+    def _run_in_turns(self, event: Event, waiting: Iterator[HostedGroup]) -> None:
+        def visit(hosted: HostedGroup) -> int:
+            size, written = _size_of(hosted), self._batches
             if self.hosted.get(hosted.group.group_id) is hosted:
                 self.run(hosted, event)
+            return size + _BATCH * (self._batches - written)
 
-        visit_in_turns(self._timer, iter(list(waiting)), visit, per_turn=GROUPS_PER_TURN, size_of=_size_of)
+        self._turns.visit(waiting, visit)
 
     def _perform(self, hosted: HostedGroup, action: Action, inbox: deque[Event]) -> None:
         match action:
@@ -220,19 +242,22 @@ class GroupRunner:
             case PersistOffsets():
                 if action.producer is not None:
                     self._transactions[hosted.partition].add(action.producer.producer_id, hosted.group.group_id)
+                self._batches += 1
                 outcome = self._writer.offsets(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
             case PersistGroup():
+                self._batches += 1
                 outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
             case ForgetTransaction():
                 self._transactions[hosted.partition].discard(action.producer_id, hosted.group.group_id)
             case PersistTombstones():
+                self._batches += 1
                 self._writer.tombstones(hosted.partition, hosted.group.group_id, action)
             case Discard():
                 self._discard(hosted)
             case Repeat():
-                self._timer.schedule(0, partial(self._run_in_turns, action.event, [hosted]))
+                self._timer.schedule(0, partial(self._run_in_turns, action.event, iter([hosted])))
             case _:
                 assert_never(action)
 
@@ -277,8 +302,7 @@ class GroupRunner:
         for task in hosted.timers.values():
             task.cancel()
         hosted.timers.clear()
-        if self.hosted.get(hosted.group.group_id) is hosted:
-            del self.hosted[hosted.group.group_id]
+        self.hosted.remove(hosted.group.group_id, hosted)
 
     def _log_change(self, group: Group, before: GroupState) -> None:
         log.info(

@@ -6,11 +6,12 @@ A group with members gets NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced, size_of_id
+from kctl.server.requests.slices import Pace, size_of_id
 
 
 class DeleteGroupsHandler:
@@ -22,7 +23,7 @@ class DeleteGroupsHandler:
     async def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """Serves one request and returns the response."""
         results: dict[str, DeletableGroupResult] = {}
-        async for group_id in paced(request.groups_names, size_of_id):
+        async for group_id in Pace(COSTLY_ELEMENTS_PER_SLICE_MAX).over(request.groups_names, size_of_id):
             if group_id not in results:
                 is_allowed = context.allows(Operation.DELETE, ResourceType.GROUP, group_id)
                 error = await self._coordinator.delete(group_id) if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -31,7 +31,7 @@ from kctl.server.quota_entities import (
 )
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import paced, pause, pieces, results_of
+from kctl.server.requests.slices import paced, pause, pieces, release, results_of
 from kctl.server.topic_writer import TopicWriter
 
 _USER, _CLIENT_ID = EntityType.USER, EntityType.CLIENT_ID
@@ -74,6 +74,7 @@ class DescribeClientQuotasHandler:
                         )
                     )
             await pause()
+        await release([entities])
 
     async def _entities(self, requested: Filter, *, is_strict: bool) -> list[Entity]:
         """All entities that match, with or without quotas."""

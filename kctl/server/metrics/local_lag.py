@@ -137,9 +137,9 @@ def lag_of_groups(local: LocalLag, now_ms: int) -> list[GroupLag]:
 
 async def _commits(coordinator: GroupCoordinator, pace: Pace) -> list[GroupCommits]:
     found: list[GroupCommits] = []
-    async for group_id in pace.over(list(coordinator.hosted)):
-        hosted = coordinator.hosted.get(group_id)
-        if hosted is None:
+    async for hosted in pace.over(coordinator.hosted.present()):
+        group_id = hosted.group.group_id
+        if group_id not in coordinator.hosted:
             continue
         commits = GroupCommits(group_id, hosted.group.state.value, len(hosted.group.members))
         async for some in pace.over(pieces(coordinator.committed_partitions(group_id), _PER_SLICE), len):

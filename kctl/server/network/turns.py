@@ -7,7 +7,7 @@ new connections and other sockets are served in between.
 Connections that had more to do after their last turn, or that have used more than their share of the loop recently, are
 busy.  They have a queue of their own and shorter slices: a client that sends one request now and then does not wait for
 clients that send thousands.  Within a queue the order is first come, first served, and each slice has a turn from each
-queue, so that no connection waits without a limit.
+queue, so that no connection waits without a limit.  Connections of the control plane have a queue that comes first.
 
 Owner: event loop.
 """
@@ -37,7 +37,7 @@ class TakesTurns(Protocol):
     """A connection, for the queue."""
 
     is_urgent: bool
-    """Whether its turns are not queued behind those of others: the control plane."""
+    """Whether it has a queue of its own, which comes first: the control plane."""
     share_used_until_s: float
     """When the connection will have got the time that it has used already as its share.  Initially 0, set by Turns."""
     had_more: bool
@@ -62,31 +62,36 @@ class Turns:
         """The start of the iteration that `received` is about."""
         self.received = 0
         """Bytes that connections have received in that iteration.  Maintained by them, without calls."""
+        self._urgent: deque[TakesTurns] = deque()
         self._queue: deque[TakesTurns] = deque()
         self._busy: deque[TakesTurns] = deque()
         self._is_scheduled = False
 
     def __len__(self) -> int:
         """The number of queued connections."""
-        return len(self._queue) + len(self._busy)
+        return len(self._urgent) + len(self._queue) + len(self._busy)
 
     def take_or_queue(self, connection: TakesTurns) -> bool:
         """Runs a turn of the connection now, or queues one; returns whether it was run."""
         now_s = self._now_s()
-        if not connection.is_urgent:
-            is_busy = _is_busy(connection, now_s)
-            queue, slice_s = (self._busy, _BUSY_SLICE_S) if is_busy else (self._queue, _SLICE_S)
-            if queue or now_s - self.iteration.started_s >= slice_s:
-                queue.append(connection)
-                self._schedule()
-                return False
+        queue = self._queue_of(connection, now_s)
+        if queue or now_s - self.iteration.started_s >= (_BUSY_SLICE_S if queue is self._busy else _SLICE_S):
+            queue.append(connection)
+            self._schedule()
+            return False
         self._take(connection, now_s)
         return True
 
     def queue(self, connection: TakesTurns) -> None:
         """Queues a turn of the connection."""
-        (self._busy if _is_busy(connection, self._now_s()) else self._queue).append(connection)
+        self._queue_of(connection, self._now_s()).append(connection)
         self._schedule()
+
+    def _queue_of(self, connection: TakesTurns, now_s: float) -> deque[TakesTurns]:
+        if connection.is_urgent:
+            return self._urgent
+        is_busy = connection.had_more or connection.share_used_until_s - now_s > _EXCESS_S
+        return self._busy if is_busy else self._queue
 
     def _take(self, connection: TakesTurns, now_s: float) -> float:
         """Runs a turn, and queues the next one if there is more to do; returns the time after it."""
@@ -110,16 +115,13 @@ class Turns:
 
     def _run_slice(self) -> None:
         now_s = self._now_s()
-        for queue, slice_s in ((self._queue, _SLICE_S), (self._busy, _BUSY_SLICE_S)):
+        urgent, others, busy = (self._urgent, _BUSY_SLICE_S), (self._queue, _SLICE_S), (self._busy, _BUSY_SLICE_S)
+        for queue, slice_s in (urgent, others, busy):
             end_s = now_s + slice_s
             for _ in range(len(queue)):
                 now_s = self._take(queue.popleft(), now_s)
                 if now_s >= end_s:
                     break
         self._is_scheduled = False
-        if self._queue or self._busy:
+        if self._urgent or self._queue or self._busy:
             self._schedule()
-
-
-def _is_busy(connection: TakesTurns, now_s: float) -> bool:
-    return connection.had_more or connection.share_used_until_s - now_s > _EXCESS_S

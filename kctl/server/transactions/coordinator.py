@@ -10,17 +10,18 @@ Owner: event loop.  Kafka: TransactionCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from kctl.environment import Clock, Timer
 from kctl.errors import ErrorCode
-from kctl.limits import TRANSACTIONAL_IDS_MAX
+from kctl.limits import SLICE_OBJECTS, TRANSACTIONAL_IDS_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, pause
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.events import (
@@ -65,13 +66,13 @@ class TransactionCoordinator:
             clock=clock,
             timer=timer,
         )
-        self._hosted: Mapping[str, HostedTransaction] = self._runner.hosted
+        self._hosted: HostedObjects[HostedTransaction] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
         """The partitions of `__transaction_state` that this broker leads; notified of changes of leadership."""
         self._checks = PeriodicChecks(timer)
 
     @property
-    def hosted(self) -> Mapping[str, HostedTransaction]:
+    def hosted(self) -> HostedObjects[HostedTransaction]:
         """The transactional ids of the partitions that this broker leads."""
         return self._hosted
 
@@ -162,7 +163,10 @@ class TransactionCoordinator:
             has_id = not producer_ids or overview.producer_id in producer_ids
             return overview if has_state and has_id and not transaction.is_new else None
 
-        overviews = await in_slices(listed(hosted.transaction) for hosted in list(self._hosted.values()))
+        if len(self._hosted) > SLICE_OBJECTS:
+            # Requests that arrive together begin one after the other.
+            await pause()
+        overviews = await in_slices(listed(hosted.transaction) for hosted in self._hosted.present())
         return ErrorCode.NONE, unknown, [overview for overview in overviews if overview is not None]
 
     def abort_timed_out(self) -> None:

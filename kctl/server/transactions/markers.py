@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.environment import Clock, Timer, TimerTask
@@ -29,6 +31,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kctl.server.coordinators.periodic_checks import Turns, taken
 from kctl.server.peers import Purpose
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.server.transactions.ports import PartitionLeaders, Peers
@@ -36,6 +39,14 @@ from kctl.server.transactions.ports import PartitionLeaders, Peers
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
+JOBS_PER_TURN = 1_000
+"""The number of jobs that are looked at before requests are served again."""
+MARKERS_PER_REQUEST = 2_000
+"""Jobs and partitions in a request to another broker, unless one job has more partitions."""
+_JOB = JOBS_PER_TURN // 15
+"""The number of jobs that are looked at as fast as a marker of one and the end of its transaction are written."""
+_PARTITIONS_PER_JOB = 20
+"""The number of partitions that are looked up in the time of a job."""
 GONE_AFTER_MS = 10_000
 """How long a partition has to be missing from the metadata until it counts as deleted."""
 
@@ -123,6 +134,7 @@ class MarkerSender:
         self._channels: dict[int, _Channel] = {}
         self._later: dict[MarkerJob, dict[TopicPartition, None]] = {}
         self._retry: TimerTask | None = None
+        self._turns = Turns(timer, JOBS_PER_TURN)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -142,14 +154,22 @@ class MarkerSender:
         self._later.pop(job, None)
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions are deleted and need no marker."""
-        for job in list(self._jobs):
-            self._settle(job, [partition for partition in partitions if partition in job.pending])
+        """These partitions are deleted and need no marker; jobs notice it in this and later turns of the loop."""
+        deleted = frozenset(partitions)
+
+        def visit(job: MarkerJob) -> int:
+            found = [partition for partition in job.pending if partition in deleted]
+            self._settle(job, found)
+            return 1 + (_JOB if found else 0) + len(job.pending) // _PARTITIONS_PER_JOB
+
+        self._turns.visit(taken(deque(self._jobs)), visit)
 
     async def close(self) -> None:
         """Stops sending; the next coordinator sends the remaining markers."""
-        for job in list(self._jobs):
-            self.cancel(job)
+        while self._jobs:
+            for job in list(islice(self._jobs, JOBS_PER_TURN)):
+                self.cancel(job)
+            await asyncio.sleep(0)
         if self._retry is not None:
             self._retry.cancel()
         tasks = list(self._tasks)
@@ -211,8 +231,7 @@ class MarkerSender:
         """Sends the queued markers, and those queued meanwhile, one request at a time."""
         try:
             while channel.queue:
-                queue, channel.queue = channel.queue, {}
-                batch = {job: tuple(partitions) for job, partitions in queue.items() if not job.is_over}
+                batch = channel.next_batch()
                 if batch:
                     results = await self._exchange(channel, batch)
                     for job, partitions in batch.items():
@@ -282,10 +301,17 @@ class MarkerSender:
                 self._retry = self._timer.schedule(RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
-        self._retry = None
-        later, self._later = self._later, {}
-        for job, partitions in later.items():
-            self._route(job, [partition for partition in partitions if partition in job.pending])
+        self._turns.visit(self._jobs_to_repeat(), self._route_again)
+
+    def _jobs_to_repeat(self) -> Iterator[MarkerJob]:
+        yield from list(self._later)
+        # The next time comes after the last of them, however many they are.
+        self._retry = self._timer.schedule(RETRY_MS, self._try_again) if self._later else None
+
+    def _route_again(self, job: MarkerJob) -> int:
+        partitions = self._later.pop(job, {})
+        self._route(job, [partition for partition in partitions if partition in job.pending])
+        return _JOB + len(partitions)
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -301,6 +327,19 @@ class _Channel:
         self.queue: dict[MarkerJob, dict[TopicPartition, None]] = {}
         self.connection: Connection | None = None
         self.is_running = False
+
+    def next_batch(self) -> dict[MarkerJob, tuple[TopicPartition, ...]]:
+        """Takes the first jobs, so many that their request is not long."""
+        batch: dict[MarkerJob, tuple[TopicPartition, ...]] = {}
+        left = MARKERS_PER_REQUEST
+        for job in list(islice(self.queue, MARKERS_PER_REQUEST)):
+            if left <= 0:
+                break
+            partitions = self.queue.pop(job)
+            left -= 1 + len(partitions)
+            if not job.is_over:
+                batch[job] = tuple(partitions)
+        return batch
 
     async def disconnect(self) -> None:
         connection, self.connection = self.connection, None

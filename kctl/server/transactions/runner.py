@@ -16,18 +16,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.records.build import build_batch
 from kctl.server.coordinators.appending import append_or_refuse
+from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
-from kctl.server.coordinators.periodic_checks import taken, visit_all, visit_in_turns
+from kctl.server.coordinators.periodic_checks import Turns, taken
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.transactions.actions import (
@@ -61,6 +61,10 @@ TOMBSTONE_TIMEOUT_MS = 30_000
 COMPLETION_RETRY_MS = 100
 IDS_PER_TURN = 1_000
 """The number of ids to restore, or to check for timeout or expiry, before requests are served again."""
+_PARTITIONS_PER_ID = 20
+"""The number of partitions of a transaction that are restored in the time of an id."""
+_STEP = IDS_PER_TURN // 15
+"""The number of ids that are checked as fast as one writes a record, or markers and the record after them."""
 
 
 class HostedTransaction:
@@ -68,7 +72,7 @@ class HostedTransaction:
 
     __slots__ = ("is_gone", "job", "partition", "transaction")
 
-    def __init__(self, transaction: Transaction, partition: LedPartition) -> None:
+    def __init__(self, transaction: Transaction, partition: LedPartition[HostedTransaction]) -> None:
         self.transaction = transaction
         self.partition = partition
         self.job: MarkerJob | None = None
@@ -93,7 +97,10 @@ class TransactionRunner:
         clock: Clock,
         timer: Timer,
     ) -> None:
-        self.hosted: dict[str, HostedTransaction] = {}
+        self._turns = Turns(timer, IDS_PER_TURN)
+        self.hosted: HostedObjects[HostedTransaction] = HostedObjects(self._turns, self._unload)
+        self._decided: dict[LedPartition[HostedTransaction], deque[HostedTransaction]] = {}
+        """Of partitions that are loading: the transactions whose markers are to be sent afterwards."""
         self.waiting_completions = 0
         """Transactions whose end the log has refused, and which is written again after COMPLETION_RETRY_MS."""
         self._broker_id = broker_id
@@ -102,71 +109,73 @@ class TransactionRunner:
         self._markers = markers
         self._clock = clock
         self._timer = timer
-        self._leaving: deque[HostedTransaction] = deque()
-        """Removed ones whose parked requests are to be completed."""
 
-    def run(self, hosted: HostedTransaction, event: Event) -> None:
-        """Processes the event and all that follows from it at once."""
+    def run(self, hosted: HostedTransaction, event: Event) -> int:
+        """Processes the event and all that follows from it at once; returns the number of actions."""
         transaction = hosted.transaction
         inbox: deque[Event] = deque((event,))
+        actions = 0
         while inbox:
             before = transaction.state
             for action in step(transaction, inbox.popleft(), self._clock.now_ms()):
                 self._perform(hosted, action, inbox)
+                actions += 1
             if transaction.state is not before:
                 self._log_change(transaction, before)
+        return actions
 
-    def run_new(self, transactional_id: str, partition: LedPartition, event: Event) -> None:
+    def run_new(self, transactional_id: str, partition: LedPartition[HostedTransaction], event: Event) -> None:
         """Creates an id with its first event.
 
         If it has no producer afterwards, it is removed: refused requests use no memory.
         """
-        hosted = self.hosted[transactional_id] = HostedTransaction(Transaction(transactional_id), partition)
+        hosted = HostedTransaction(Transaction(transactional_id), partition)
+        self.hosted.add(transactional_id, hosted)
         self.run(hosted, event)
         if hosted.transaction.is_vacant and not hosted.is_gone:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
         """Processes the event for every id that exists now, some ids per loop turn."""
-        waiting = iter(list(self.hosted.values()))
-        visit_in_turns(self._timer, waiting, lambda hosted: self._process(hosted, event), per_turn=IDS_PER_TURN)
+        self._run_in_turns(self.hosted.present(), event)
 
-    async def load_all(self, partition: LedPartition) -> dict[str, HostedTransaction]:
-        """Reads the partition and returns its transactions, by transactional id."""
+    async def load_all(self, partition: LedPartition[HostedTransaction]) -> None:
+        """Reads the partition and adds its transactions."""
         playback = TransactionPlayback()
         await play_back(self._log, TopicPartition(TRANSACTION_STATE_TOPIC, partition.index), playback)
-        restored: dict[str, HostedTransaction] = {}
+        decided = self._decided[partition] = deque()
+        size = 0
         for transaction in playback.transactions():
-            restored[transaction.transactional_id] = HostedTransaction(transaction, partition)
-            if len(restored) % IDS_PER_TURN == 0:
+            hosted = HostedTransaction(transaction, partition)
+            self.hosted.add(transaction.transactional_id, hosted)
+            if transaction.state.is_decided:
+                decided.append(hosted)
+            size += 1 + len(transaction.partitions) // _PARTITIONS_PER_ID
+            if size >= IDS_PER_TURN:
+                size = 0
                 await asyncio.sleep(0)
-        return restored
 
-    def add_all(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
-        """Adds the transactions of a loaded partition, and sends the markers of decided ones."""
-        self.hosted.update(restored)
-        decided = [hosted for hosted in restored.values() if hosted.transaction.state.is_decided]
-        visit_all(decided, lambda hosted: self.run(hosted, Loaded()))
+    def serve_all(self, partition: LedPartition[HostedTransaction]) -> None:
+        """Starts serving the transactions of a loaded partition, and sends the markers of decided ones."""
+        self.hosted.serve(partition)
+        self._run_in_turns(taken(self._decided.pop(partition)), Loaded())
 
-    def remove_all(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition[HostedTransaction]) -> int:
         """Removes the transactions of a partition; returns how many there were."""
-        leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
-        for hosted in leaving:
-            self._discard(hosted)
-        is_idle = not self._leaving
-        self._leaving.extend(leaving)
-        if is_idle:
-            visit_in_turns(self._timer, taken(self._leaving), self._unload, per_turn=IDS_PER_TURN)
-        return len(leaving)
+        self._decided.pop(partition, None)
+        return self.hosted.leave(partition)
 
     async def stop(self) -> None:
         """Returns when the parked requests of all transactions that are removed have been completed."""
-        while self._leaving:
-            visit_all(islice(taken(self._leaving), IDS_PER_TURN), self._unload)
-            await asyncio.sleep(0)
+        await self.hosted.left()
 
-    def _unload(self, hosted: HostedTransaction) -> None:
+    def _run_in_turns(self, waiting: Iterator[HostedTransaction], event: Event) -> None:
+        self._turns.visit(waiting, lambda hosted: self._process(hosted, event))
+
+    def _unload(self, hosted: HostedTransaction) -> int:
+        self._discard(hosted)
         self.run(hosted, Unload())
+        return 1
 
     def _perform(self, hosted: HostedTransaction, action: Action, inbox: deque[Event]) -> None:
         match action:
@@ -190,10 +199,13 @@ class TransactionRunner:
         self.waiting_completions -= 1
         self._process(hosted, CompletionDue())
 
-    def _process(self, hosted: HostedTransaction, event: Event) -> None:
-        """Processes a later event, unless this broker no longer coordinates the id."""
-        if not hosted.is_gone:
-            self.run(hosted, event)
+    def _process(self, hosted: HostedTransaction, event: Event) -> int:
+        """Processes a later event, unless this broker no longer coordinates the id; returns how long that takes.
+
+        The unit is the time of an event that changes nothing.
+        """
+        is_gone = hosted.is_gone or not hosted.partition.is_served
+        return 1 if is_gone else 1 + _STEP * self.run(hosted, event)
 
     def _append(self, hosted: HostedTransaction, action: Persist, inbox: deque[Event]) -> None:
         transactional_id, partition = hosted.transaction.transactional_id, hosted.partition.index
@@ -219,16 +231,18 @@ class TransactionRunner:
             committed=action.committed,
             coordinator_epoch=hosted.partition.epoch,
             partitions=action.partitions,
-            on_written=lambda partitions: self._process(hosted, MarkersWritten(partitions)),
+            on_written=partial(self._markers_written, hosted),
         )
         self._markers.send(hosted.job)
+
+    def _markers_written(self, hosted: HostedTransaction, partitions: tuple[TopicPartition, ...]) -> None:
+        self._process(hosted, MarkersWritten(partitions))
 
     def _discard(self, hosted: HostedTransaction) -> None:
         hosted.is_gone = True
         if hosted.job is not None:
             self._markers.cancel(hosted.job)
-        if self.hosted.get(hosted.transaction.transactional_id) is hosted:
-            del self.hosted[hosted.transaction.transactional_id]
+        self.hosted.remove(hosted.transaction.transactional_id, hosted)
 
     def _log_change(self, transaction: Transaction, before: TransactionState) -> None:
         log.debug(

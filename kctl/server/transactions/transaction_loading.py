@@ -40,6 +40,6 @@ class TransactionPlayback:
         """Ignored: this topic is not written in transactions."""
 
     def transactions(self) -> Iterator[Transaction]:
-        """Every transactional id that is not removed."""
-        for transactional_id, snapshot in self._snapshots.items():
-            yield Transaction.restored(transactional_id, snapshot)
+        """Every transactional id that is not removed, once: what was read of it is dropped."""
+        for transactional_id in list(self._snapshots):
+            yield Transaction.restored(transactional_id, self._snapshots.pop(transactional_id))

@@ -420,7 +420,7 @@ def test_expiry_of_many_groups_is_split_over_loop_turns() -> None:
             await settled(commit(host, f"g{number}"))
         await asyncio.sleep(1)
         host.coordinator.expire()
-        assert len((await host.coordinator.groups())[1]) == GROUPS_PER_TURN
+        assert GROUPS_PER_TURN < len((await host.coordinator.groups())[1]) < 2 * GROUPS_PER_TURN
         await asyncio.sleep(0.1)
         assert (await host.coordinator.groups())[1] == []
         await host.coordinator.stop()

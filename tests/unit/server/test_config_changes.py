@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 import pytest
@@ -204,3 +204,56 @@ def test_an_invalid_property_written_by_hand_is_logged_once_and_the_others_are_u
     with caplog.at_level(logging.WARNING):
         play(scene)
     assert caplog.text.count("ignoring invalid property path=/config/brokers/0") == 1
+
+
+class Clients:
+    """config_changes.ClientConfigs that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.configs: dict[str, Mapping[str, str] | None] = {}
+
+    async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
+        self.configs = dict(configs)
+
+    async def change(self, path: str, config: Mapping[str, str] | None) -> None:
+        self.configs[path] = config
+
+
+def test_many_users_are_read_some_at_a_time_and_with_one_request_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start with 100,000 users sent 200,000 requests, all of which waited in memory."""
+    count = 3 * CONFIGS_READ_TOGETHER
+
+    async def scene(world: World) -> None:
+        for number in range(count):
+            await world.topics.change_config(f"users/u{number}", {"producer_byte_rate": "5"})
+        await world.topics.change_config("users/u1/clients/c", {"consumer_byte_rate": "6"})
+        requests: list[str] = []
+        waiting = [0, 0]
+
+        def counted(name: str) -> None:
+            call = getattr(world.zookeeper, name)
+
+            async def counting(path: str, **options: bool) -> object:
+                if not path.startswith(f"{paths.CONFIG}/users/"):
+                    return await call(path, **options)
+                requests.append(path)
+                waiting[0] += 1
+                waiting[1] = max(waiting)
+                result = await call(path, **options)
+                waiting[0] -= 1
+                return result
+
+            monkeypatch.setattr(world.zookeeper, name, counting)
+
+        counted("get")
+        counted("children")
+        again = World(world.loop, {})
+        clients = Clients()
+        changes = type(again.changes)(0, world.zookeeper, again.configs, (clients,), again.clock, lambda _: None)
+        await changes.load()
+        assert len(requests) == count + 2
+        assert waiting[1] <= CONFIGS_READ_TOGETHER
+        assert clients.configs.pop("users/u1/clients/c") == {"consumer_byte_rate": "6"}
+        assert clients.configs == {f"users/u{number}": {"producer_byte_rate": "5"} for number in range(count)}
+
+    play(scene)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
+from kctl.limits import RECEIVED_AT_ONCE_MAX
 from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
 from kctl.server.network.inbox import Inbox
 
@@ -199,3 +200,21 @@ def test_a_large_frame_that_was_kept_is_freed_by_release() -> None:
         assert memory() is None
 
     asyncio.run(main())
+
+
+def test_a_long_frame_is_received_in_pieces() -> None:
+    """A socket may have received 6 MB, which takes up to 20 ms to copy to new memory."""
+    inbox = Inbox(BufferPool(), FRAME_MAX)
+    size = FRAME_MAX
+    received = 0
+    inbox.buffer()[:4] = struct.pack(">i", size)
+    inbox.received(4)
+    while received < size:
+        room = inbox.buffer()
+        assert 0 < len(room) <= RECEIVED_AT_ONCE_MAX
+        count = min(len(room), size - received)
+        inbox.received(count)
+        received += count
+    frame = inbox.next_frame()
+    assert frame is not None
+    assert len(frame) == size

@@ -9,17 +9,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+import pytest
+
 from kctl.server.loop_lag import BOUNDS_MS, Histogram, MeasuredEventLoop
 from kctl.server.network.turns import Turns
 
 
-def test_a_turn_is_queued_once_the_iteration_has_used_up_its_slice() -> None:
+@pytest.mark.parametrize("is_urgent", [False, True], ids=["data plane", "control plane"])
+def test_a_turn_is_queued_once_the_iteration_has_used_up_its_slice(*, is_urgent: bool) -> None:
     ran_at_once: list[bool] = []
 
     class Quick:
-        is_urgent = False
         share_used_until_s = 0.0
         had_more = False
+
+        def __init__(self) -> None:
+            self.is_urgent = is_urgent
 
         def take_turn(self) -> bool:
             return False
@@ -167,6 +172,22 @@ def test_a_client_with_few_requests_does_not_wait_for_clients_with_thousands() -
         assert loop.now_s - began_s <= 0.002 + 0.002, "the time until sockets are polled again"
         turns.take_or_queue(quick)
         assert taken[-1] == "quick"
+
+
+def test_a_flood_on_the_control_plane_leaves_time_for_other_connections() -> None:
+    """Each of its turns was run at once, however many there were in an iteration."""
+    loop, turns = steered()
+    taken: list[str] = []
+    for _ in range(50):
+        urgent = Worker("control", loop, taken, turn_s=0.001)
+        urgent.is_urgent = True
+        turns.queue(urgent)
+    turns.queue(Worker("data", loop, taken, turn_s=0.001))
+    for _ in range(20):
+        taken.clear()
+        loop.iterate()
+        assert taken[:2] == ["control", "control"]
+        assert set(taken[2:]) == {"data"}
 
 
 def test_busy_connections_progress_beside_many_that_use_little() -> None:

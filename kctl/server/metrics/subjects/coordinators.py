@@ -92,7 +92,7 @@ def families(sources: Sources) -> Iterator[Family | None]:
     groups, transactions = sources.parts.groups, sources.parts.transactions
     states: Counter[GroupState] = Counter()
     offsets = 0
-    hosted = iter(list(groups.hosted.values()))
+    hosted = groups.hosted.present()
     while batch := list(islice(hosted, _GROUPS_PER_SLICE)):
         for each in batch:
             states[each.group.state] += 1
