@@ -34,7 +34,7 @@ from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Per
 from kctl.security.scram_credentials import Mechanism
 
 TOPICS_PER_GROUP = 4
-TOPICS_PER_REQUEST = 250
+TOPICS_PER_REQUEST = 50
 TIMEOUT_S = 120
 WIDE = "wide"
 DEAD = 2

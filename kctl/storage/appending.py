@@ -17,7 +17,10 @@ NO_APPEND_TIME = -1
 
 
 class AppendResult(NamedTuple):
-    """The result of an append.  For a duplicate, the offsets are those of the batch that was appended first."""
+    """The result of an append.  For a duplicate, the offsets are those of the batch that was appended first.
+
+    For an old duplicate (kctl.storage.producer_state) `base_offset` is -1, and `last_offset` an upper bound.
+    """
 
     base_offset: int
     last_offset: int

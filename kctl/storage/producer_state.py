@@ -1,14 +1,23 @@
 """The producer state of a partition: epochs, sequence numbers, open transactions.  Pure.  KIP-98, KIP-360.
 
-Per producer id: the epoch, up to five of its last batches (a client has at most five requests in flight, so a retry is
-always among them), the first offset of its open transaction, and the coordinator epoch of its last marker.
+Per producer id: the epoch, up to five of its last batches (a client has at most five requests in flight to a leader, so
+a retry is among them), the first offset of its open transaction, and the coordinator epoch of its last marker.
 
 A batch from a client is
     a duplicate   same epoch, first and last sequence number as a retained batch: it gets the response of a new append
+    an old duplicate
+                  same epoch, appended in an earlier leader epoch, no longer retained: DUPLICATE_SEQUENCE_NUMBER, which
+                  clients handle as a success, when the batch is committed
     fenced        lower epoch: INVALID_PRODUCER_EPOCH
     in order      its first sequence number follows the last one (2**31-1 is followed by 0); a new epoch starts at 0; an
                   unknown producer may start with any number, because its records may have been deleted
     out of order  otherwise: OUT_OF_ORDER_SEQUENCE_NUMBER
+
+Old duplicates exist because Kafka's Java producer sends new batches to a new leader while the previous leader has not
+responded to earlier ones; when it sends those again, five others may have followed.  Apache Kafka responds with
+OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer then sends the batch again until delivery.timeout.ms.  With Apache Kafka
+this is rare, because it appends one request of a connection at a time; here up to five may be appended and not
+responded to when the leader changes.
 
 The last stable offset is the first offset of the oldest transaction that is open, or whose marker is not below the high
 watermark.  Snapshots contain only the last batch of a producer, so after a restart only that one is recognised as a
@@ -27,7 +36,14 @@ from typing import NamedTuple
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import PRODUCERS_PER_PARTITION_MAX
 from kctl.records.control import ControlType, EndTransactionMarker
-from kctl.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
+from kctl.records.header import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MAX,
+    BatchHeader,
+)
 
 BATCHES_REMEMBERED = 5
 NO_OFFSET = -1
@@ -35,7 +51,10 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class ProducerBatch(NamedTuple):
-    """An appended batch of a producer; `timestamp` is in ms."""
+    """An appended batch of a producer; `timestamp` is in ms.
+
+    In an old duplicate `first_offset` is NO_OFFSET, and `last_offset` an upper bound.
+    """
 
     first_sequence: int
     last_sequence: int
@@ -75,7 +94,10 @@ class ProducerEntry:
         "coordinator_epoch",
         "current_txn_first_offset",
         "epoch",
+        "first_sequence",
         "last_timestamp",
+        "leader_epoch",
+        "leader_epoch_sequence",
         "producer_id",
     )
 
@@ -86,6 +108,12 @@ class ProducerEntry:
         self.epoch = NO_PRODUCER_EPOCH
         self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_REMEMBERED)
         self.current_txn_first_offset = NO_OFFSET
+        self.first_sequence = NO_SEQUENCE
+        """The first sequence number of the epoch of which it is known that it was appended."""
+        self.leader_epoch = NO_LEADER_EPOCH
+        """The leader epoch of the last batch."""
+        self.leader_epoch_sequence = NO_SEQUENCE
+        """The first sequence number in that leader epoch."""
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = -1
 
@@ -104,11 +132,27 @@ class ProducerEntry:
         """Offset of the last data record, or -1 if only markers are known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
+    def is_old_duplicate(self, header: BatchHeader) -> bool:
+        """True if a batch of this epoch was appended in an earlier leader epoch and is older than those retained."""
+        if not self.batches or header.base_sequence < 0:
+            return False
+        # Counted back from the last sequence number, because 0 follows 2**31-1; what is more than half of all numbers
+        # back is ahead.
+        last = self.last_sequence
+        begin, end = (last - header.base_sequence) & SEQUENCE_MAX, (last - header.last_sequence) & SEQUENCE_MAX
+        oldest = min((last - self.first_sequence) & SEQUENCE_MAX, SEQUENCE_MAX // 2)
+        retained = (last - self.batches[0].first_sequence) & SEQUENCE_MAX
+        present = (last - self.leader_epoch_sequence) & SEQUENCE_MAX
+        return max(retained, present) < end <= begin <= oldest
+
     def copy(self, captures: int) -> ProducerEntry:
         """Return an entry with the same values that changes independently of this one."""
         copy = ProducerEntry(self.producer_id, captures)
         copy.epoch = self.epoch
         copy.batches = self.batches.copy()
+        copy.first_sequence = self.first_sequence
+        copy.leader_epoch = self.leader_epoch
+        copy.leader_epoch_sequence = self.leader_epoch_sequence
         copy.current_txn_first_offset = self.current_txn_first_offset
         copy.coordinator_epoch = self.coordinator_epoch
         copy.last_timestamp = self.last_timestamp
@@ -134,7 +178,7 @@ class ProducerState:
         self._unreplicated: dict[int, int] = {}
 
     def check(self, header: BatchHeader, *, with_sequence: bool = True) -> ProducerBatch | None:
-        """Check a data batch with a producer id; return the retained batch if it is a duplicate, else None.
+        """Check a data batch with a producer id; return the first batch if it is a duplicate, else None.
 
         Without `with_sequence` sequence numbers are not checked, as for batches of coordinators.  Raises ApiError:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
@@ -147,6 +191,9 @@ class ProducerState:
             for batch in entry.batches:
                 if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
                     return batch
+            if entry.is_old_duplicate(header):
+                bound = entry.batches[0].first_offset - 1
+                return ProducerBatch(header.base_sequence, last_sequence, NO_OFFSET, bound, NO_TIMESTAMP)
         _check_epoch(entry, header)
         if with_sequence:
             _check_sequence(entry, header)
@@ -180,6 +227,12 @@ class ProducerState:
             return
         entry = self._entry(header.producer_id)
         _take_epoch(entry, header.producer_epoch)
+        if not entry.batches:
+            entry.first_sequence = entry.leader_epoch_sequence = header.base_sequence
+            entry.leader_epoch = header.leader_epoch
+        elif header.leader_epoch != entry.leader_epoch:
+            entry.leader_epoch_sequence = header.base_sequence
+            entry.leader_epoch = header.leader_epoch
         entry.batches.append(
             ProducerBatch(
                 header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
@@ -274,6 +327,7 @@ class ProducerState:
             entry.current_txn_first_offset = saved.current_txn_first_offset
             if saved.last_sequence != NO_SEQUENCE:
                 entry.batches.append(_batch_of(saved))
+                entry.first_sequence = entry.leader_epoch_sequence = entry.batches[0].first_sequence
             if saved.current_txn_first_offset != NO_OFFSET:
                 transactions.append((saved.current_txn_first_offset, saved.producer_id))
         self._open.update(sorted(transactions))

@@ -119,7 +119,11 @@ class Story:
             def has_come(writer: Librdkafka | Java = writer, goals: list[int] = goals) -> bool:
                 return all(map(int.__ge__, writer.acknowledged.counts(), goals))
 
-            self._wait(has_come, f"{PROGRESS} more records of {writer.name} in each partition")
+            try:
+                self._wait(has_come, f"{PROGRESS} more records of {writer.name} in each partition")
+            except TimeoutError as error:
+                counts = writer.acknowledged.counts()
+                raise TimeoutError(f"{error}: has {counts}, not {goals}; {writer.last_messages()}") from None
 
     def _wait_until_whole(self) -> None:
         self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 import traceback
-from collections import defaultdict
+from collections import defaultdict, deque
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +36,7 @@ GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaErro
 CLOSED_DURING_SEND = "Producer closed while send in progress"
 """Kafka's producer reports this for a record that waits for metadata when it is stopped; the record was not sent."""
 END_TIMEOUT_S = 120
+LAST_MESSAGES_CHARS = 4000
 
 
 class WorkloadClient(threading.Thread):
@@ -113,6 +114,7 @@ class Librdkafka(WorkloadClient):
         super().__init__("librdkafka")
         self.acknowledged = Acknowledgements(partitions)
         self.sent = [0] * partitions
+        self._errors: deque[str] = deque(maxlen=20)
         self._topic = topic
         self._pause_s = 1 / rate
         self._producer = Producer(
@@ -124,8 +126,16 @@ class Librdkafka(WorkloadClient):
                 "message.timeout.ms": 0,
                 "request.timeout.ms": 5000,
                 "linger.ms": 2,
+                "error_cb": self._noted,
             }
         )
+
+    def last_messages(self) -> str:
+        """The last errors that librdkafka has reported."""
+        return "\n".join(self._errors)
+
+    def _noted(self, error: KafkaError) -> None:
+        self._errors.append(f"{time.strftime('%X')} {error}")
 
     def _work(self) -> None:
         partition = min(range(len(self.sent)), key=self.sent.__getitem__)
@@ -171,13 +181,18 @@ class Java(WorkloadClient):
         )
         options = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(rate)]
         options += ["--acks", "-1", "--repeating-keys", "100", "--producer.config", str(settings)]
-        self._log = (folder / "java-producer.log").open("wb")
+        self._log_path = folder / "java-producer.log"
+        self._log = self._log_path.open("wb")
         self._popen = subprocess.Popen(
             java_command(LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.VerifiableProducer", options, log_level="WARN"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
+
+    def last_messages(self) -> str:
+        """The end of what the producer has logged."""
+        return self._log_path.read_text(errors="replace")[-LAST_MESSAGES_CHARS:]
 
     def end(self) -> None:
         """SIGTERM: it delivers its buffered records and ends."""

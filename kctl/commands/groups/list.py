@@ -17,6 +17,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.options import Compat, GroupRegex
 from kctl.commands.groups.selection import group_pattern
 from kctl.commands.invocation import Invocation
+from kctl.commands.omissions import note_omissions
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
@@ -120,6 +121,8 @@ def list_groups(
         return ExitStatus.FAILED if failed else ExitStatus.DONE
     rows = _rows(groups, failed)
     run.console.show(COLUMNS, rows)
+    if pattern is None:
+        note_omissions(run, rows, "groups")
     return run.status_of(rows)
 
 

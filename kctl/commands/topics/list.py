@@ -12,6 +12,7 @@ from kctl.commands.compat import topics as topic_compat
 from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.omissions import note_omissions
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
 from kctl.commands.topics.options import (
@@ -72,5 +73,7 @@ def list_topics(
         return ExitStatus.UNMET if has_problems else ExitStatus.DONE
     rows = [topic_row(topic) for topic in topics]
     run.console.show(TOPIC_COLUMNS, rows)
+    if options == NO_FILTERS:
+        note_omissions(run, rows, "topics")
     status = run.status_of(rows)
     return ExitStatus.UNMET if has_problems and status is ExitStatus.DONE else status

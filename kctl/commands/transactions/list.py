@@ -12,6 +12,7 @@ from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.omissions import note_omissions
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
@@ -98,4 +99,5 @@ def list_transactions(
     ]
     rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
     run.console.show(LIST_COLUMNS, rows)
+    note_omissions(run, rows, "transactional ids")
     return run.status_of(rows)

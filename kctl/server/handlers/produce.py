@@ -267,6 +267,8 @@ class ProduceHandler:
             request_version=appends.context.api_version,
             allowance=allowance,
         )
+        if result.base_offset < 0:
+            partition_result.error_code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         partition_result.base_offset = result.base_offset
         partition_result.log_append_time_ms = result.log_append_time_ms
         partition_result.log_start_offset = result.log_start_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from tests.integration.clients.kafka_python import KafkaPython
 from tests.integration.clients.kcat import Kcat
 from tests.peers import kafkajs, probe
 from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.json_web_tokens import Issuer
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
@@ -39,6 +41,8 @@ pytestmark = pytest.mark.clients
 
 TIMEOUT_S = 60
 SCRAM_USER, SCRAM_PASSWORD = "bob", "scram-secret-7395"
+STRANGER = "mallory"
+"""A user without any ACL."""
 PREFIX = "permitted-"
 RECORDS = [(b"k%d" % number, b"v%d" % number) for number in range(50)]
 
@@ -93,7 +97,8 @@ def _permit(secured: Secured) -> None:
     settings = {"bootstrap.servers": secured.sasl, **secured.rdkafka(ADMIN, ADMIN_PASSWORD, "PLAIN")}
     admin = AdminClient(dict[str, str | int | float | bool](settings))
     upsertions: list[UserScramCredentialAlteration] = [
-        UserScramCredentialUpsertion(SCRAM_USER, ScramCredentialInfo(mechanism, 4096), SCRAM_PASSWORD.encode())
+        UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), SCRAM_PASSWORD.encode())
+        for user in (SCRAM_USER, STRANGER)
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     ]
     bindings = [
@@ -252,6 +257,27 @@ def test_kafkajs_is_admitted_with_a_right_secret_only(
     assert (outcome["error"] is None) == is_right, json.dumps(outcome)
     if mechanism != "oauthbearer":
         assert "SASL" in outcome["error"]
+
+
+@pytest.mark.parametrize(("noun", "omitted"), [("topics", "topics"), ("transactions", "transactional ids")])
+def test_kctl_says_why_the_lists_of_a_stranger_are_empty(
+    secured: Secured, noun: str, omitted: str, tmp_path: Path
+) -> None:
+    def listed(*options: str) -> subprocess.CompletedProcess[str]:
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        properties = tmp_path / "client.properties"
+        properties.write_text(
+            f"bootstrap.servers={secured.sasl}\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
+            f"ssl.truststore.type=PEM\nssl.truststore.location={secured.authority.pem}\n"
+            f'sasl.jaas.config={module} required username="{STRANGER}" password="{SCRAM_PASSWORD}";\n'
+        )
+        properties.chmod(0o600)
+        return run_kctl(noun, "list", "--command-config", str(properties), *options)
+
+    ran = listed()
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert f"the user may not describe the cluster, and a broker omits {omitted}" in ran.stderr
+    assert listed("--quiet").stderr == ""
 
 
 def test_no_file_of_the_log_contains_a_secret(secured: Secured) -> None:

@@ -64,6 +64,47 @@ def test_a_retried_batch_gets_its_first_offset() -> None:
     assert code_of(machine.append, b"v0", b"w", producer_id=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_a_batch_retried_long_after_a_change_of_the_leader_is_a_duplicate_without_an_offset() -> None:
+    machine = LogOnDisk()
+    machine.append(b"v0", producer_id=1, sequence=100)
+    machine.append(b"v1", b"v2", producer_id=1, sequence=101)
+    for number in range(6):
+        machine.append(producer_id=1, sequence=103 + number, leader_epoch=1)
+    again = machine.append(b"v1", b"v2", producer_id=1, sequence=101, leader_epoch=1)
+    assert (again.base_offset, again.last_offset, again.duplicate) == (-1, 3, True)
+    assert machine.append(b"v0", producer_id=1, sequence=100, leader_epoch=1).base_offset == -1
+    assert machine.log.log_end_offset == 9
+
+    def is_refused(sequence: int, *values: bytes, epoch: int = 0) -> bool:
+        code = code_of(machine.append, *values, producer_id=1, producer_epoch=epoch, sequence=sequence, leader_epoch=1)
+        return code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    assert is_refused(99), "it may have been lost before the first batch that is known"
+    assert is_refused(102, b"v2", b"v3"), "a part was appended by the present leader"
+    assert is_refused(103), "the present leader has responded to it"
+    assert is_refused(110), "it is ahead"
+    machine.append(producer_id=1, producer_epoch=1, sequence=0, leader_epoch=2)
+    assert is_refused(101, epoch=1), "another epoch has other records"
+
+
+def test_old_duplicates_are_recognised_by_a_follower_that_becomes_leader_and_after_a_crash() -> None:
+    machine = LogOnDisk()
+    for number in range(7):
+        record = Record(0, NOW_MS, b"k", b"v")
+        batch = build_batch(
+            [record],
+            base_offset=number,
+            leader_epoch=number // 2,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+        machine.log.append_as_follower(batch)
+    assert machine.append(producer_id=1, leader_epoch=9).base_offset == -1
+    machine.crash_and_reopen(recovery_point=0)
+    assert machine.append(producer_id=1, leader_epoch=9).base_offset == -1
+
+
 def test_sequence_numbers_have_to_follow_each_other() -> None:
     machine = LogOnDisk()
     machine.append(producer_id=1, sequence=100)  # Unknown producers may start with any sequence.

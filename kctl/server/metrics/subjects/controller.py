@@ -119,9 +119,14 @@ def families(sources: Sources) -> Iterator[AnyFamily | None]:
     yield Family(CHANNEL_QUEUE, ((text, size) for text, size, _ in queues))
     yield HistogramFamily(CHANNEL_TIMES, ((text, summarize(each.latest_ms, each.count)) for text, _, each in queues))
     partitions = offline = imbalanced = 0
-    for topic, assignment in list(state.topics.items()):
+    # Not items(): thousands of new pairs at once would begin a garbage collection.
+    for topic in list(state.topics):
+        assignment = state.topics.get(topic)
+        if assignment is None:
+            continue  # Deleted during a pause.
         is_deleted = topic in state.deleting
-        for partition, replicas in list(assignment.replicas.items()):
+        for partition in list(assignment.replicas):
+            replicas = assignment.replicas.get(partition)
             if partitions % _PARTITIONS_PER_SLICE == 0:
                 yield None
             partitions += 1

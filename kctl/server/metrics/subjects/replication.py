@@ -125,7 +125,9 @@ def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
     replicas = parts.replicas
     leaders = offline = under_replicated = under_min = at_min = reassigning = 0
     min_isr: dict[str, int] = {}
-    for number, ((topic, _), partition) in enumerate(list(replicas.partitions.items())):
+    # Not items(): thousands of new pairs at once would begin a garbage collection.
+    for number, partition in enumerate(list(replicas.partitions.values())):
+        topic = partition.topic_partition.topic
         if number % _PARTITIONS_PER_SLICE == 0:
             yield None
         if not partition.log.log_directory.is_online:
