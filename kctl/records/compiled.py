@@ -1,6 +1,6 @@
 """Finds out, without an import of it, whether the record walk is native code.
 
-kctl.records.walk needs the package librt, which Spark's executors do not have.
+kctl.records.walk needs the package librt, which Spark's executors may not have.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from kctl.spark.session import (
@@ -24,7 +24,7 @@ from kctl.spark.session import (
 def archive_path() -> Path:
     """Path of the archive for this Java and PySpark, in the XDG cache home."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "kctl" / f"spark-{_fingerprint()}.jsa"
+    return base / "kctl" / _name()
 
 
 def use_option() -> str:
@@ -52,18 +52,27 @@ def make_archive() -> Path:
         if not unfinished.is_file():
             raise SparkFailed(f"Java wrote no archive of classes within {ARCHIVE_TIMEOUT_S} s")
         unfinished.replace(path)
+        for earlier in path.parent.glob(f"{path.stem.rpartition('-')[0]}-*.jsa"):
+            if earlier != path:
+                earlier.unlink(missing_ok=True)
     finally:
         unfinished.unlink(missing_ok=True)
     return path
 
 
-def _fingerprint() -> str:
-    """Hash of the versions of JVM and PySpark, so that each combination has its own archive."""
+def _name() -> str:
+    """The name of the archive for this Java and PySpark.
+
+    The first part stands for their folders, the second for what is installed there.  An archive contains the paths and
+    times of the jars: a JVM reads it and then drops it if they are others.
+    """
     binary = Path(java() or "java").resolve()
-    stamp = binary.stat().st_mtime_ns if binary.exists() else 0
-    try:
-        pyspark = version("pyspark")
-    except PackageNotFoundError:
-        pyspark = ""
-    home = os.environ.get("SPARK_HOME", "")
-    return hashlib.sha256(f"{binary}\0{stamp}\0{pyspark}\0{home}".encode()).hexdigest()[:16]
+    found = find_spec("pyspark")
+    home = os.environ.get("SPARK_HOME") or (os.path.dirname(found.origin) if found and found.origin else "")
+    folders = (binary, Path(home, "jars"))
+    times = [path.stat().st_mtime_ns if path.exists() else 0 for path in folders]
+    return f"spark-{_digest(*folders)}-{_digest(*times)}.jsa"
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:12]

@@ -33,13 +33,20 @@ from kctl.spark.decodings import DecodingOptions, FieldOptions, decide
 from kctl.spark.exec.column_types import Columns, Format
 from kctl.spark.exec.columns import schema
 from kctl.spark.exec.source_offsets import LATEST, parse_offsets
-from kctl.spark.exec.topic_source import LIMIT_TYPES, TopicReader, TopicSource, TopicStream, UnlimitedTopicStream
+from kctl.spark.exec.topic_source import (
+    LIMIT_TYPES,
+    TopicReader,
+    TopicSource,
+    TopicStream,
+    UnlimitedTopicStream,
+    with_spark_variants,
+)
 from kctl.spark.job import portable
 from kctl.spark.package import build_package
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 TIMEOUT_MS = 30_000
-_FORMATS = ("binary", "string", "json", "avro", "protobuf")
+_FORMATS = tuple(one.value for one in Format)
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 _OPTIONS = (
     *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation", "includeHeaders"),
@@ -69,7 +76,8 @@ class KctlDataSource(datasource.DataSource):
     def schema(self) -> Any:
         """The columns of an export with the same options.  May read schemas from the registry."""
         source = source_of(self.options)
-        return from_arrow_schema(schema(include_headers=source.include_headers, columns=source.columns))
+        columns = schema(include_headers=source.include_headers, columns=source.columns)
+        return from_arrow_schema(with_spark_variants(columns))
 
     def reader(self, schema: Any) -> TopicReader:
         """See DataSource."""

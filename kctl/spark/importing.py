@@ -112,7 +112,7 @@ async def import_export(
         raise NotImportable(f"{missing[0]}, a file of the export, does not exist: restore it first")
     if exported.unknown:
         raise NotImportable(f"no commit names {exported.unknown[0]}: remove it, or adopt it with 'kctl export --adopt'")
-    if lacking := [name for name in _NEEDED if name not in (*data.columns, *data.variants)]:
+    if lacking := [name for name in _NEEDED if name not in data.columns]:
         raise NotImportable(f"the files do not have the column {lacking[0]} as it is in a record")
     live = await _live_topic(client, request.topic, exported.position)
     found = Import(exported.topic, import_group(request.topic, exported.position))

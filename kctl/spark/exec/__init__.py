@@ -6,3 +6,13 @@ columns and writer (columns into a Parquet file), files (every operation on the 
 (results for the driver).  Keys and values are decoded by batch_decoder (texts, json_values, avro_values,
 protobuf_values, variant_values) into column_types; dead_letters has the records that cannot be decoded.
 """
+
+from pathlib import Path
+from zipimport import zipimporter
+
+from kctl.spark.exec.native import use_compiled_modules
+
+_LOADER: object = __spec__.loader if __spec__ else None
+
+if isinstance(_LOADER, zipimporter):
+    use_compiled_modules(Path(_LOADER.archive))

@@ -1,7 +1,7 @@
 """Finds the fields of all records of a chunk: with the compiled record walk where it is at hand, else with numpy.
 
 Both refuse what Kafka's DefaultRecord.readFrom refuses, headers included, and find the same positions in what they
-accept.  Executors that have only the shipped source use numpy, because the interpreted walk is ten times slower.
+accept.  Executors that cannot load the compiled modules use numpy, because the interpreted walk is ten times slower.
 """
 
 from __future__ import annotations

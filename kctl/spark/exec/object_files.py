@@ -202,20 +202,25 @@ class _RawReader(io.RawIOBase):
 
 def _open_store(url: str) -> Any:
     options: dict[str, Any] = {"timeout": REQUEST_TIMEOUT, "connect_timeout": CONNECT_TIMEOUT}
-    # The library refuses http:// unless it is allowed; an endpoint that the user has set as http:// is meant so.
-    if os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith("http://"):
-        options["allow_http"] = True
     retries: Any = {"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT}
     profile = os.environ.get("AWS_PROFILE")
-    if url.startswith("s3") and profile and "AWS_ACCESS_KEY_ID" not in os.environ:
-        return from_url(url, client_options=cast("Any", options), retry_config=retries, **_of_profile(profile))
-    return from_url(url, client_options=cast("Any", options), retry_config=retries)
+    is_of_profile = url.startswith("s3") and profile and "AWS_ACCESS_KEY_ID" not in os.environ
+    settings = _of_profile(profile) if is_of_profile and profile else {}
+    endpoint = settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", ""))
+    # The library refuses http:// unless it is allowed; an endpoint that the user has set as http:// is meant so.
+    if endpoint.startswith("http://"):
+        options["allow_http"] = True
+    return from_url(url, client_options=cast("Any", options), retry_config=retries, **settings)
 
 
 def _of_profile(profile: str) -> dict[str, Any]:
-    """Credentials and region of an AWS profile.  Raises StoreFailed without boto3, which reads profiles."""
+    """Credentials, region and endpoint of an AWS profile; the endpoint may be in the environment instead.
+
+    Raises StoreFailed without boto3, which reads profiles.
+    """
     try:
         import boto3  # noqa: PLC0415 - needed for profiles only
+        from botocore.config import Config  # noqa: PLC0415 - same
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - same
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - same
     except ImportError as error:
@@ -223,10 +228,14 @@ def _of_profile(profile: str) -> dict[str, Any]:
     try:
         session = boto3.Session(profile_name=profile)
         provider = Boto3CredentialProvider(session)
+        endpoint, usual = (
+            session.client("s3", config=Config(ignore_configured_endpoint_urls=ignores)).meta.endpoint_url
+            for ignores in (False, True)
+        )
     except (BotoCoreError, ValueError) as error:
         raise StoreFailed(f"AWS_PROFILE={profile}: {error}") from None
-    region = session.region_name
-    return {"credential_provider": provider, **({"region": region} if region else {})}
+    found = {"region": session.region_name, "endpoint": endpoint if endpoint != usual else None}
+    return {"credential_provider": provider, **{name: text for name, text in found.items() if text}}
 
 
 def _reason(error: BaseError) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from kctl.spark.exec.columns import CALENDAR_US
-from kctl.spark.exec.partitioning import HOUR, Partitioning, Values
+from kctl.spark.exec.partitioning import HOUR, HOUR_US, Partitioning, Values
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_US = 24 * HOUR_US
 
 
 def by_partition(batch: pa.RecordBatch, partitioning: Partitioning) -> Iterator[tuple[Values, pa.RecordBatch]]:
@@ -34,9 +40,33 @@ def _units(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
     """Days or hours since 1970 in the time zone; times outside of the calendar count as its first or last ones."""
     times = np.clip(batch.column("timestamp").cast(pa.int64()).to_numpy(), CALENDAR_US.start, CALENDAR_US.stop - 1)
     if partitioning.time_zone != "UTC":
-        zoned = pa.array(times).view(pa.timestamp("us", tz=partitioning.time_zone))
-        times = np.clip(pc.local_timestamp(zoned).cast(pa.int64()).to_numpy(), CALENDAR_US.start, CALENDAR_US.stop - 1)
+        times = times + utc_offsets_us(times, ZoneInfo(partitioning.time_zone))
+        times = np.clip(times, CALENDAR_US.start, CALENDAR_US.stop - 1)
     return pa.array(np.floor_divide(times, partitioning.unit_us))
+
+
+def utc_offsets_us(times: NDArray[np.int64], zone: ZoneInfo) -> NDArray[np.int64]:
+    """The difference of local time to UTC at each time, which is in microseconds since 1970 and in the calendar.
+
+    Not by Arrow, which knows no daylight-saving time after 2037: files of zones have later changes as a rule only.
+    """
+    hours, places = np.unique(np.floor_divide(times, HOUR_US), return_inverse=True)
+    starts, ends = (
+        np.array([_utc_offset_us(hour * HOUR_US, zone) for hour in (hours + later).tolist()], np.int64)
+        for later in (0, 1)
+    )
+    found = starts[places]
+    for row in np.flatnonzero((starts != ends)[places]).tolist():  # the offset changes within the hour
+        found[row] = _utc_offset_us(int(times[row]), zone)
+    return found
+
+
+def _utc_offset_us(time_us: int, zone: ZoneInfo) -> int:
+    # Local times must be in the calendar as well.
+    within = min(max(time_us, CALENDAR_US.start + DAY_US), CALENDAR_US.stop - DAY_US)
+    offset = (EPOCH + timedelta(microseconds=within)).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset // timedelta(microseconds=1)
 
 
 def _field(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:

@@ -21,6 +21,7 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.spark.exec import source_offsets
+from kctl.spark.exec.arrow_types import VARIANT_TYPE
 from kctl.spark.exec.batch_decoder import BatchDecoder
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.column_types import Columns
@@ -41,6 +42,13 @@ def _limit_types() -> Any:
 LIMIT_TYPES = _limit_types()
 """The types with which sources limit a batch, and end it at the offsets of the start of a query; None before PySpark
 4.2."""
+_SPARK_VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
+"""The type that PySpark takes for a variant (pyspark.sql.pandas.types.is_variant)."""
 _SupportsAvailableNow: Any = LIMIT_TYPES.SupportsTriggerAvailableNow if LIMIT_TYPES else object
 
 
@@ -154,7 +162,20 @@ def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -
     fitting, misfits = decoder.decode(batch)
     if misfits is not None:
         raise BadRecords(first_bad(tp, misfits))
-    return fitting
+    columns = [_for_spark(column) for column in fitting.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=with_spark_variants(fitting.schema))
+
+
+def with_spark_variants(schema: pa.Schema) -> pa.Schema:
+    """The schema with variants as PySpark has them."""
+    return pa.schema([one.with_type(_SPARK_VARIANT) if one.type == VARIANT_TYPE else one for one in schema])
+
+
+def _for_spark(column: pa.Array) -> pa.Array:
+    if column.type != VARIANT_TYPE:
+        return column
+    parts = [column.field(one.name) for one in _SPARK_VARIANT]
+    return pa.StructArray.from_arrays(parts, fields=list(_SPARK_VARIANT), mask=column.is_null())
 
 
 class RangePartition(datasource.InputPartition):

@@ -74,9 +74,9 @@ class DataFiles:
         self.missing: list[str] = []
         """Paths without a file."""
         self.columns: tuple[str, ...] = tuple(TYPES)
-        """Columns that all files have in the form of Kafka's records."""
-        self.variants: tuple[str, ...] = ("key", "value")
-        """Those of keys and values that are variants in all files."""
+        """Columns that all files have in the form of Kafka's records, or as variants."""
+        self.variants: set[str] = set()
+        """Those of them that are variants; in files of dead letters they are as in a record."""
         self.decoded: Columns | None = None
         """How the files were decoded: by the one with most columns, which are only added; None if that is unknown."""
         self.has_headers = False
@@ -103,7 +103,7 @@ class DataFiles:
         self.has_headers |= "headers" in types
         self._add_columns((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}"))
         self.columns = tuple(name for name in self.columns if name in types and is_comparable(name, types[name]))
-        self.variants = tuple(name for name in self.variants if types.get(name) == VARIANT_TYPE)
+        self.variants |= {name for name in self.columns if types[name] == VARIANT_TYPE}
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             found = {}
@@ -165,14 +165,16 @@ class DataFiles:
         Raises UnreadableFile.
         """
         with self._opened(group.path) as parquet:
-            for batch in self._batches(parquet, group, (*self.columns, *self.variants)):
+            for batch in self._batches(parquet, group, self.columns):
                 rows = self._rows(group.path, batch, with_hashes=False)
                 mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
                 mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
                 yield self._without_variants(group.path, mine.filter(pa.array(mask)))
 
     def _without_variants(self, path: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name in self.variants:
+        for name in batch.schema.names:
+            if batch.schema.field(name).type != VARIANT_TYPE:
+                continue
             try:
                 column = json_of(batch.column(name))
             except ValueError as error:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kctl.spark.exec.arrow_types import TIMESTAMP
+from kctl.spark.exec.arrow_types import TIMESTAMP, VARIANT_TYPE
 from kctl.spark.exec.columns import HEADERS
 
 Hashes = NDArray[np.uint64]
@@ -24,7 +24,7 @@ TYPES = {
     "timestampType": pa.int32(),
     "headers": HEADERS,
 }
-"""Columns that can be compared, and the types to which those of other writers are cast."""
+"""Columns that can be compared, and the types to which those of other writers are cast, except variants."""
 
 _FACTORS = dict(
     zip(
@@ -37,10 +37,10 @@ _NULL = 0x6A09E667F3BCC909
 
 
 def is_comparable(name: str, type_: pa.DataType) -> bool:
-    """Whether a column of a file has the form that Kafka's records have."""
+    """Whether a column of a file has the form that Kafka's records have, or is a variant."""
     types = pa.types
     if name in {"key", "value"}:
-        return bool(types.is_binary(type_) or types.is_large_binary(type_))
+        return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == VARIANT_TYPE)
     if name == "timestamp":
         return bool(types.is_timestamp(type_) and type_.tz is not None)
     if name == "headers":
@@ -49,12 +49,15 @@ def is_comparable(name: str, type_: pa.DataType) -> bool:
 
 
 def record_hashes(batch: pa.RecordBatch, columns: Collection[str]) -> Hashes:
-    """The hash of each record.  Columns that the batch lacks count as null."""
+    """The hash of each record.  Columns that the batch lacks count as null.
+
+    A variant has other hashes than the JSON of which it was made: the batches to compare must both have variants.
+    """
     found = np.zeros(batch.num_rows, np.uint64)
     for name in columns:
         index = batch.schema.get_field_index(name)
         if index >= 0:
-            found += _mixed(_column_hashes(batch.column(index).cast(TYPES[name])) * np.uint64(_FACTORS[name]))
+            found += _mixed(_column_hashes(batch.column(index), TYPES[name]) * np.uint64(_FACTORS[name]))
         else:
             found += _mixed(np.full(batch.num_rows, _NULL, np.uint64) * np.uint64(_FACTORS[name]))
     return _mixed(found)
@@ -65,7 +68,11 @@ def at_offsets(hashes: Hashes, offsets: NDArray[np.int64]) -> Hashes:
     return _mixed(hashes + offsets.astype(np.uint64) * np.uint64(0x2545F4914F6CDD1D))
 
 
-def _column_hashes(column: pa.Array) -> Hashes:
+def _column_hashes(column: pa.Array, type_: pa.DataType) -> Hashes:
+    if column.type == VARIANT_TYPE:
+        metadata, value = (binary_hashes(column.field(name)) for name in ("metadata", "value"))
+        return _with_nulls(_mixed(_mixed(metadata) + value), column)
+    column = column.cast(type_)
     if pa.types.is_binary(column.type):
         return binary_hashes(column)
     if pa.types.is_list(column.type):

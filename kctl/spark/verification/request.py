@@ -122,7 +122,8 @@ def _compare(
     on_progress: Callable[[int], None],
     where: str,
 ) -> Verification:
-    from kctl.spark.exec.rows import RowFilter  # noqa: PLC0415 - imports pyarrow
+    from kctl.spark.exec.batch_decoder import BatchDecoder  # noqa: PLC0415 - imports pyarrow
+    from kctl.spark.exec.rows import RowFilter  # noqa: PLC0415 - same
     from kctl.spark.verification.claims import claims_of  # noqa: PLC0415 - imports pyarrow
     from kctl.spark.verification.data_files import DataFiles  # noqa: PLC0415 - same
     from kctl.spark.verification.ledger import AllowedGaps  # noqa: PLC0415 - same
@@ -143,8 +144,12 @@ def _compare(
         compacted=source.is_compacted is not False,
         aborted=request.isolation is None and exported.isolation is None,
     )
-    row_filter = RowFilter(where, exported.columns or data.decoded or UNDECODED) if where else None
-    topic = Topic(request.topic, source.live, isolation, allowed, source.open_reader, row_filter, source.log_start)
+    columns = exported.columns or data.decoded or UNDECODED
+    row_filter = RowFilter(where, columns) if where else None
+    decoder = BatchDecoder(columns) if data.variants else None
+    topic = Topic(
+        request.topic, source.live, isolation, allowed, source.open_reader, row_filter, decoder, source.log_start
+    )
     verifier = Verifier(topic, claims, data, is_table=is_table, on_progress=on_progress)
     tallies = verifier.run()
     missing = sorted({*data.missing, *(path for path, _ in exported.missing)})

@@ -6,14 +6,16 @@ of each partition: so most files are read in one round only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from kctl.limits import VERIFIED_OFFSETS_PER_ROUND_MAX
 from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS
+from kctl.spark.exec.batch_decoder import BatchDecoder
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.columns import within_calendar
 from kctl.spark.exec.decode import decode
@@ -43,6 +45,8 @@ class Topic(NamedTuple):
     open_reader: OpenReader
     row_filter: RowFilter | None
     """Of an export with --where."""
+    decoder: BatchDecoder | None
+    """Of an export with variants."""
     log_start: Callable[[TopicPartition], int]
     """Looks up the start of a log, when records are gone that were there."""
 
@@ -148,10 +152,21 @@ class Verifier:
                         if self._topic.row_filter:
                             records, removed = self._topic.row_filter.filtered_records(records)
                             self.filtered += removed
-                        offsets = records.column("offset").to_numpy()
-                        ledger.add_records(number, offsets, record_hashes(records, columns))
+                        for part in self._as_exported(records):
+                            offsets = part.column("offset").to_numpy()
+                            ledger.add_records(number, offsets, record_hashes(part, columns))
                 except CorruptRecords as error:
                     raise CorruptRecords(f"{tp}: {error}") from error
+
+    def _as_exported(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The records with variants if the export has them; dead letters are as they were."""
+        if self._topic.decoder is None:
+            yield records
+            return
+        fitting, misfits = self._topic.decoder.decode(records)
+        yield fitting
+        if misfits is not None:
+            yield misfits
 
     def _is_odd(self, group: RowGroup) -> bool:
         """Whether a group may have rows with offsets that were not exported, as far as its statistics tell."""

@@ -45,6 +45,7 @@ read = spark.read.option("recursiveFileLookup", "true").parquet(folder)
 batch = spark.read.format("kctl").options(**options, maxOffsetsPerTask="40").load()
 typed = {**options, "topic": orders, "value": "json", "value.schema": schema}
 values = spark.read.format("kctl").options(**typed).load().orderBy("offset")
+any_kind = spark.read.format("kctl").options(**{**options, "topic": orders, "value": "variant"}).load()
 variants = spark.read.option("recursiveFileLookup", "true").parquet(f"{scratch}/variants").orderBy("offset")
 shown = variants.selectExpr(
     "key is null",
@@ -67,6 +68,7 @@ first = {
     "rows": rows_of(batch),
     "typed": [list(row) for row in values.select("value.id", "value.price.amount", "value_rest").collect()],
     "variants": {"schema": schema_of(variants), "rows": [list(row) for row in shown.collect()]},
+    "any kind": [list(row) for row in any_kind.selectExpr("variant_get(value, '$.price.amount', 'double')").collect()],
     "unknown": unknown.partition("UsageError: ")[2].partition(";")[0],
     "streamed": spark.read.parquet(sink["path"]).count(),
 }

@@ -109,6 +109,7 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
         [True, None, None, None, None, None],
         [False, "BIGINT", None, None, None, "2"],
     ]
+    assert before["any kind"] == [[1.5]] * 5
     assert before["unknown"] == "format kctl has no option topics"
     rows = sorted((row[0], row[1], None if row[3] is None else row[3].decode()) for row in topic.rows)
     assert sorted(map(tuple, before["rows"])) == [row for row in rows if row[1] < 100]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kctl.client.security import ClientSecurity
 from kctl.client.settings import ClientSettings
+from kctl.records.compiled import walk_is_compiled
 from kctl.spark.job import portable, tasks_of
 from kctl.spark.package import build_package
 from tests.peers.certificates import PASSWORD, CertificateAuthority
@@ -26,11 +27,16 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
         "for name in ('fetch', 'metadata', 'list_offsets', 'api_versions'):\n"
         "    api_named(name).request\n"
         "ours = [module.__file__ for name, module in sys.modules.items() if name.split('.')[0] == 'kctl']\n"
-        "assert all(file.startswith(sys.argv[1]) for file in ours), ours\n"
+        "name = sys.argv[1].rpartition('/')[2]\n"
+        "assert all(name in file for file in ours), ours\n"
         "foreign = {'pyspark', 'rich', 'typer', 'kazoo'} & set(sys.modules)\n"
         "assert not foreign, foreign\n"
+        "from kctl.records.compiled import walk_is_compiled\n"
+        "assert walk_is_compiled() == (sys.argv[2] == 'True')\n"
     )
-    subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
+    for path in (str(package), f"./{package.name}"):  # Spark has the latter
+        command = [sys.executable, "-I", "-c", code, path, str(walk_is_compiled())]
+        subprocess.run(command, check=True, timeout=60, cwd=tmp_path)
 
 
 def test_tasks_run_without_the_package_that_the_compiled_walk_needs(tmp_path: Path) -> None:
@@ -42,6 +48,22 @@ def test_tasks_run_without_the_package_that_the_compiled_walk_needs(tmp_path: Pa
         "assert not locate.walk_is_compiled()\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(build_package(tmp_path))], check=True, timeout=60)
+
+
+def test_tasks_run_where_the_compiled_modules_of_the_zip_cannot_be_loaded(tmp_path: Path) -> None:
+    package = build_package(tmp_path)
+    damaged = tmp_path / f"{package.name}.native" / "records"
+    damaged.mkdir(parents=True)
+    for name in zipfile.ZipFile(package).namelist():
+        if name.startswith("native/records/"):
+            (damaged / Path(name).name).write_bytes(b"of another system")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import kctl.spark.exec.task\n"
+        "from kctl.spark.exec import locate\n"
+        "assert not locate.walk_is_compiled()\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
 
 
 def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
@@ -22,16 +25,20 @@ from kctl.errors import KctlError, UsageError
 from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.exec import outputs
 from kctl.spark.exec.column_types import Format
+from kctl.spark.exec.columns import CALENDAR_US
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.object_files import ObjectFiles
 from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import NULL_NAME, Partitioning, escaped
+from kctl.spark.exec.partitions import utc_offsets_us
 from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
 from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
 
 DATE = TableOptions(partition_by=Partitioning("date"))
+BEGIN, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+ZONES = ["Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia"]
 COUNTRIES = ["DE", "A/B: 100%", None, "", "x=y", "ä b", ".."]
 JSON = DecodingOptions(value=FieldOptions(name="value", format=Format.JSON))
 
@@ -95,6 +102,30 @@ def test_duckdb_and_pyarrow_find_the_partitions(tmp_path: Path) -> None:
     assert [(str(date), count) for date, count in found] == [("2026-11-01", 10), ("2026-11-02", 7), ("2026-11-03", 2)]
     dataset = ds.dataset(tmp_path / "orders", partitioning="hive")
     assert dataset.count_rows(filter=ds.field("date") == "2026-11-02") == 7
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@given(
+    st.lists(st.integers(-(10**15), 10**16), min_size=1).map(
+        lambda numbers: [BEGIN + n * MICROSECOND for n in numbers]
+    ),
+    st.sampled_from(ZONES),
+)
+@example([utc("2040-07-01"), utc("2023-03-26T00:59"), utc("2023-03-26T01:00")], "Europe/Berlin")
+@example([utc(f"2023-09-30T15:{minute}") for minute in (29, 30, 31)], "Australia/Lord_Howe")
+@example([utc("2011-12-30T09:59"), utc("2011-12-30T10:00")], "Pacific/Apia")
+def test_offsets_of_a_time_zone_are_those_of_its_rules(times: list[datetime], name: str) -> None:
+    zone = ZoneInfo(name)
+    found = utc_offsets_us(np.array([(time - BEGIN) // MICROSECOND for time in times]), zone)
+    assert [offset * MICROSECOND for offset in found.tolist()] == [time.astimezone(zone).utcoffset() for time in times]
+
+
+def test_times_at_the_ends_of_the_calendar_have_an_offset() -> None:
+    ends = np.array([CALENDAR_US.start, CALENDAR_US.stop - 1])
+    assert all(len(utc_offsets_us(ends, ZoneInfo(name))) == 2 for name in ZONES)
 
 
 def test_days_begin_in_the_time_zone(tmp_path: Path) -> None:

@@ -245,6 +245,10 @@ def test_credentials_may_stand_in_a_profile(s3_url: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_PROFILE", "shop")
     assert open_files(f"s3://{s3_server.BUCKET}/profile").names("") == []
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    (tmp_path / "config").write_text(f"[profile shop]\nregion = eu-central-1\nendpoint_url = {s3_url}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    assert open_files(f"s3://{s3_server.BUCKET}/profile").names("") == []
     monkeypatch.setenv("AWS_PROFILE", "missing")
     with pytest.raises(StoreFailed, match="missing"):
         open_files(f"s3://{s3_server.BUCKET}/profile")
