@@ -87,7 +87,7 @@ def test_error_about_a_missing_api_names_the_kafka_version_that_has_it() -> None
     used = {name for source in sources for name in re.findall(r"\b([A-Z]\w+)Request\b", source)}
     names = {one.request.__name__.removesuffix("Request"): key for key, one in all_apis().items()}
     newer = {name for name in used & names.keys() if names[name] > LAST_KEY_OF_0_11}
-    # Explained where they are used: no metadata quorum, and SASL without that request.
-    assert newer - {"DescribeQuorum", "SaslAuthenticate"} == set(SINCE)
+    # Explained where they are used: no metadata quorum, SASL without that request, and lists without a note.
+    assert newer - {"DescribeQuorum", "SaslAuthenticate", "DescribeCluster"} == set(SINCE)
     with pytest.raises(ApiError, match=r"does not support DescribeClientQuotas, which needs Kafka 2\.6 or newer"):
         BrokerVersions({}).highest(DescribeClientQuotasRequest)
