@@ -119,8 +119,14 @@ RECEIVED_PER_ITERATION_MAX = _limit(
     "bytes",
     on_excess="they receive in turns, within the time for connections",
 )
+RECEIVED_UNTIMED_MAX = _limit(
+    "as above, without a look at the time that it takes",
+    256 << 10,
+    "bytes",
+    on_excess="connections receive in turns when the time for connections is over",
+)
 URGENT_RECEIVED_PER_ITERATION_MAX = _limit(
-    "as above, with connections of the control plane: bytes that all connections receive before these take turns",
+    "bytes that connections receive in one iteration before those of the control plane take turns",
     5 << 20,
     "bytes",
     on_excess="they receive in turns, as the others",

@@ -28,8 +28,7 @@ REQUEST = struct.pack(">i", 50_000) + bytes(50_000)
 @pytest.mark.parametrize("is_urgent", [False, True], ids=["data plane", "control plane"])
 def test_an_iteration_receives_from_few_of_many_connections(monkeypatch: pytest.MonkeyPatch, is_urgent: bool) -> None:
     # Nothing is received without a turn, and each queue has one turn in an iteration.
-    monkeypatch.setattr(connection_module, "RECEIVED_PER_ITERATION_MAX", 0)
-    monkeypatch.setattr(connection_module, "URGENT_RECEIVED_PER_ITERATION_MAX", 0)
+    monkeypatch.setattr(connection_module, "RECEIVED_UNTIMED_MAX", 0)
     monkeypatch.setattr(turns_module, "_SLICE_S", -1.0)
     monkeypatch.setattr(turns_module, "_BUSY_SLICE_S", -1.0)
     with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
-from kctl.limits import RECEIVED_PER_ITERATION_MAX, URGENT_RECEIVED_PER_ITERATION_MAX
+from kctl.limits import RECEIVED_UNTIMED_MAX
 from kctl.log_output.peers import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
@@ -181,9 +181,7 @@ class Connection:
         started_s = turns.iteration.started_s
         if turns.received_in_s != started_s:
             turns.received_in_s, turns.received = started_s, 0
-        elif turns.received >= RECEIVED_PER_ITERATION_MAX and not (
-            self.is_urgent and turns.received < URGENT_RECEIVED_PER_ITERATION_MAX
-        ):
+        elif turns.received >= RECEIVED_UNTIMED_MAX and not turns.may_receive(is_urgent=self.is_urgent):
             # In a turn: a hundred connections that receive 1 MB at once would hold the loop for tens of milliseconds.
             self._receives_in_turn = self._is_queued = True
             turns.queue(self)

@@ -18,7 +18,12 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from kctl.limits import BUSY_SLICE_MS_MAX, LOOP_SLICE_MS_MAX
+from kctl.limits import (
+    BUSY_SLICE_MS_MAX,
+    LOOP_SLICE_MS_MAX,
+    RECEIVED_PER_ITERATION_MAX,
+    URGENT_RECEIVED_PER_ITERATION_MAX,
+)
 from kctl.server.loop_lag import iteration_of
 
 _SLICE_S = LOOP_SLICE_MS_MAX / 1000
@@ -70,6 +75,15 @@ class Turns:
     def __len__(self) -> int:
         """The number of queued connections."""
         return len(self._urgent) + len(self._queue) + len(self._busy)
+
+    def may_receive(self, *, is_urgent: bool) -> bool:
+        """False if connections that have much to receive wait for their turns in this iteration.
+
+        The time counts too: while a thread decodes long requests, each receive waits for the interpreter's lock.
+        """
+        if self._now_s() - self.iteration.started_s >= _SLICE_S:
+            return False
+        return self.received < (URGENT_RECEIVED_PER_ITERATION_MAX if is_urgent else RECEIVED_PER_ITERATION_MAX)
 
     def take_or_queue(self, connection: TakesTurns) -> bool:
         """Runs a turn of the connection now, or queues one; returns whether it was run."""

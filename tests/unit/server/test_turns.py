@@ -11,7 +11,9 @@ from typing import cast
 
 import pytest
 
+from kctl.limits import RECEIVED_PER_ITERATION_MAX, URGENT_RECEIVED_PER_ITERATION_MAX
 from kctl.server.loop_lag import BOUNDS_MS, Histogram, MeasuredEventLoop
+from kctl.server.network import turns as turns_module
 from kctl.server.network.turns import Turns
 
 
@@ -41,6 +43,29 @@ def test_a_turn_is_queued_once_the_iteration_has_used_up_its_slice(*, is_urgent:
     with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
         runner.run(main())
     assert ran_at_once[1] is False
+
+
+def test_connections_receive_until_the_bytes_or_the_time_of_an_iteration_are_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        turns = Turns(asyncio.get_running_loop())
+        monkeypatch.setattr(turns_module, "_SLICE_S", 3600.0)
+        turns.received = RECEIVED_PER_ITERATION_MAX - 1
+        assert turns.may_receive(is_urgent=False)
+        turns.received = RECEIVED_PER_ITERATION_MAX
+        assert not turns.may_receive(is_urgent=False)
+        assert turns.may_receive(is_urgent=True)
+        turns.received = URGENT_RECEIVED_PER_ITERATION_MAX
+        assert not turns.may_receive(is_urgent=True)
+
+        turns.received = 0
+        monkeypatch.setattr(turns_module, "_SLICE_S", 0.0)
+        assert not turns.may_receive(is_urgent=False)
+        assert not turns.may_receive(is_urgent=True)
+
+    with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
+        runner.run(main())
 
 
 def test_the_loop_counts_its_long_iterations() -> None:
