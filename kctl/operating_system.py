@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
 import os
 import resource
 import signal
@@ -32,6 +33,15 @@ LARGE_BLOCK_BYTES = 4 << 20
 """More than the usual requests of producers: with 256 KiB, new pages for each of them doubled the cost of producing."""
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 """From malloc.h of glibc."""
+
+
+def private_pages(size: int) -> mmap.mmap:
+    """New memory of `size` bytes, page-aligned and filled with zeros.  Raises OSError.
+
+    Unlike the default of `mmap.mmap(-1, size)`, a process that is forked later does not share it: two brokers of which
+    one process was the parent would write into each other's buffers.
+    """
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def flush_to_disk(descriptor: int) -> None:

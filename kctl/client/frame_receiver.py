@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from kctl.client.framing import SIZE
 from kctl.limits import RESPONSE_BYTES_MAX
+from kctl.operating_system import private_pages
 
 _BUFFER_BYTES = 65_536
 _REUSABLE_BYTES_MAX = 16 << 20
@@ -36,7 +37,7 @@ class _FrameMemory:
         pages = self._pages
         if pages is None or len(pages) < size or _is_viewed(pages):
             needed = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-            pages = mmap.mmap(-1, needed, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            pages = private_pages(needed)
             if size <= _REUSABLE_BYTES_MAX:
                 self._pages = pages
         elif len(pages) > size * _WASTE_MAX:

@@ -171,6 +171,16 @@ def test_only_the_spark_package_imports_spark_and_arrow() -> None:
     assert {name for name in importers if not name.startswith("kctl/spark/")} == set()
 
 
+def test_no_memory_is_shared_with_forked_processes() -> None:
+    maps = {
+        name
+        for name, path in MODULES.items()
+        for node in _nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "mmap.mmap" and ast.unparse(node.args[0]) == "-1"
+    }
+    assert maps == {"kctl/operating_system.py"}
+
+
 def test_storage_opens_files_through_the_port_except_offline_tools() -> None:
     direct = {
         path.name

@@ -29,6 +29,17 @@ def source(tmp_path: Path) -> int:
     return os.open(path, os.O_RDWR)
 
 
+def test_pages_are_not_shared_with_a_forked_process() -> None:
+    pages = operating_system.private_pages(10_000)
+    assert pages[:] == bytes(10_000)
+    child = os.fork()
+    if child == 0:
+        pages[:] = b"x" * 10_000
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert pages[:] == bytes(10_000)
+
+
 @BOTH
 def test_file_is_sent_to_a_socket(source: int, monkeypatch: pytest.MonkeyPatch, is_native: bool) -> None:
     monkeypatch.setattr(operating_system, "_HAS_SENDFILE", is_native)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kctl.limits import MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
+from kctl.operating_system import private_pages
 
 MAPPED_BYTES_MIN = 1 << 16
 _RETAINED_SIZE_MAX = 1 << 23
@@ -133,7 +134,7 @@ class BufferPool:
         if rounded < MAPPED_BYTES_MIN or self._mapped_count >= MAPPED_BUFFERS_MAX:
             return memoryview(bytearray(rounded))
         self._mapped_count += 1
-        return memoryview(mmap.mmap(-1, rounded))
+        return memoryview(private_pages(rounded))
 
     def lend_until(self, done: asyncio.Future[Any], buffer: memoryview) -> None:
         """The buffer is not given back: it counts as lent until the future is done.

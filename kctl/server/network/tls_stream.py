@@ -9,11 +9,11 @@ Owner: event loop.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import socket
 import ssl
 
 from kctl.limits import TLS_RECEIVE_BYTES_MAX, TLS_UNSENT_BYTES_MAX
+from kctl.operating_system import private_pages
 
 _incoming, _outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
 """What OpenSSL reads and writes.  All connections share these buffers, because they never shrink; each method that
@@ -22,7 +22,7 @@ calls OpenSSL leaves them empty.
 
 _HANDSHAKE_BYTES_MAX = 1 << 14
 """Received at a time during a handshake: a refused client makes the broker hold the rest of them."""
-_received = memoryview(mmap.mmap(-1, TLS_RECEIVE_BYTES_MAX))
+_received = memoryview(private_pages(TLS_RECEIVE_BYTES_MAX))
 
 
 class TlsStream:
