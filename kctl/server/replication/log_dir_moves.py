@@ -52,8 +52,6 @@ class _Move:
     log: Log | None = None
     truncations: int = -1
     not_before_ms: int = 0
-    is_taken: bool = False
-    """True while a worker processes it."""
 
 
 class LogDirMoves:
@@ -81,6 +79,10 @@ class LogDirMoves:
         self._owed_bytes = 0.0
         self._paid_at_ms = clock.monotonic_ms()
         self._moves: dict[TopicPartition, _Move] = {}
+        self._taken: set[TopicPartition] = set()
+        """Partitions that a worker processes.  A move that a new role or request replaces waits until its worker is done:
+        two workers would write the same files of the copy and of the log.
+        """
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -167,28 +169,29 @@ class LogDirMoves:
             if move is None:
                 await self._wait_for_change()
                 continue
-            move.is_taken = True
+            tp = move.partition.topic_partition
+            self._taken.add(tp)
             try:
                 await self._advance(move)
             except LogDirFailure as failure:
-                self.stop(move.partition.topic_partition)
+                self.stop(tp)
                 self._replicas.log_dir_failed(failure)
             except Exception as error:
                 log.warning(
                     "cannot continue moving a replica, trying again partition=%s error=%s retry_ms=%d",
-                    move.partition.topic_partition,
+                    tp,
                     error,
                     self._backoff_ms,
                     exc_info=error,
                 )
                 move.not_before_ms = self._clock.monotonic_ms() + self._backoff_ms
             finally:
-                move.is_taken = False
+                self._taken.remove(tp)
 
     def _next(self) -> _Move | None:
         """The first move without a worker, in order of partitions, so that started moves finish first."""
         now_ms = self._clock.monotonic_ms()
-        waiting = [tp for tp, move in self._moves.items() if not move.is_taken and move.not_before_ms <= now_ms]
+        waiting = [tp for tp, move in self._moves.items() if tp not in self._taken and move.not_before_ms <= now_ms]
         return self._moves[min(waiting)] if waiting else None
 
     async def _wait_for_change(self) -> None:

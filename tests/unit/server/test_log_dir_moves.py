@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from kctl.storage.names import REPLACED_MARK
+from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.server.move_world import CONFIG, TP, Disks, MoveWorld, play, run, until
 from tests.unit.storage.manager_builder import remove_due_files
@@ -426,6 +429,33 @@ def test_one_mover_thread_finishes_one_replica_before_the_next() -> None:
         assert max(seen) == 1
 
     play(scene, workers=1)
+
+
+class MarkCounter(SimFiles):
+    """Counts how often a log was marked as replaced."""
+
+    marked = 0
+
+    def step(self, operation: str, path: str) -> None:
+        super().step(operation, path)
+        self.marked += operation == "rename" and path.endswith(f"/{REPLACED_MARK}.tmp")
+
+
+@pytest.mark.parametrize("iterations", range(1, 9))
+def test_a_new_role_during_a_move_never_has_two_workers_for_a_partition(iterations: int) -> None:
+    disk = MarkCounter()
+
+    async def scene(world: MoveWorld) -> None:
+        world.lead()
+        world.moves.move(TP, "/two")
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        world.lead()  # As after a reassignment to the same brokers.
+        await world.settled()
+        assert world.place() == "/two"
+
+    play(scene, disk=disk)
+    assert disk.marked == 1, "two threads that write one mark at once fail, and the log directory goes offline"
 
 
 def test_checkpoints_are_read_from_the_directory_of_the_log() -> None:
