@@ -191,7 +191,7 @@ LISTEN_BACKLOG = _limit(
 )
 _configured(
     "queued.max.request.bytes",
-    "requests that are received or handled, in memory, over all connections",
+    "requests that are received or handled, in memory, over all connections; as much again for the control plane",
     "no limit",
     on_excess="the broker stops reading from connections that begin a request; the last one admitted may exceed it",
 )

@@ -47,6 +47,8 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop)
         self._buffers = BufferPool(release=self._release_in_thread, bytes_max=settings.request_bytes_max)
+        # As much again, so that clients that use up the other do not stop the controller.
+        self._urgent_buffers = BufferPool(release=self._release_in_thread, bytes_max=settings.request_bytes_max)
         self._unread: UnreadResponses[Connection] = UnreadResponses(self._close_unread)
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
         self._listeners: dict[socket.socket, Endpoint] = {}
@@ -78,7 +80,7 @@ class Acceptor:
             timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
             queued_requests=len(self._turns),
             queued_responses=sum(each.is_writing for each in self._connections),
-            received_bytes=self._buffers.lent_bytes + self._buffers.reserved_bytes,
+            received_bytes=self._buffers.used_bytes,
             received_bytes_max=self._settings.request_bytes_max,
             malformed_requests=self.malformed_count,
         )
@@ -225,17 +227,18 @@ class Acceptor:
         return admission.pause_ms
 
     def _connect(self, stream: socket.socket | TlsStream, peer: Peer) -> None:
+        is_urgent = peer.listener == self._settings.urgent_listener
         connection = Connection(
             stream,
             peer,
             loop=self._loop,
             turns=self._turns,
-            buffers=self._buffers,
+            buffers=self._urgent_buffers if is_urgent else self._buffers,
             unread=self._unread,
             open_channel=self._open_channel,
             on_close=self._forget,
             on_malformed=self._malformed,
-            is_urgent=peer.listener == self._settings.urgent_listener,
+            is_urgent=is_urgent,
         )
         self._connections[connection] = None
 

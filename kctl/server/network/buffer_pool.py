@@ -70,12 +70,17 @@ class BufferPool:
         """The memory that partly received frames still need."""
 
     @property
+    def used_bytes(self) -> int:
+        """Size of the buffers that connections hold now, with what partly received frames still need."""
+        return self.lent_bytes + self.reserved_bytes
+
+    @property
     def has_room(self) -> bool:
         """Whether a connection may begin to receive a request.
 
         As in Kafka's SimpleMemoryPool a request is admitted whole while anything is left, however large it is.
         """
-        return not self.is_limited or self.lent_bytes + self.reserved_bytes < self._bytes_max
+        return not self.is_limited or self.used_bytes < self._bytes_max
 
     def reserve(self, size: int) -> None:
         """Reserves memory for a frame; a negative size releases it."""

@@ -74,7 +74,7 @@ class Connection:
             self._inbox, channel, loop=loop, put=self._outbox.put, on_wake=self._take_or_queue_turn
         )
         self._buffers = buffers
-        self._waits_for_buffers = buffers.is_limited and not is_urgent
+        self._waits_for_buffers = buffers.is_limited
         self._unread = unread
         self._is_queued = False
         self._receives_in_turn = False

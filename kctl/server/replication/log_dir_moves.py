@@ -80,8 +80,8 @@ class LogDirMoves:
         self._paid_at_ms = clock.monotonic_ms()
         self._moves: dict[TopicPartition, _Move] = {}
         self._taken: set[TopicPartition] = set()
-        """Partitions that a worker processes.  A move that a new role or request replaces waits until its worker is done:
-        two workers would write the same files of the copy and of the log.
+        """Partitions that a worker processes.  A move that a new role or request replaces waits until the worker is
+        done: two workers would write the same files of the copy and of the log.
         """
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

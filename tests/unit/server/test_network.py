@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import struct
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.limits import SEND_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
+from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN
 from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
 from kctl.server.network.listen_settings import ListenSettings
@@ -397,3 +399,39 @@ def test_the_buffers_of_connections_have_the_sizes_of_the_properties(size: int) 
 
     sizes = asyncio.run(main())
     assert (sizes == (2 * 8_192, 2 * 8_192)) is (size != -1), "Linux doubles them"
+
+
+@pytest.mark.parametrize("full", ["PLAINTEXT", "CONTROL"])
+def test_requests_of_the_control_plane_and_of_others_have_memory_of_their_own(full: str) -> None:
+    strangers, frame = 9, framed(bytes(FRAME_MAX - 4))
+    limit = FRAME_MAX
+
+    async def main() -> None:
+        acceptor = Acceptor(
+            open_channel=partial(DirectChannel, lambda frame, _: [bytes(frame)], frame_bytes_max=FRAME_MAX),
+            settings=ListenSettings(urgent_listener="CONTROL", request_bytes_max=limit),
+        )
+        ports = {name: acceptor.bind(replace(LOOPBACK, listener=name)).port for name in ("PLAINTEXT", "CONTROL")}
+        acceptor.start()
+        pools = {"PLAINTEXT": acceptor._buffers, "CONTROL": acceptor._urgent_buffers}
+        begun = [await asyncio.open_connection("127.0.0.1", ports[full]) for _ in range(strangers)]
+        for _, writer in begun:
+            writer.write(frame[:-1])
+        async with asyncio.timeout(20):
+            while not pools[full]._growing and not pools[full]._waiting:  # noqa: ASYNC110 - waits for another socket
+                await asyncio.sleep(0.005)
+            for name, port in ports.items():
+                if name != full:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.write(framed(b"x"))
+                    assert await reader.readexactly(1) == b"x"
+                    writer.close()
+            assert pools[full].used_bytes <= limit + FRAME_MAX + strangers * MAPPED_BYTES_MIN
+            for _, writer in begun:
+                writer.write(frame[-1:])
+            assert [len(await reader.readexactly(FRAME_MAX - 4)) for reader, _ in begun] == [FRAME_MAX - 4] * strangers
+        for _, writer in begun:
+            writer.close()
+        acceptor.close()
+
+    asyncio.run(main())
