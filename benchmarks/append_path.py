@@ -10,7 +10,6 @@ and written, as in the broker.  Processor time and wall time; the file is never 
 from __future__ import annotations
 
 import argparse
-import mmap
 import os
 import random
 import shutil
@@ -20,6 +19,7 @@ import time
 
 from benchmarks.harness.report import Figure, report
 from kctl.model import TopicPartition
+from kctl.operating_system import private_pages
 from kctl.records.build import build_batch
 from kctl.records.header import Record, parse_header, seal
 from kctl.storage.config import LogConfig
@@ -59,7 +59,7 @@ def main() -> None:
 def append(template: bytes, appends: int, directory: str | None, *, idempotent: bool) -> tuple[float, float]:
     """(wall, processor) seconds for `appends` batches into a new log."""
     at = tempfile.mkdtemp(prefix="kctl-append-", dir=directory)
-    buffer = mmap.mmap(-1, len(template))
+    buffer = private_pages(len(template))
     try:
         log = new_log(at)
         view = memoryview(buffer)
