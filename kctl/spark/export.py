@@ -185,6 +185,10 @@ class Exporter:
     def _run_locked(self, view: ClusterView | None, listener: Listener) -> None:
         positions = self._log.positions()
         pending = self._log.pending(positions)
+        if positions.last_batch >= 0 or pending:
+            # Another exporter has used the new folder meanwhile.  Its records may be beyond the ends in this older
+            # view, which would be taken for a truncated topic.
+            view = None
         inventory = self._check_files(positions, pending)
         self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
         if pending:

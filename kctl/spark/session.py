@@ -55,6 +55,8 @@ _STANDALONE = re.compile(rf"spark://({_HOST_PORT}(?:,{_HOST_PORT})*)\Z")
 _OTHER = re.compile(r"(?:yarn|local-cluster\[\d+, *\d+, *\d+\]|k8s://\S+)\Z")
 _NO_REASON = re.compile(r"WARNING|Using Spark's default|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
 """Lines of a JVM's output that do not contain the reason of its end."""
+_LOST_TASK = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \((\S+) executor \S+\): ")
+"""What Spark puts before the exception of a task."""
 _LOG_SETTINGS = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -413,9 +415,13 @@ def _message(error: Exception) -> str:
     """The message of a Java or Python error without stack traces.
 
     An exception of a Python worker is wrapped in a Java exception; its message is the first line after Traceback that
-    is not indented.
+    is not indented.  The exception of a task names its executor, whose host comes first in the result.
     """
-    _, traceback, after = str(error).partition("Traceback (most recent call last):\n")
-    lines = [line for line in (after if traceback else str(error)).splitlines() if line.strip()]
+    text = str(error)
+    host = ""
+    if task := _LOST_TASK.search(text):
+        host, text = f"on host {task[1]}: ", text[task.end() :]
+    _, traceback, after = text.partition("Traceback (most recent call last):\n")
+    lines = [line for line in (after if traceback else text).splitlines() if line.strip()]
     messages = [line.strip() for line in lines if not line.startswith((" ", "\t", "An error occurred while"))]
-    return (messages or [type(error).__name__])[0].removeprefix(": ")
+    return host + (messages or [type(error).__name__])[0].removeprefix(": ")

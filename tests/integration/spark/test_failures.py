@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -125,7 +126,10 @@ def test_an_executor_without_packages_is_named(
     monkeypatch.delenv("PYTHONPATH", raising=False)
     status, _, output = run_export(topic, tmp_path / "out")
     assert status == 1
-    assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in output
+    assert not (tmp_path / "out").exists()
+    assert (
+        f"on host {socket.gethostname()}, {python} (Python {sys.version_info.major}.{sys.version_info.minor}." in output
+    )
     assert "lacks numpy, pyarrow" in output
     topic.engine = "local"
     export(topic, tmp_path / "out")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kctl.spark.exec.environment import problem
 from kctl.spark.package import build_package
 
@@ -31,6 +33,23 @@ def test_a_python_without_packages_names_host_python_and_packages(tmp_path: Path
     )
     assert "numpy, pyarrow, crc32c, lz4, cramjam" in output
     assert "PYSPARK_PYTHON" in output
+
+
+def test_a_package_that_cannot_be_imported_is_named_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed packages may lack a library, or a package that they need."""
+    (tmp_path / "broken_library.py").write_text("raise ImportError('libarrow.so.2600: cannot open shared object file')")
+    (tmp_path / "needs_another.py").write_text("import not_installed")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, error in (
+        ("broken_library", "ImportError: libarrow.so.2600: cannot open shared object file"),
+        ("needs_another", "ModuleNotFoundError: No module named 'not_installed'"),
+    ):
+        assert f"cannot import {name} ({error})" in problem([name])
+    assert " lacks not_installed.codec and cannot import broken_library" in problem(
+        ["not_installed.codec", "broken_library"]
+    )
 
 
 def test_an_outcome_can_be_read_where_nothing_is_installed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kctl.errors import KctlError
 from kctl.spark.commit_log import BrokenExportFolder
-from kctl.spark.exec.files import DiskFiles, Locked
+from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.export import Listener, Origin
 from kctl.spark.plan import OnDataLoss
@@ -142,21 +142,22 @@ def test_a_second_exporter_is_refused_while_the_first_one_runs(tmp_path: Path) -
     assert_exact(cluster, tmp_path)
 
 
-@pytest.mark.parametrize("starts_pending", [False, True], ids=["settled", "pending"])
-def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Path, starts_pending: bool) -> None:
-    """The second exporter runs completely while the first is at its n-th step, for every n."""
+@pytest.mark.parametrize("start", ["new", "settled", "pending"])
+@pytest.mark.parametrize("is_killed", [False, True], ids=["second completes", "second is killed"])
+def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Path, start: str, is_killed: bool) -> None:
+    """The second exporter runs, completely or up to its commit, while the first is at its n-th step, for every n."""
     for step in itertools.count(1):
         folder = tmp_path / str(step)
         cluster = filled()
-        if starts_pending:
+        if start == "pending":
             _interrupt_before_commit(cluster, folder)
-        else:
+        elif start == "settled":
             run(cluster, folder)
         cluster.append(0, 9)
-        second = _SecondExporter(cluster, folder, step)
+        second = _SecondExporter(cluster, folder, step, is_killed=is_killed)
         files = UnlockedFiles(folder, second.at_step)
         with contextlib.suppress(KctlError, OSError):  # one of the two may fail with LostRace
-            exporter(cluster, folder, files=files).run(SILENT)
+            exporter(cluster, folder, files=files, on_data_loss=OnDataLoss.WARN).run(SILENT)
         if not second.has_run:
             break
         run(cluster, folder)
@@ -167,8 +168,9 @@ def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Pat
 class _SecondExporter:
     """Runs when the first exporter reaches a certain operation."""
 
-    def __init__(self, cluster: Cluster, folder: Path, step: int) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, step: int, *, is_killed: bool) -> None:
         self.has_run = False
+        self._is_killed = is_killed
         self._cluster = cluster
         self._folder = folder
         self._step = step
@@ -178,7 +180,9 @@ class _SecondExporter:
             return
         self.has_run = True
         self._cluster.append(1, 2)
-        exporter(self._cluster, self._folder, files=UnlockedFiles(self._folder)).run(SILENT)
+        files = _CrashAtCommit(self._folder) if self._is_killed else UnlockedFiles(self._folder)
+        with contextlib.suppress(Crash):
+            exporter(self._cluster, self._folder, files=files).run(SILENT)
 
 
 def test_files_of_failed_tasks_are_removed_even_without_new_records(tmp_path: Path) -> None:
@@ -286,7 +290,7 @@ def _interrupt_before_commit(cluster: Cluster, folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
 
 
-class _CrashAtCommit(DiskFiles):
+class _CrashAtCommit(UnlockedFiles):
     def create(self, path: str, data: bytes) -> bool:
         if path.startswith("_kctl/commits/"):
             raise Crash

@@ -86,6 +86,17 @@ def test_the_first_meaningful_line_of_a_java_error_is_its_message() -> None:
     assert _message(RuntimeError(text)) == "org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times"
 
 
+@pytest.mark.parametrize("wrapper", ["", "x.PythonException: Traceback (most recent call last):\n  File 'worker.py'\n"])
+def test_an_error_of_a_task_begins_with_its_host(wrapper: str) -> None:
+    reason = 'java.io.IOException: Cannot run program "/opt/python": error=2, No such file or directory'
+    text = (
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most "
+        f"recent failure: Lost task 0.3 in stage 0.0 (TID 6) (10.0.0.7 executor 2): {wrapper}{reason}\n\tat java.base\n"
+    )
+    assert _message(RuntimeError(text)) == f"on host 10.0.0.7: {reason}"
+
+
 @pytest.mark.parametrize(
     "master",
     [
