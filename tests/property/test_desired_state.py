@@ -145,7 +145,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         ("[a]: 1", "a name is neither a list nor a mapping"),
         ("a: 1\n---\nb: 2", "a second document begins"),
         ("[" * (YAML_DEPTH_MAX + 1), "are inside each other"),
-        ("[" * 100_000, "are inside each other"),
+        ("[" * 100_000, "x, line 1"),  # PyYAML 6.0.4 refuses it first, in words of its own.
         ("a: [1", "x, line 2, column 1: "),
         ("a: \x00", "x: "),
     ],
