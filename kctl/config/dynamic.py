@@ -8,7 +8,7 @@ before they are stored.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
 from kctl.config.config_loading import KRAFT_ONLY, parse_broker_properties
@@ -25,6 +25,12 @@ _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creat
 """Properties of a listener that may be a default for all brokers.  Kafka: ClusterLevelListenerConfigs."""
 _TOKEN_PROPERTIES = tuple(name for name in BROKER_PROPERTIES if name.startswith("sasl.oauthbearer."))
 """With these, a client that may change properties could make the broker open any URL or file (CVE-2025-27817)."""
+_READ_ONLY = "cannot be changed while the broker runs"
+_NO_DEFAULT = "cannot be a default for all brokers"
+_WORDS_OF_KAFKA = {
+    _READ_ONLY: "Cannot update these configs dynamically",
+    _NO_DEFAULT: "Cannot update these configs at default cluster level, broker id must be specified",
+}
 ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -150,7 +156,7 @@ class ConfigView:
         config = _snapshot(properties)
         problems = problems or _contradictions(config)
         if problems:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "; ".join(str(problem) for problem in problems))
+            raise ApiError(ErrorCode.INVALID_REQUEST, _refusal(problems))
         try:
             for check in self._checks:
                 await check(config, properties)
@@ -168,6 +174,12 @@ class ConfigView:
         """Calls the subscribers; also after a change of a logger's level, which is not stored here."""
         for changed in self._subscribers:
             changed()
+
+
+def _refusal(problems: Sequence[Problem]) -> str:
+    """The text of an error, with the words of Kafka's DynamicBrokerConfig if it has any: clients look for them."""
+    words = dict.fromkeys(_WORDS_OF_KAFKA[each.reason] for each in problems if each.reason in _WORDS_OF_KAFKA)
+    return ": ".join([*words, "; ".join(map(str, problems))])
 
 
 def _snapshot(properties: Mapping[str, str]) -> BrokerConfig:
@@ -232,19 +244,23 @@ def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | Non
     if described.dynamic is Dynamic.READ_ONLY:
         return _read_only(name, shown)
     if described.dynamic is Dynamic.PER_BROKER and not per_broker:
-        return Problem(name, shown, "cannot be a default for all brokers", "set it for each broker by its id")
+        return _no_default(name, shown)
     return _value_problem(name, described, text)
 
 
+def _no_default(name: str, shown: str) -> Problem:
+    return Problem(name, shown, _NO_DEFAULT, "set it for each broker by its id")
+
+
 def _read_only(name: str, shown: str) -> Problem:
-    return Problem(name, shown, "cannot be changed while the broker runs", "set it in server.properties and restart")
+    return Problem(name, shown, _READ_ONLY, "set it in server.properties and restart")
 
 
 def _listener_problem(name: str, general_name: str, text: str, *, per_broker: bool) -> Problem | None:
     """The problem of `listener.name.X.<general_name>`; names that are not known may belong to a plug-in."""
     described = BROKER_PROPERTIES.get(general_name)
     if general_name not in _CLUSTER_WIDE_OF_LISTENERS and not per_broker:
-        return Problem(name, "[hidden]", "cannot be a default for all brokers", "set it for each broker by its id")
+        return _no_default(name, "[hidden]")
     return None if described is None else _value_problem(name, described, text)
 
 

@@ -101,6 +101,27 @@ def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("overrides", "per_broker", "begin"),
+    [
+        ({"broker.id": "1"}, True, "Cannot update these configs dynamically: broker.id=1: "),
+        (
+            {"listeners": "PLAINTEXT://:1"},
+            False,
+            "Cannot update these configs at default cluster level, broker id must be specified: listeners=",
+        ),
+        ({"message.max.bytes": "x"}, True, "message.max.bytes=x: "),
+    ],
+)
+def test_refusals_begin_with_the_words_that_clients_of_kafka_look_for(
+    overrides: dict[str, str], per_broker: bool, begin: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(ConfigView({}).validate(overrides, per_broker=per_broker))
+    assert caught.value.message is not None
+    assert caught.value.message.startswith(begin)
+
+
 def test_names_of_plug_ins_and_replication_throttles_pass() -> None:
     overrides = {"plugin.x": "1", "leader.replication.throttled.rate": "1000"}
     asyncio.run(ConfigView({}).validate(overrides, per_broker=True))
