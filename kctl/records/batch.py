@@ -36,6 +36,7 @@ from kctl.records.header import (
     OldFormat,
     Record,
     crc_of,
+    describe_malformed_record,
     parse_header,
     wrapped,
 )
@@ -235,7 +236,7 @@ def iterate_interpreted(data: bytes, header: BatchHeader) -> Iterator[Record]:
             timestamp = base_timestamp + delta if append_time is None else append_time
             yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
     except (IndexError, ValueError) as error:
-        raise CorruptBatch(header.position, f"malformed record: {error}") from error
+        raise CorruptBatch(header.position, describe_malformed_record(error)) from error
     if position != len(data):
         raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
 

@@ -199,6 +199,14 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+def describe_malformed_record(error: ValueError | IndexError) -> str:
+    """What is wrong with the records of a batch, by the error of a walk over them.
+
+    An IndexError means that the next byte to read is behind the last one.
+    """
+    return f"malformed record: {'the records end early' if isinstance(error, IndexError) else error}"
+
+
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Return the header at `position`; the batch may extend past the end of the buffer.
 

@@ -40,6 +40,7 @@ from kctl.records.header import (
     OldFormat,
     TimestampType,
     crc_of,
+    describe_malformed_record,
     parse_header,
     seal,
     write_header,
@@ -264,7 +265,7 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
     try:
         is_ordered, largest, smallest, keyless = check_records(plain, header.record_count)
     except (ValueError, IndexError) as error:
-        raise _invalid(f"malformed record: {error}") from error
+        raise _invalid(describe_malformed_record(error)) from error
     first, last = header.base_timestamp + smallest, header.base_timestamp + largest
     if not TIMESTAMP_MIN <= first <= last <= TIMESTAMP_MAX:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "the timestamp of a record exceeds 64 bits")

@@ -26,6 +26,7 @@ from kctl.records.header import (
     BatchHeader,
     CorruptBatch,
     TimestampType,
+    describe_malformed_record,
     wrapped,
 )
 from kctl.records.key_table import DIGEST_SIZE, ENTRY_BYTES, SECRET_SIZE, KeyTable
@@ -218,8 +219,8 @@ def _keys_of(message: memoryview) -> tuple[bytes, vec[i32]]:
     return b"".join(key or b"" for key in keys), vec[i32](found)
 
 
-def _malformed(header: BatchHeader, error: Exception) -> CorruptBatch:
-    return CorruptBatch(header.position, f"malformed record: {error}")
+def _malformed(header: BatchHeader, error: ValueError | IndexError) -> CorruptBatch:
+    return CorruptBatch(header.position, describe_malformed_record(error))
 
 
 def _region(header: BatchHeader, batch: memoryview) -> bytes:

@@ -98,6 +98,13 @@ def test_a_violation_has_its_error(batch: bytes, code: ErrorCode) -> None:
     assert code_of(batch) is code
 
 
+def test_records_that_end_early_are_described_as_such() -> None:
+    count = len(RECORDS) + 1
+    batch = changed(23, count - 1, 4, batch=changed(57, count, 4))
+    with pytest.raises(ApiError, match="malformed record: the records end early"):
+        produced(batch)
+
+
 def test_a_batch_that_fits_no_segment_is_refused() -> None:
     batch = build_batch([Record(0, NOW_MS, None, bytes(5000))])
     assert code_of(batch, replace(RULES, segment_bytes=4000)) is ErrorCode.RECORD_LIST_TOO_LARGE
