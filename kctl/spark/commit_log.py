@@ -19,59 +19,40 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from kctl.errors import KctlError
-from kctl.model import TopicPartition
 from kctl.spark import layout
-from kctl.spark.exec.column_types import VARIANT, columns_from_json, columns_to_json, type_from_json, type_to_json
+from kctl.spark.commit_json import (
+    COMPACTION,
+    OPTIONS,
+    READABLE_VERSIONS,
+    Compaction,
+    commit_to_json,
+    compaction_plan_to_json,
+    compaction_to_json,
+    plan_from_json,
+    plan_to_json,
+    positions_from_json,
+    sizes_from_json,
+)
 from kctl.spark.exec.file_list import LISTS
 from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
+from kctl.spark.exec.outcome import FileOutcome, WrittenFile
 from kctl.spark.exec.partitioning import PARTITION_COLUMNS_MAX, without_partitions
 from kctl.spark.inventory import DamagedFile, Inventory
 from kctl.spark.layout_mark import LayoutMark
-from kctl.spark.path_set import NO_PATHS, PathSet, sized
+from kctl.spark.path_set import NO_PATHS, sized
 from kctl.spark.plan import (
-    Compression,
-    FileOptions,
-    FileRange,
-    HeldColumns,
-    Isolation,
-    PartitionRange,
     Plan,
-    PlannedTopic,
     Positions,
     advance,
     continues,
 )
-from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.unmarked import unmarked_files
-
-FORMAT_VERSION = 3
-"""Version of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
-
-Version 1 had one range per file, all incarnations in one folder, and no summary of files.
-"""
-UNTYPED_VERSION = 2
-COMPACTION_VERSION = 4
-"""Of compactions, which earlier kctl cannot read."""
-VARIANT_VERSION = 5
-"""Of exports with variants, which earlier kctl does not know."""
-READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION, VARIANT_VERSION)
-
-
-_NO_LETTERS = {"size": 0, "digest": "0"}
-"""Dead letters of a commit that does not say, and has no decoded values."""
-OPTIONS = "options"
-"""The member of a commit with the options of LayoutMark, in case that file is lost; earlier commits lack it."""
-COMPACTION = "compaction"
-"""The member of a plan that replaces files."""
 
 
 class LostRace(KctlError):
@@ -88,17 +69,6 @@ class CommittedFile(NamedTuple):
     batch: int
     size: int | None
     """None for a file of a partition if the commit was written by a version that has only the size of all together."""
-
-
-class Compaction(NamedTuple):
-    """The plan of a batch that replaces files by others with the same records; see kctl.spark.compaction.folder."""
-
-    batch: int
-    created_ms: int
-    id: str
-    """Unique, so that of two compactions at once one is refused."""
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
 
 
 class CommitLog:
@@ -150,7 +120,7 @@ class CommitLog:
             raise BrokenExportFolder(
                 f"{mark} is not that of this export, which has commits with other options: {remedy}"
             )
-        return _positions_from_json(document, last)
+        return positions_from_json(document, last)
 
     def pending(self, positions: Positions) -> Plan | None:
         """The plan without a commit, or None.  Raises BrokenExportFolder if plans and commits do not match."""
@@ -212,7 +182,7 @@ class CommitLog:
         for batch in commits:
             document = self._read(layout.COMMITS, batch)
             for file in document["files"]:
-                found |= {path: CommittedFile(batch, size) for path, size in _sizes_from_json(file).items()}
+                found |= {path: CommittedFile(batch, size) for path, size in sizes_from_json(file).items()}
             for path in document.get("removed", ()):
                 hidden.add(path)
                 found.pop(path, None)
@@ -226,8 +196,7 @@ class CommitLog:
 
     def write_compaction_plan(self, plan: Compaction) -> None:
         """Writes the plan of a compaction.  Raises LostRace if another process has planned this batch."""
-        document = {"version": COMPACTION_VERSION, "batch": plan.batch, COMPACTION: plan._asdict()}
-        self._put(layout.PLANS, plan.batch, document)
+        self._put(layout.PLANS, plan.batch, compaction_plan_to_json(plan))
 
     def commit_compaction(
         self, plan: Compaction, files: Sequence[WrittenFile], positions: Positions, *, now_ms: int
@@ -241,18 +210,9 @@ class CommitLog:
         sizes = kept | {file.path: file.size for file in files}
         last = self._read(layout.COMMITS, positions.last_batch)
         after = replace(positions, last_batch=plan.batch, files=NO_PATHS.plus(sizes), sizes=NO_PATHS.plus(sized(sizes)))
-        document = {
-            "version": VARIANT_VERSION if _has_variants(after) else COMPACTION_VERSION,
-            "batch": plan.batch,
-            "committed_ms": now_ms,
-            "files": [{"path": file.path, "records": file.records, "bytes": file.size} for file in files],
-            "removed": list(removed),
-            **({OPTIONS: last[OPTIONS]} if OPTIONS in last else {}),
-            **_after_to_json(after),
-            "columns": _held_to_json(after),
-            "all_dead_letters": _path_set_to_json(after.dead_letters),
-            "all_dead_letter_sizes": _path_set_to_json(after.dead_letter_sizes),
-        }
+        document = compaction_to_json(plan, files, after, now_ms)
+        if OPTIONS in last:
+            document[OPTIONS] = last[OPTIONS]
         self._put(layout.COMMITS, plan.batch, document)
         return after
 
@@ -303,7 +263,7 @@ class CommitLog:
             dead_letters=letters.plus(refused),
             dead_letter_sizes=letter_sizes.plus(sized(refused)),
         )
-        document = _commit_to_json(plan, outcomes, after, now_ms)
+        document = commit_to_json(plan, outcomes, after, now_ms)
         if self._mark is not None:
             document[OPTIONS] = self._mark
         self._put(layout.COMMITS, plan.batch, document)
@@ -437,205 +397,3 @@ def _is_data_file_in(directory: str, path: str) -> bool:
     *partitions, name = path.removeprefix(f"{directory}/").split("/")
     are_partitions = len(partitions) <= PARTITION_COLUMNS_MAX and all("=" in one for one in partitions)
     return are_partitions and layout.is_data_file(name)
-
-
-def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """A plan as it is written to `plans` and shown by --dry-run."""
-    return {
-        "version": VARIANT_VERSION if plan.has_variants else FORMAT_VERSION if plan.is_typed else UNTYPED_VERSION,
-        "batch": plan.batch,
-        "created_ms": plan.created_ms,
-        "cluster_id": plan.cluster_id,
-        "include_headers": plan.options.include_headers,
-        "compression": plan.options.compression,
-        "isolation": plan.options.isolation,
-        "topics": {
-            topic: {
-                "topic_id": str(planned.topic_id),
-                "incarnation": planned.incarnation,
-                **columns_to_json(planned.columns),
-            }
-            for topic, planned in plan.topics.items()
-        },
-        "ranges": [
-            {
-                "topic": range_.tp.topic,
-                "partition": range_.tp.partition,
-                "start": range_.start,
-                "end": range_.end,
-                "incarnation": range_.incarnation,
-                "lost": range_.lost,
-                "files": [{"start": file.start, "end": file.end, "path": file.path} for file in range_.files],
-            }
-            for range_ in plan.ranges
-        ],
-    }
-
-
-def plan_from_json(document: Mapping[str, Any]) -> Plan:
-    """The inverse of `plan_to_json`."""
-    return Plan(
-        batch=document["batch"],
-        created_ms=document["created_ms"],
-        cluster_id=document["cluster_id"],
-        options=FileOptions(
-            include_headers=document["include_headers"],
-            compression=Compression(document["compression"]),
-            isolation=Isolation(document["isolation"]),
-        ),
-        topics={
-            topic: PlannedTopic(UUID(planned["topic_id"]), planned["incarnation"], columns_from_json(planned))
-            for topic, planned in document["topics"].items()
-        },
-        ranges=tuple(_range_from_json(range_) for range_ in document["ranges"]),
-    )
-
-
-def _range_from_json(document: Mapping[str, Any]) -> PartitionRange:
-    return PartitionRange(
-        TopicPartition(document["topic"], document["partition"]),
-        document["start"],
-        document["end"],
-        document["incarnation"],
-        tuple(FileRange(file["start"], file["end"], file["path"]) for file in document["files"]),
-        document["lost"],
-    )
-
-
-def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int) -> dict[str, Any]:
-    letters = [outcome.dead_letters for outcome in outcomes.values() if outcome.dead_letters is not None]
-    is_typed = plan.is_typed or any(one != HeldColumns() for one in after.columns.values())
-    return {
-        "version": VARIANT_VERSION if _has_variants(after) else FORMAT_VERSION if is_typed else UNTYPED_VERSION,
-        "batch": plan.batch,
-        "committed_ms": now_ms,
-        "files": [
-            _file_to_json(path, shares, outcomes[path]) for path, shares in plan.shares().items() if outcomes[path].path
-        ],
-        "lost": _lost_to_json(plan, outcomes),
-        **({"filtered": filtered} if (filtered := _filtered_to_json(plan, outcomes)) else {}),
-        **_after_to_json(after),
-        **({"columns": _held_to_json(after)} if is_typed else {}),
-        **(_letters_of(after, letters) if is_typed or after.dead_letters != NO_PATHS else {}),
-    }
-
-
-def _after_to_json(after: Positions) -> dict[str, Any]:
-    return {
-        "include_headers": after.include_headers,
-        "all_files": _path_set_to_json(after.files),
-        "all_sizes": _path_set_to_json(after.sizes),
-        "positions": topics_to_json(after.topics),
-    }
-
-
-def _has_variants(after: Positions) -> bool:
-    return any(VARIANT in held for held in after.columns.values())
-
-
-def _held_to_json(after: Positions) -> dict[str, Any]:
-    return {
-        topic: {"key": type_to_json(held.key), "value": type_to_json(held.value)}
-        for topic, held in after.columns.items()
-    }
-
-
-def _letters_of(after: Positions, letters: Iterable[WrittenFile]) -> dict[str, Any]:
-    return {
-        "dead_letters": list(map(_letters_to_json, letters)),
-        "all_dead_letters": _path_set_to_json(after.dead_letters),
-        "all_dead_letter_sizes": _path_set_to_json(after.dead_letter_sizes),
-    }
-
-
-def _letters_to_json(file: WrittenFile) -> dict[str, Any]:
-    return {"path": file.path, "records": file.records, "bytes": file.size}
-
-
-def _file_to_json(
-    path: str, shares: Sequence[tuple[PartitionRange, FileRange]], outcome: FileOutcome
-) -> dict[str, Any]:
-    paths = [file.path for file in outcome.written]
-    sizes = [file.size for file in outcome.written]
-    return {
-        "path": path,
-        **({"paths": paths, "sizes": sizes} if paths != [path] else {}),
-        "records": outcome.records,
-        "bytes": outcome.bytes_out,
-        "ranges": [
-            {
-                "topic": range_.tp.topic,
-                "partition": range_.tp.partition,
-                "start": file.start,
-                "end": file.end,
-                "records": part.records,
-            }
-            for (range_, file), part in zip(shares, outcome.parts, strict=True)
-        ],
-    }
-
-
-def _sizes_from_json(document: Mapping[str, Any]) -> dict[str, int | None]:
-    """The sizes of the data files of a task by path; None where the commit has only that of all together."""
-    if "paths" not in document:
-        return {document["path"]: document["bytes"]}
-    paths = document["paths"]
-    return dict(zip(paths, document.get("sizes", [None] * len(paths)), strict=True))
-
-
-def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:
-    lost: dict[str, int] = {}
-    for range_, parts in parts_of(plan, outcomes):
-        count = range_.lost + sum(part.lost for part in parts)
-        if count:
-            lost[str(range_.tp)] = lost.get(str(range_.tp), 0) + count
-    return lost
-
-
-def _filtered_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:
-    filtered: Counter[str] = Counter()
-    for range_, parts in parts_of(plan, outcomes):
-        filtered[str(range_.tp)] += sum(part.filtered for part in parts)
-    return dict(+filtered)
-
-
-def parts_of(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> list[tuple[PartitionRange, list[PartOutcome]]]:
-    """Results of every range, one part per file.  `outcomes` has an entry for every planned path."""
-    parts = {
-        (file.path, range_.tp, file.start): part
-        for path, shares in plan.shares().items()
-        for (range_, file), part in zip(shares, outcomes[path].parts, strict=True)
-    }
-    return [(range_, [parts[file.path, range_.tp, file.start] for file in range_.files]) for range_ in plan.ranges]
-
-
-def _path_set_to_json(paths: PathSet | None) -> dict[str, Any] | None:
-    return None if paths is None else {"size": paths.size, "digest": f"{paths.digest:032x}"}
-
-
-def _path_set_from_json(document: Mapping[str, Any] | None) -> PathSet | None:
-    return None if document is None else PathSet(document["size"], int(document["digest"], 16))
-
-
-def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
-    held = document.get("columns")
-    columns = (
-        {topic: HeldColumns() for topic in document["positions"]}
-        if held is None
-        else {
-            topic: HeldColumns(type_from_json(one["key"]), type_from_json(one["value"])) for topic, one in held.items()
-        }
-    )
-    letters = _path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None))
-    return Positions(
-        last_batch=batch,
-        topics=topics_from_json(document["positions"]),
-        include_headers=document["include_headers"],
-        files=_path_set_from_json(document.get("all_files")),
-        sizes=_path_set_from_json(document.get("all_sizes")),
-        dead_letters=letters,
-        dead_letter_sizes=letters
-        if letters == NO_PATHS
-        else _path_set_from_json(document.get("all_dead_letter_sizes")),
-        columns=columns,
-    )

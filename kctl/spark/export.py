@@ -30,7 +30,7 @@ from kctl.spark.cluster_reads import (
     sampled,
     take_record_sample,
 )
-from kctl.spark.commit_log import parts_of
+from kctl.spark.commit_json import parts_of
 from kctl.spark.decodings import decide
 from kctl.spark.density import sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
-from kctl.spark.commit_log import parts_of
+from kctl.spark.commit_json import parts_of
 from kctl.spark.exec.column_types import STRING, Format, leaves
 from kctl.spark.exec.outcome import REASONS_MAX, PartOutcome
 from kctl.spark.export import ExportReport, FinishedBatch

@@ -18,7 +18,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from kctl.environment import Clock
-from kctl.spark.commit_log import CommitLog, Compaction, LostRace
+from kctl.spark.commit_json import Compaction
+from kctl.spark.commit_log import CommitLog, LostRace
 from kctl.spark.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of, summary
 from kctl.spark.compaction.merging import merge, sources_of
 from kctl.spark.exec.files import Files

@@ -24,7 +24,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kctl.spark import layout
-from kctl.spark.commit_log import BrokenExportFolder, LostRace, parts_of
+from kctl.spark.commit_json import parts_of
+from kctl.spark.commit_log import BrokenExportFolder, LostRace
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
