@@ -14,19 +14,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.harness.broker import kctl_broker
+from benchmarks.harness.processor_time import used_s
 from benchmarks.harness.report import Figure, report
 from tests.peers.apache_kafka import spark_connector_jars
 from tests.peers.cache import cache_folder
@@ -40,17 +40,6 @@ CONNECTOR_GOALS = {"export": "<= 0.2", "spark export": "<= 0.3"}
 INCREMENT = 10_000
 LOOP_ROWS = 200_000
 """Rows that the loop gathers before it writes them."""
-ADOPT = """
-import ctypes, os, subprocess, sys
-assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
-status = subprocess.run(sys.argv[1:]).returncode
-try:
-    while True:
-        os.wait()
-except ChildProcessError:
-    sys.exit(status)
-"""
-"""Runs a command and waits for all its processes (PR_SET_CHILD_SUBREAPER), so that their processor time is counted."""
 WORDS = [f"word{number}" for number in range(2_000)]
 
 
@@ -175,12 +164,9 @@ def python_with_connector() -> list[str]:
     return [str(folder / "bin" / "python"), str(Path(__file__).with_name("spark_connector.py")), jars]
 
 
-def processor_s(command: list[str]) -> float:
-    """Processor time of a command with its processes, also of those that outlive it; plus 0.02 s for `ADOPT`."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", ADOPT, *command], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def processor_s(command: list[str], *, daemons: Collection[int] = ()) -> float:
+    """Processor time of a command with its processes, also of those that outlive it, and of `daemons` meanwhile."""
+    return used_s(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), daemons=daemons)
 
 
 if __name__ == "__main__":
