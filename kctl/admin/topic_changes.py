@@ -70,9 +70,8 @@ def require_live_replicas(assignment: Assignment, alive: Collection[int]) -> Non
     for partition, replicas in enumerate(assignment):
         if not set(replicas) & set(alive):
             dead, live = (", ".join(map(str, ids)) for ids in (replicas, sorted(alive)))
-            raise UsageError(
-                f"partition {partition} cannot be created: none of its brokers ({dead}) is alive; the cluster has {live}"
-            )
+            text = f"none of its brokers ({dead}) is alive; the cluster has {live}"
+            raise UsageError(f"partition {partition} cannot be created: {text}")
 
 
 async def create_topics(

@@ -142,9 +142,12 @@ def test_transaction_in_which_nothing_is_ends_without_the_coordinator(cluster: F
 
 def test_offsets_need_the_topic_of_a_partition(cluster: FakeCluster) -> None:
     offsets: Any = {0: 1}
-    with Producer(config(cluster, transactional_id="loader")) as producer:
-        with pytest.raises(UsageError, match="TopicPartition, not by 0"), producer.transaction():
-            producer.send_offsets("billing", offsets)
+    with (
+        Producer(config(cluster, transactional_id="loader")) as producer,
+        pytest.raises(UsageError, match="TopicPartition, not by 0"),
+        producer.transaction(),
+    ):
+        producer.send_offsets("billing", offsets)
 
 
 def test_next_batch_is_written_after_a_delivery_timeout(cluster: FakeCluster) -> None:
