@@ -91,8 +91,8 @@ def plan_replication_factor(
             new = placement.best_broker(tp, now, receivers)
             if new is None:
                 raise KctlError(
-                    f"{tp} cannot have {counted(replication_factor, 'replica')}: it has {len(now)}, "
-                    "and no other live broker may receive one"
+                    f"{tp} cannot have {counted(replication_factor, 'replica')}: only "
+                    f"{counted(len(now), 'broker')} may hold one"
                 )
             placement.place(tp, (*now, new))
     return placement.changes()

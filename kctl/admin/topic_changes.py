@@ -11,7 +11,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.framing import first_result
 from kctl.client.retrying import Deadline
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import ZERO_UUID
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
@@ -60,6 +60,18 @@ class CreatedTopic:
     topic_id: UUID = ZERO_UUID
     partitions: int = -1
     replication_factor: int = -1
+
+
+def require_live_replicas(assignment: Assignment, alive: Collection[int]) -> None:
+    """Raises UsageError if no replica of a partition would be on a live broker.
+
+    A controller with ZooKeeper creates such a topic, but tells no broker of it, and responds only when time is up.
+    """
+    for partition, replicas in enumerate(assignment):
+        if not set(replicas) & set(alive):
+            dead, live = (", ".join(map(str, ids)) for ids in (replicas, sorted(alive)))
+            text = f"none of its brokers ({dead}) is alive; the cluster has {live}"
+            raise UsageError(f"partition {partition} cannot be created: {text}")
 
 
 async def create_topics(

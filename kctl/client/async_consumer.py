@@ -13,7 +13,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
-from kctl.client.group_metadata import GroupMetadata
+from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.lost_positions import lost_positions
 from kctl.client.ready_records import ReadyRecords
@@ -209,6 +209,7 @@ class AsyncConsumer:
         """
         if offsets is None:
             offsets = self.positions()
+        require_offsets(offsets)
         group_id = self._group_id()
         if self._group is not None:
             await self._group.commit(offsets)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 from kctl.client.application_settings import ProducerConfig
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.group_metadata import GroupMetadata
+from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.interceptors import ProducerRecord
 from kctl.client.producer import Producer
 from kctl.client.producer_batches import OnResult, RecordMetadata, size_of
@@ -152,6 +152,7 @@ class AsyncProducer:
         With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since
         cannot commit (KIP-447).  Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
         """
+        require_offsets(offsets)
         await self._begun().add_offsets(GroupMetadata(group) if isinstance(group, str) else group, offsets)
 
     async def commit_transaction(self) -> None:

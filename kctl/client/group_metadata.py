@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kctl.client.assignment import NO_GENERATION
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
 
 
 class GroupMetadata(NamedTuple):
@@ -15,3 +18,10 @@ class GroupMetadata(NamedTuple):
     """NO_GENERATION for a commit that is not checked against the members of the group."""
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def require_offsets(offsets: Mapping[TopicPartition, int]) -> None:
+    """Raises UsageError unless the keys are partitions: the number of a partition alone does not name its topic."""
+    for tp in offsets:
+        if not isinstance(tp, TopicPartition):
+            raise UsageError(f"offsets are given by TopicPartition, not by {tp!r}")

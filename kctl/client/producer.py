@@ -12,9 +12,10 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
+from typing import TypeVar
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.framing import first_result
@@ -22,10 +23,10 @@ from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 from kctl.client.producer_batches import Batch, OnResult, size_of
-from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
+from kctl.client.retrying import BACKOFF_MS_MAX, COORDINATOR_MOVED, LEADER_MOVED
 from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (
@@ -40,6 +41,8 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import SEQUENCE_MAX, Record
 
+T = TypeVar("T")
+
 ACKS_ALL = -1
 RETRIED = frozenset(
     {
@@ -51,6 +54,8 @@ RETRIED = frozenset(
     }
 )
 """Errors after which the same batch is retried, in addition to LEADER_MOVED."""
+MOVED = LEADER_MOVED | COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
+"""Errors that each request is repeated after, up to the client's timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,8 @@ class _PartitionQueue:
     next_sequence: int = 0
     sender: asyncio.Task[None] | None = None
     linger: asyncio.TimerHandle | None = None
+    last_error: ApiError | ClusterUnreachable | None = None
+    """Why the batch in flight is being repeated."""
 
 
 class Producer:
@@ -373,20 +380,23 @@ class Producer:
         timeout_ms = self._settings.delivery_timeout_ms
         if timeout_ms is None:
             return await self._deliver(queue, batch.records)
+        queue.last_error = None
         left_ms = batch.created_ms + timeout_ms - self._client.transport.monotonic_ms()
         try:
             async with asyncio.timeout(max(0, left_ms) / 1000):
                 return await self._deliver(queue, batch.records)
         except TimeoutError:
-            text = f"{queue.tp}: not acknowledged within delivery.timeout.ms={timeout_ms}; may have been written"
+            cause = "" if queue.last_error is None else f" ({queue.last_error})"
+            text = f"{queue.tp}: not acknowledged within delivery.timeout.ms={timeout_ms}{cause}; may have been written"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def _deliver(self, queue: _PartitionQueue, records: list[Record]) -> Delivery:
         if self._transaction is not None:
             if self._failure is not None:
                 return Delivery(queue.tp, records, -1, -1, self._failure)
-            await self._transaction.add(queue.tp)
-        producer = await self._producer_id()
+            transaction = self._transaction
+            await self._repeat(queue, lambda: transaction.add(queue.tp))
+        producer = await self._repeat(queue, self._producer_id)
         if producer != queue.producer:
             queue.producer, queue.next_sequence = producer, 0
         has_id = producer[0] >= 0
@@ -399,13 +409,37 @@ class Producer:
             is_transactional=self._transaction is not None,
         )
         queue.next_sequence = (queue.next_sequence + len(records)) & SEQUENCE_MAX
-        outcome = await self._produce(queue.tp, data)
-        if isinstance(outcome, ApiError):
-            return Delivery(queue.tp, records, -1, -1, ApiError(outcome.code, f"{queue.tp}: {outcome}"))
-        return Delivery(queue.tp, records, outcome[0], outcome[1])
+        try:
+            base_offset, timestamp_ms = await self._repeat(queue, lambda: self._produce(queue.tp, data))
+        except ApiError as error:
+            raise ApiError(error.code, f"{queue.tp}: {error}") from None
+        return Delivery(queue.tp, records, base_offset, timestamp_ms)
 
-    async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int] | ApiError:
-        """Sends a batch, with retries; returns (base offset, append time)."""
+    async def _repeat(self, queue: _PartitionQueue, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The result of `attempt`, repeated after errors that may pass: until delivery_timeout_ms ends it, or without
+        that until the client's timeout.
+        """
+        is_delivery_timed = self._settings.delivery_timeout_ms is not None
+        deadline = self._client.deadline()
+        while True:
+            try:
+                return await attempt()
+            except ApiError as error:
+                if error.code not in (RETRIED | MOVED if is_delivery_timed else RETRIED):
+                    raise
+                queue.last_error = error
+            except ClusterUnreachable as error:
+                if not is_delivery_timed:
+                    raise
+                queue.last_error = error
+            if not await deadline.pause():
+                if not is_delivery_timed:
+                    raise queue.last_error
+                await self._client.transport.sleep(BACKOFF_MS_MAX)
+                deadline = self._client.deadline()
+
+    async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int]:
+        """Sends a batch; returns (base offset, append time)."""
         request = ProduceRequest(
             transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             acks=self._settings.acks,
@@ -432,11 +466,10 @@ class Producer:
                 self._metadata.pop(tp.topic, None)
             return {tp: ApiError(code, _refusal(result))}
 
-        deadline = self._client.deadline()
-        while True:
-            outcome = (await on_leaders(self._client, [tp], send_to, known=self._metadata.get(tp.topic)))[tp]
-            if not isinstance(outcome, ApiError) or outcome.code not in RETRIED or not await deadline.pause():
-                return outcome
+        outcome = (await on_leaders(self._client, [tp], send_to, known=self._metadata.get(tp.topic)))[tp]
+        if isinstance(outcome, ApiError):
+            raise outcome
+        return outcome
 
     async def _producer_id(self) -> tuple[int, int]:
         """(id, epoch), or (-1, -1) without idempotence."""
@@ -448,7 +481,13 @@ class Producer:
             # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
             requests = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
             self._producer = asyncio.create_task(requests, name="get a producer id")
-        return await asyncio.shield(self._producer)  # other partitions wait for it too
+        requested = self._producer
+        try:
+            return await asyncio.shield(requested)  # other partitions wait for it too
+        except KctlError:
+            if self._producer is requested:
+                self._producer = None
+            raise
 
 
 def _refusal(result: PartitionProduceResponse) -> str | None:

@@ -8,7 +8,7 @@ the transaction is aborted by the next producer with the id, or after transactio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Self
 
 from kctl.client.assignment import NO_GENERATION
@@ -16,7 +16,7 @@ from kctl.client.cluster import ClusterClient, CoordinatorType
 from kctl.client.framing import first_result
 from kctl.client.group_metadata import GroupMetadata
 from kctl.client.transport import Connection
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kctl.protocol.apis.add_partitions_to_txn import (
@@ -61,7 +61,8 @@ class Transaction:
         self.producer = producer
         self._client = client
         self._adding: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._has_offsets = False
+        self._is_started = False
+        """Whether the coordinator has a transaction, or may have one because the outcome of a request is unknown."""
 
     @classmethod
     async def begin(
@@ -85,7 +86,13 @@ class Transaction:
         """Adds a partition to the transaction; required before the first batch is sent to it.  Raises ApiError."""
         if tp not in self._adding:
             self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
-        await asyncio.shield(self._adding[tp])  # a batch that is given up must not stop the request of the next one
+        adding = self._adding[tp]
+        try:
+            await asyncio.shield(adding)  # a batch that is given up must not stop the request of the next one
+        except KctlError:
+            if self._adding.get(tp) is adding:
+                del self._adding[tp]  # it may be repeated
+            raise
 
     async def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of a group as part of the transaction.
@@ -93,7 +100,6 @@ class Transaction:
         Raises ApiError with the first error: UNSUPPORTED_VERSION if the group has a generation and the broker is older
         than Kafka 2.5.
         """
-        self._has_offsets = True
         join = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer.producer_id,
@@ -136,7 +142,9 @@ class Transaction:
             codes = [one.error_code for topic in response.topics for one in topic.partitions]
             _raise_for(next((code for code in codes if code), 0), self.transactional_id)
 
-        await self._client.on_coordinator(self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY)
+        await self._start(
+            self._client.on_coordinator(self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY)
+        )
         await self._client.on_coordinator(group.group_id, send_commit)
 
     async def commit(self) -> None:
@@ -162,13 +170,27 @@ class Transaction:
             result = first_result(first_result(response.results).results)
             _raise_for(result.error_code, self.transactional_id)
 
-        await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
+        await self._start(
+            self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
+        )
+
+    async def _start(self, adding: Awaitable[None]) -> None:
+        """Waits until a partition or group has been added, which starts the transaction at the coordinator."""
+        try:
+            await adding
+        except ApiError:
+            raise  # refused: nothing was added
+        except BaseException:
+            self._is_started = True
+            raise
+        self._is_started = True
 
     async def _end(self, *, is_commit: bool) -> None:
         """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
-        if not self._adding and not self._has_offsets:
-            return  # Nothing was written, so the coordinator has no transaction.
         await asyncio.gather(*self._adding.values(), return_exceptions=True)
+        if not self._is_started:  # The coordinator would refuse to end a transaction in which nothing is.
+            self._adding.clear()
+            return
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer.producer_id,
@@ -182,7 +204,7 @@ class Transaction:
 
         await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
         self._adding.clear()
-        self._has_offsets = False
+        self._is_started = False
 
 
 def _raise_for(error_code: int, transactional_id: str) -> None:

@@ -220,10 +220,19 @@ OPTIONS = {
 CONFIGS_OPTIONS = {
     "--add-config": "--set",
     "--add-config-file": "--set",
+    "--broker": "'broker ID' as arguments",
+    "--broker-defaults": "'broker default' as arguments",
+    "--broker-logger": "'logger ID' as arguments",
+    "--client-defaults": "'client <default>' as arguments",
     "--delete-config": "--delete",
     "--entity-default": "'<default>' as NAME",
     "--entity-name": "NAME as an argument",
     "--entity-type": "the type as the first argument",
+    "--group": "'group NAME' as arguments",
+    "--ip": "'ip ADDRESS' as arguments",
+    "--topic": "'topic NAME' as arguments",
+    "--user": "'user NAME' as arguments",
+    "--user-defaults": "'user <default>' as arguments",
 }
 ARGUMENT_OPTIONS = {
     "--files": "FILE",

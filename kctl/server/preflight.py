@@ -30,6 +30,7 @@ from kctl.server.authorization.loading import authorizer_of
 from kctl.server.clock import SystemClock
 from kctl.server.data_folder import DataFolder, DataFolderError
 from kctl.server.listener_tls import ListenerCertificates
+from kctl.server.metrics.endpoint import bind_problem as metrics_bind_problem
 from kctl.server.network.acceptor import bind_problem, listening_socket
 from kctl.server.network.listen_settings import TLS_PROTOCOLS
 from kctl.server.peer_security import PeerSecurity
@@ -48,13 +49,11 @@ from kctl.zookeeper.session import ZooKeeperSession
 
 DESCRIPTORS_MIN = 4_096
 _DYNAMIC = "; if it is stored in ZooKeeper (kctl configs alter broker), the broker reads it there"
+_ADDRESS_PROPERTIES = frozenset({"listeners", "listener.security.protocol.map", "host.name", "port"})
 _LISTENER_PROPERTIES = frozenset(
     {
-        "listeners",
+        *_ADDRESS_PROPERTIES,
         "advertised.listeners",
-        "listener.security.protocol.map",
-        "host.name",
-        "port",
         "inter.broker.listener.name",
         "security.inter.broker.protocol",
         "control.plane.listener.name",
@@ -98,10 +97,10 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
     running = _running(options.folder)
     if running is not None:
         yield running
+    if running is None:
+        for finding in _ports(examined.config, with_listeners=unusable.isdisjoint(_ADDRESS_PROPERTIES)):
+            yield finding
     if unusable.isdisjoint(_LISTENER_PROPERTIES):
-        if running is None:
-            for finding in _ports(examined.config):
-                yield finding
         async for finding in _listeners(view):
             yield finding
     for finding in _authorizer(view):
@@ -138,17 +137,18 @@ def _running(folder: DataFolder) -> Finding | None:
 # Listeners: ports, certificates, SASL mechanisms, connections to other brokers.
 
 
-def _ports(config: BrokerConfig) -> Iterator[Finding]:
-    addresses = [(endpoint.host, endpoint.port) for endpoint in listener_endpoints(config)]
+def _ports(config: BrokerConfig, *, with_listeners: bool) -> Iterator[Finding]:
+    endpoints = listener_endpoints(config) if with_listeners else ()
+    addresses = [(endpoint.host, endpoint.port, bind_problem) for endpoint in endpoints]
     if config.metrics_port >= 0:
-        addresses.append((config.metrics_host, config.metrics_port))
+        addresses.append((config.metrics_host, config.metrics_port, metrics_bind_problem))
     taken = []
-    for host, port in addresses:
+    for host, port, problem in addresses:
         try:
             # All stay bound until the last one is, so that two of them with the same port are found.
             taken.append(listening_socket(host, port))
         except OSError as error:
-            yield _error(f"{host}:{port}", bind_problem(host, port, error))
+            yield _error(f"{host}:{port}", problem(host, port, error))
     for sock in taken:
         sock.close()
 

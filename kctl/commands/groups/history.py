@@ -109,6 +109,10 @@ def history(
         run.console.warn("the history is too long to be read as a whole, and its end is missing: give a later --since")
     if past.omitted:
         run.console.warn(f"{counted(past.omitted, 'older commit is', 'older commits are')} left out by --limit")
+    if not past.commits:
+        run.console.note(
+            f"no commit of group '{group}' since {format_time(since_ms)} was found; --since goes back further"
+        )
     run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
+from kctl.admin.topic_changes import BROKER_DEFAULT, CreatedTopic, NewTopic, create_topics, require_live_replicas
+from kctl.client.cluster import ClusterClient
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import topics as topic_compat
 from kctl.commands.compat.versions import Compat
@@ -80,14 +81,21 @@ def create(
     run: Invocation = ctx.obj
     if replica_assignment and (partitions is not None or replication_factor is not None):
         raise UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
+    assignment = parse_assignment(replica_assignment) if replica_assignment else ()
     settings = (
         BROKER_DEFAULT if partitions is None else partitions,
         BROKER_DEFAULT if replication_factor is None else replication_factor,
-        parse_assignment(replica_assignment) if replica_assignment else (),
+        assignment,
         parse_pairs(config, "--config"),
     )
     topics = [NewTopic(name, *settings) for name in dict.fromkeys(names)]
-    created = run.on_cluster(lambda client: create_topics(client, topics, validate_only=dry_run))
+
+    async def create_all(client: ClusterClient) -> list[CreatedTopic]:
+        if assignment:
+            require_live_replicas(assignment, (await client.metadata([])).brokers)
+        return await create_topics(client, topics, validate_only=dry_run)
+
+    created = run.on_cluster(create_all)
     rows = []
     for one in created:
         row = change_row(

@@ -71,7 +71,7 @@ class MetricsEndpoint:
         try:
             self._sock = listening_socket(host, port)
         except OSError as error:
-            raise ListenError(_bind_problem(host, port, error)) from None
+            raise ListenError(bind_problem(host, port, error)) from None
         bound: int = self._sock.getsockname()[1]
         return bound
 
@@ -201,7 +201,8 @@ def _peer(writer: asyncio.StreamWriter) -> str:
     return f"{name[0]}:{name[1]}" if name else "unknown"
 
 
-def _bind_problem(host: str, port: int, error: OSError) -> str:
+def bind_problem(host: str, port: int, error: OSError) -> str:
+    """Why the endpoint could not be bound, and what to do."""
     where = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process: choose another port for metrics with --metrics-port"

@@ -239,6 +239,7 @@ def test_examples_of_the_documentation_run(bootstrap: str, topic: str) -> None:
     assert len(EXAMPLES) >= 8
     for number, example in enumerate(EXAMPLES):
         program = example.replace("localhost:9092", bootstrap).replace('"orders"', f'"{topic}"')
-        for name in ("billing", "shipping", "orders-loader"):
+        program = program.replace('"copies"', f'"{topic}"')
+        for name in ("billing", "shipping", "copy", "orders-loader", "orders-copy"):
             program = program.replace(f'"{name}"', f'"{topic}-{name}"')
         exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": "example"})

@@ -18,9 +18,12 @@ from kctl.client import (
     ProducerRecord,
     RecordMetadata,
     RoundRobinPartitioner,
+    TopicPartition,
 )
 from kctl.client.partitioner import partition_of_key
 from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError, UsageError
+from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 from tests.unit.client.fake_cluster import FakeCluster
 
@@ -115,6 +118,36 @@ def test_delivery_timeout_fails_the_batch(cluster: FakeCluster) -> None:
     assert isinstance(error, ApiError)
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
     assert cluster.records_of("orders", 0) == []
+
+
+def test_batch_is_retried_beyond_the_request_timeout(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    refusals = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    cluster.intercept(ProduceRequest, lambda request: refused(request, refusals.pop()) if refusals else None)
+    with Producer(config(cluster, request_timeout_ms=60)) as producer:
+        assert producer.send("orders", "a").result(WAIT_S).offset == 0
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"a"]
+
+
+def test_transaction_in_which_nothing_is_ends_without_the_coordinator(cluster: FakeCluster) -> None:
+    denied = AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    cluster.intercept(AddOffsetsToTxnRequest, lambda _: denied)
+    cluster.intercept(EndTxnRequest, lambda _: EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE))
+    with Producer(config(cluster, transactional_id="loader")) as producer:
+        for _ in range(2):
+            with pytest.raises(ApiError) as raised, producer.transaction():
+                producer.send_offsets("billing", {TopicPartition("orders", 0): 1})
+            assert raised.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_offsets_need_the_topic_of_a_partition(cluster: FakeCluster) -> None:
+    offsets: Any = {0: 1}
+    with (
+        Producer(config(cluster, transactional_id="loader")) as producer,
+        pytest.raises(UsageError, match="TopicPartition, not by 0"),
+        producer.transaction(),
+    ):
+        producer.send_offsets("billing", offsets)
 
 
 def test_next_batch_is_written_after_a_delivery_timeout(cluster: FakeCluster) -> None:

@@ -58,6 +58,8 @@ from tests.unit.commands.conftest import Kctl
         ("consume orders -o beginning", "--from"),
         ("configs alter topic orders --add-config a=b", "--set"),
         ("configs describe --entity-type topics", "the type as the first argument"),
+        ("configs describe --topic orders", "'topic NAME' as arguments"),
+        ("configs alter --broker 1", "'broker ID' as arguments"),
         ("topics create orders --partition 3", "--partitions"),
         ("topics list --interval 5s", "--watch"),
         ("topics create orders --factor 3", "--replication-factor"),

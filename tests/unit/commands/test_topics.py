@@ -87,6 +87,12 @@ def test_create_sends_the_replica_assignment(kctl: Kctl, cluster: FakeCluster) -
     assert kctl("topics create other --replica-assignment 0 --partitions 1").status == ExitStatus.USAGE
 
 
+def test_partition_without_a_live_replica_is_not_requested(kctl: Kctl, cluster: FakeCluster) -> None:
+    ran = kctl("topics create orders --replica-assignment 0:9,8:9")
+    assert (ran.status, cluster.requested(CreateTopicsRequest)) == (ExitStatus.USAGE, [])
+    assert "partition 1 cannot be created: none of its brokers (8, 9) is alive; the cluster has 0" in ran.err
+
+
 @pytest.mark.parametrize("text", ["a", "1:b", "1,,2", ""])
 def test_invalid_assignment_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -131,7 +131,11 @@ def test_used_ports_are_reported_and_free_ones_stay_free(tmp_path: Path) -> None
         listeners = f"PLAINTEXT://127.0.0.1:{free},INSIDE://127.0.0.1:{port}"
         properties = {"listeners": listeners, "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT"}
         assert subjects(tmp_path / "data", properties) == [f"127.0.0.1:{port}"]
-        assert subjects(tmp_path / "data", {"metrics.port": str(port)}) == [f"127.0.0.1:{port}"]
+        ((_, subject, message),) = found(tmp_path / "data", {"metrics.port": str(port)})
+        assert (subject, "--metrics-port" in message) == (f"127.0.0.1:{port}", True)
+        # Another property of listeners that is wrong hides neither port.
+        properties |= {"advertised.listeners": "OUTSIDE://host:1", "metrics.port": str(port)}
+        assert subjects(tmp_path / "data", properties)[1:] == [f"127.0.0.1:{port}"] * 2
     with socket.create_server(("127.0.0.1", free)):
         pass
 
