@@ -54,7 +54,8 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
 _HOST_PORT = r"(?:\[[0-9a-fA-F:.]+\]|[^\s,:/\[\]]+):\d{1,5}"
 _STANDALONE = re.compile(rf"spark://({_HOST_PORT}(?:,{_HOST_PORT})*)\Z")
 _OTHER = re.compile(r"(?:yarn|local-cluster\[\d+, *\d+, *\d+\]|k8s://\S+)\Z")
-_NO_REASON = re.compile(r"WARNING|Using Spark's default|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
+_REASON = "Exception in thread"
+_NO_REASON = re.compile(r"WARNING|Using Spark's default|::|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
 """Lines of a JVM's output that do not contain the reason of its end."""
 _LOST_TASK = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \((\S+) executor \S+\): ")
 """What Spark puts before the exception of a task."""
@@ -352,9 +353,12 @@ def _log_note(log: Path) -> str:
 
 
 def _reason_in(output: str) -> str:
-    """The reason of a JVM's end in its output: the first line that is not a warning or a stack frame."""
+    """The reason of a JVM's end in its output: an exception, or the first line that is not a warning or a stack frame.
+
+    Before the exception there may be a report about Java packages.
+    """
     lines = [line for line in output.splitlines() if line.strip() and not _NO_REASON.match(line)]
-    return lines[0] if lines else ""
+    return next((line for line in lines if line.startswith(_REASON)), lines[0] if lines else "")
 
 
 def _death(process: subprocess.Popen[bytes] | None, error: Exception) -> str:
