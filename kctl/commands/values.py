@@ -49,7 +49,8 @@ def parse_offset_range(lower: str, upper: str | None, *, now_ms: int) -> tuple[O
     """Read --from and --until.  Raises UsageError, also if --until is before --from wherever the logs begin and end."""
     first = parse_offset(lower, now_ms=now_ms)
     end = None if upper is None else parse_offset(upper, now_ms=now_ms)
-    if end is not None and first.anchor is end.anchor and end.value < first.value:
+    is_before = end is not None and first.anchor is end.anchor and end.value < first.value
+    if is_before or end == START != first:
         raise UsageError(f"--until {upper} is before --from {lower}: there is nothing between them")
     return first, end
 

@@ -46,6 +46,7 @@ JVM_DEATH_TIMEOUT_S = 5
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 APP_NAME = "kctl spark export"
+IO_ENCRYPTION = "spark.io.encryption.enabled"
 LOCAL_ATTEMPTS = 4
 """Attempts of a task on a local master if its worker process crashes; other masters use spark.task.maxFailures."""
 
@@ -53,7 +54,8 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
 _HOST_PORT = r"(?:\[[0-9a-fA-F:.]+\]|[^\s,:/\[\]]+):\d{1,5}"
 _STANDALONE = re.compile(rf"spark://({_HOST_PORT}(?:,{_HOST_PORT})*)\Z")
 _OTHER = re.compile(r"(?:yarn|local-cluster\[\d+, *\d+, *\d+\]|k8s://\S+)\Z")
-_NO_REASON = re.compile(r"WARNING|Using Spark's default|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
+_REASON = "Exception in thread"
+_NO_REASON = re.compile(r"WARNING|Using Spark's default|::|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
 """Lines of a JVM's output that do not contain the reason of its end."""
 _LOST_TASK = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \((\S+) executor \S+\): ")
 """What Spark puts before the exception of a task."""
@@ -204,7 +206,8 @@ def running_spark(
             settings, name, log_settings=log_settings, class_archive_option=class_archive_option
         )
         if is_submitted():
-            del properties["spark.master"]
+            # The others are on the command line of spark-submit, where they may have been changed.
+            properties = {name: value for name, value in properties.items() if name in {IO_ENCRYPTION, *settings.conf}}
         with contextlib.ExitStack() as stack:
             try:
                 spark = _start(properties, log, stack, end_timeout_s)
@@ -258,11 +261,13 @@ def _start(
 ) -> RunningSpark:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only exports pay
 
-    conf = SparkConf(loadDefaults=False)
-    for key, value in properties.items():
-        conf.set(key, value)
+    conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
     gateway = _launch_jvm(conf, log)
     stack.callback(_end_jvm, gateway, JVM_END_TIMEOUT_S if end_timeout_s is None else end_timeout_s)
+    if is_submitted():
+        given = SparkConf(_jvm=gateway.jvm)
+        absent = [(name, value) for name, value in properties.items() if not given.contains(name)]
+        conf = SparkConf(loadDefaults=False).setAll(absent)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark warns about the version of pandas, which is not used here
         try:
@@ -348,9 +353,12 @@ def _log_note(log: Path) -> str:
 
 
 def _reason_in(output: str) -> str:
-    """The reason of a JVM's end in its output: the first line that is not a warning or a stack frame."""
+    """The reason of a JVM's end in its output: an exception, or the first line that is not a warning or a stack frame.
+
+    Before the exception there may be a report about Java packages.
+    """
     lines = [line for line in output.splitlines() if line.strip() and not _NO_REASON.match(line)]
-    return lines[0] if lines else ""
+    return next((line for line in lines if line.startswith(_REASON)), lines[0] if lines else "")
 
 
 def _death(process: subprocess.Popen[bytes] | None, error: Exception) -> str:
@@ -384,7 +392,7 @@ def spark_properties(
     chosen = {"spark.master": settings.master, "spark.app.name": name}
     if settings.has_secrets:
         # Without it, the tasks pass through a temporary file of the driver.
-        chosen["spark.io.encryption.enabled"] = "true"
+        chosen[IO_ENCRYPTION] = "true"
     java_options = [] if log_settings is None else [f"-Dlog4j2.configurationFile=file:{log_settings}"]
     if not settings.is_cluster_mode:
         chosen |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}

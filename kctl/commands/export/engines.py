@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +25,8 @@ _PROPERTIES = {
     "archives": "spark.archives",
     "py_files": "spark.submit.pyFiles",
 }
+_COORDINATES = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+")
+_GLOB = re.compile(r"[*?\[{]")
 _ONLY_SPARK = ("master", "deploy_mode", "conf", *_PROPERTIES)
 
 
@@ -43,6 +47,7 @@ def engine_settings(
         return LocalSettings(processes or usable_processors())
     if processes is not None:
         raise UsageError("--processes is an option of --engine local; for Spark use --master local[N]")
+    _check_files_and_packages(options)
     conf = parse_pairs(options["conf"], "--conf")
     conf |= {name: options[option] for option, name in _PROPERTIES.items() if options[option]}
     security = run.client_settings().security
@@ -59,6 +64,23 @@ def engine_settings(
             "see spark.authenticate and spark.network.crypto.enabled"
         )
     return settings
+
+
+def _check_files_and_packages(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for what Spark would only report after its start, in the words of Java."""
+    for name in ("archives", "py_files"):
+        option = f"--{name.replace('_', '-')}"
+        for text in _items(options[name]):
+            path = text.partition("#")[0] if name == "archives" else text
+            if "://" not in path and not _GLOB.search(path) and not os.path.exists(path.removeprefix("file:")):
+                raise UsageError(f"{option} {text}: there is no such file")
+    for text in _items(options["packages"]):
+        if not _COORDINATES.fullmatch(text):
+            raise UsageError(f"--packages takes GROUP:NAME:VERSION, not '{text}'")
+
+
+def _items(text: str | None) -> list[str]:
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
 def _packages(decoding: DecodingOptions, *, uses_tls: bool, target: str) -> list[str]:

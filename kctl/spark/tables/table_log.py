@@ -117,12 +117,13 @@ class TableLog:
         is_marked = bool(LayoutMark(self._files).held())
         for directory, table in self._tables.items():
             state = table.state()
-            if state is not None and not is_marked:
+            publication = self._last_record(directory, state)
+            # The record remains if the catalogue is lost together with the options, because both are in one folder.
+            if not is_marked and (state is not None or publication is not None):
                 raise BrokenExportFolder(
                     f"{self._files.location}/{layout.TABLE_MARK} is missing, beside the table {self._name(directory)}: "
                     f"restore it, or write the options of its exports into it, for example: {self._mark}"
                 )
-            publication = self._last_record(directory, state)
             if publication is not None:
                 state = self._after(directory, state, publication)
                 self._recorded[directory] = publication.commit

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
 from kctl.spark.exec.arrow_types import VARIANT_TYPE
-from kctl.spark.exec.column_types import Columns, columns_from_json, leaves
+from kctl.spark.exec.column_types import Columns, Format, columns_from_json, leaves
 from kctl.spark.exec.damage import damage_as_arrow_error
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.task import COLUMNS_KEY
@@ -74,7 +74,7 @@ class DataFiles:
         self.missing: list[str] = []
         """Paths without a file."""
         self.columns: tuple[str, ...] = tuple(TYPES)
-        """Columns that all files have in the form of Kafka's records, or as variants."""
+        """Columns that all files have in the form of Kafka's records, as texts, or as variants."""
         self.variants: set[str] = set()
         """Those of them that are variants; in files of dead letters they are as in a record."""
         self.decoded: Columns | None = None
@@ -101,8 +101,13 @@ class DataFiles:
                 f"{self._files.location}/{path} has no column {lacking[0]}: it is not a file of an export"
             )
         self.has_headers |= "headers" in types
-        self._add_columns((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}"))
-        self.columns = tuple(name for name in self.columns if name in types and is_comparable(name, types[name]))
+        decoded = columns_from_json(json.loads((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}")))
+        if self.decoded is None or _width(decoded) >= _width(self.decoded):
+            self.decoded = decoded
+        texts = {name for name in ("key", "value") if getattr(decoded, name).format is Format.STRING}
+        self.columns = tuple(
+            name for name in self.columns if name in types and is_comparable(name, types[name], is_text=name in texts)
+        )
         self.variants |= {name for name in self.columns if types[name] == VARIANT_TYPE}
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -118,11 +123,6 @@ class DataFiles:
                         path, number, group.num_rows, group.total_byte_size, found.get("partition"), found.get("offset")
                     )
                 )
-
-    def _add_columns(self, text: bytes) -> None:
-        found = columns_from_json(json.loads(text))
-        if self.decoded is None or _width(found) >= _width(self.decoded):
-            self.decoded = found
 
     def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
         """The rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
@@ -160,7 +160,7 @@ class DataFiles:
         }
 
     def records(self, group: RowGroup, partition: int, incarnation: int, start: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition from an offset on, with the columns of records; variants as JSON.
+        """The rows of one partition from an offset on, with the columns of records; variants as JSON, texts as UTF-8.
 
         Raises UnreadableFile.
         """
@@ -169,17 +169,17 @@ class DataFiles:
                 rows = self._rows(group.path, batch, with_hashes=False)
                 mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
                 mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
-                yield self._without_variants(group.path, mine.filter(pa.array(mask)))
+                yield self._as_in_records(group.path, mine.filter(pa.array(mask)))
 
-    def _without_variants(self, path: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name in batch.schema.names:
-            if batch.schema.field(name).type != VARIANT_TYPE:
-                continue
-            try:
-                column = json_of(batch.column(name))
-            except ValueError as error:
-                raise UnreadableFile(f"{self._files.location}/{path}: {name}: {error}") from error
-            batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+    def _as_in_records(self, path: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in {"key", "value"} & set(batch.schema.names):
+            column = batch.column(name)
+            if column.type == VARIANT_TYPE:
+                try:
+                    column = json_of(column)
+                except ValueError as error:
+                    raise UnreadableFile(f"{self._files.location}/{path}: {name}: {error}") from error
+            batch = batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.binary()))
         return batch
 
     def ordered_records(

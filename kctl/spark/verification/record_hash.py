@@ -36,11 +36,16 @@ _FACTORS = dict(
 _NULL = 0x6A09E667F3BCC909
 
 
-def is_comparable(name: str, type_: pa.DataType) -> bool:
-    """Whether a column of a file has the form that Kafka's records have, or is a variant."""
+def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
+    """Whether a column of a file has the form that Kafka's records have, or is a variant.
+
+    `is_text`: the strings of the column are the keys or values of records.  Those of Avro, for example, are not.
+    """
     types = pa.types
     if name in {"key", "value"}:
-        return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == VARIANT_TYPE)
+        is_string = types.is_string(type_) or types.is_large_string(type_)
+        is_binary = types.is_binary(type_) or types.is_large_binary(type_)
+        return bool(is_binary or type_ == VARIANT_TYPE or (is_text and is_string))
     if name == "timestamp":
         return bool(types.is_timestamp(type_) and type_.tz is not None)
     if name == "headers":

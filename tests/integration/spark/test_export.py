@@ -271,6 +271,14 @@ def test_a_warmup_leaves_nothing_but_an_archive_of_classes(
     assert list(archive.parent.iterdir()) == [archive]
 
 
+GIVEN_TO_SPARK = {
+    "spark.app.name": "nightly",
+    "spark.ui.showConsoleProgress": "true",
+    "spark.eventLog.compress": "false",
+}
+"""Properties of which kctl has others if they are not given."""
+
+
 @LOCAL
 def test_increments_may_alternate_between_engines_and_spark_submit(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
@@ -282,7 +290,13 @@ def test_increments_may_alternate_between_engines_and_spark_submit(
         if topic.engine == "local":
             assert export(topic, tmp_path, "--include-headers")["records"] == 300
         else:
-            _submit(topic, tmp_path, "--include-headers")
+            events = tmp_path / "_events"
+            events.mkdir()
+            given = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file:{events}"} | GIVEN_TO_SPARK
+            given["spark.eventLog.compress"] = "false"
+            words = [word for name, value in given.items() for word in ("--conf", f"{name}={value}")]
+            _submit(topic, tmp_path, "--include-headers", *words)
+            assert _properties_of_application(events).items() >= given.items()
         assert_exact(topic, tmp_path)
 
 
@@ -294,3 +308,11 @@ def _submit(topic: Topic, folder: Path, *options: str) -> None:
     _, _, command = line.partition("spark-submit ")
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     subprocess.run([program, *shlex.split(command)], check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
+
+
+def _properties_of_application(events: Path) -> dict[str, str]:
+    """The Spark properties in an event log."""
+    lines = [line for path in events.rglob("events*") for line in path.read_text().splitlines()]
+    updates = [event for line in lines if (event := json.loads(line))["Event"] == "SparkListenerEnvironmentUpdate"]
+    properties: dict[str, str] = updates[-1]["Spark Properties"]
+    return properties

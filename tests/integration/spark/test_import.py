@@ -105,6 +105,22 @@ def test_a_delta_table_can_be_imported_after_a_compaction_by_another_program(
 
 
 @LOCAL
+def test_texts_are_imported_as_they_were(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    source = make_topic(kctl_bootstrap, 2)
+    values = ["\u00e9".encode(), b"", None]
+    source.produce(
+        {"value": values[n // 2 % 3], "key": b"k" if n % 3 else None, "partition": n % 2, "timestamp": 1_000 + n}
+        for n in range(16)
+    )
+    export(source, tmp_path / "first", "--value", "string", "--key", "string")
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
+    words = ["tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap]
+    assert main(words) == 0
+    export(restored, tmp_path / "second")
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
+
+
+@LOCAL
 def test_variants_are_imported_as_json(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     source = make_topic(kctl_bootstrap, 2)
     values = [b'{"b": [1.50, null], "a": 2e0}', b'"text"', b"null", None]

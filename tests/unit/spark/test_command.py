@@ -88,6 +88,10 @@ def test_a_wrong_home_of_spark_is_named(
         (("--to", "out", "--master", "sprak://h:7077"), "is not a Spark master"),
         (("--to", "out", "--deploy-mode", "cluster"), "'local[*]' has no cluster"),
         (("--to", "out", "--deploy-mode", "cluster", "--master", "spark://h:7077"), "in client mode only"),
+        (("--to", "out", "--py-files", "a.py,b.py"), "--py-files a.py: there is no such file"),
+        (("--to", "out", "--archives", "file:/none.zip#env"), "--archives file:/none.zip#env: there is no such file"),
+        (("--to", "out", "--packages", "group:name"), "--packages takes GROUP:NAME:VERSION, not 'group:name'"),
+        (("--to", "out", "--from", "latest", "--until", "earliest"), "there is nothing between them"),
         (("--to", "out", "--engine", "local", "--archives", "a.zip"), "--archives is an option of --engine spark"),
         (("--to", "out", "--engine", "local", "--deploy-mode", "client"), "--deploy-mode is an option"),
         (("--to", "out", "--follow", "--dry-run"), "exclude each other"),
@@ -122,6 +126,7 @@ def test_a_dry_run_prints_the_spark_submit_command_of_a_cluster_driver(
     Path("settings").mkdir()
     Path("settings/client.properties").write_text(f"bootstrap.servers={server}\n")
     Path("order.avsc").write_text("{}")
+    Path("env.tar.gz").touch()
     words = [*("--to", target, "--master", "yarn", "--deploy-mode", "cluster", "--dry-run")]
     words += ("--conf", "spark.authenticate.secret=k7", "--archives", "env.tar.gz#env", "--packages", "g:a:1")
     words += ("--command-config", "settings/client.properties", "--value", "avro", "--value-schema", "order.avsc")

@@ -195,6 +195,21 @@ def test_a_table_of_one_batch_is_created_again_from_its_record(tmp_path: Path, t
     assert {path: path.stat().st_ino for path in before} == before
 
 
+@pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
+def test_a_table_of_one_batch_is_refused_without_its_options(tmp_path: Path, table: TableOptions) -> None:
+    cluster = filled()
+    run(cluster, tmp_path, table=table)
+    shutil.rmtree(tmp_path / "_kctl")
+    shutil.rmtree(tmp_path / "orders" / "_delta_log", ignore_errors=True)
+    for _ in range(2):
+        with pytest.raises(BrokenExportFolder, match=f"_kctl/table is missing.*for example: {table.mark}"):
+            run(cluster, tmp_path, table=table)
+    (tmp_path / "_kctl").mkdir(exist_ok=True)
+    (tmp_path / "_kctl" / "table").write_text(table.mark)
+    run(cluster, tmp_path, table=table)
+    assert _rows_of(tmp_path, table) == expected_values(cluster)
+
+
 def _rows_of(folder: Path, table: TableOptions) -> list[bytes]:
     lake = Lake.__new__(Lake)
     lake.target, lake.table = folder, table

@@ -19,6 +19,8 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
+from kctl.spark.decodings import DecodingOptions, FieldOptions
+from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.outcome import DataLoss
@@ -156,6 +158,25 @@ def test_files_that_spark_has_added_to_an_iceberg_table_are_compared(tmp_path: P
     removed.unlink()
     assert "is gone" in ExistingExport(DiskFiles(tmp_path)).state().losses["orders"]
     assert not verify(cluster, tmp_path).is_equal
+
+
+def test_keys_and_values_that_are_texts_are_compared(tmp_path: Path) -> None:
+    cluster = filled()
+    cluster.value = lambda partition, offset: None if offset % 5 == 0 else f"\u00e9-{partition}-{offset}".encode()
+    texts = DecodingOptions(
+        key=FieldOptions(name="key", format=Format.STRING), value=FieldOptions(name="value", format=Format.STRING)
+    )
+    run(cluster, tmp_path, decoding=texts)
+    found = verify(cluster, tmp_path)
+    assert (found.is_equal, found.warnings) == (True, [])
+    path = data_files(tmp_path)[0]
+    table = pq.read_table(path)
+    index = table.schema.get_field_index("value")
+    values = table["value"].to_pylist()
+    values[3] = "e-0-3"
+    rewrite(path, table.set_column(index, table.schema.field(index), pa.array(values, pa.string())))
+    row = only_different(verify(cluster, tmp_path))
+    assert (row.offset, row.difference) == (3, "different")
 
 
 def test_records_that_could_not_be_decoded_are_compared_too(tmp_path: Path, kind: TableKind) -> None:
