@@ -1,4 +1,4 @@
-"""Values as JSON and YAML, with everything escaped that controls a terminal.  Pure.
+"""Values as JSON and YAML, with everything escaped that controls a terminal, and values of JSON.  Pure.
 
 The YAML is block style with two blanks of indentation.  Texts are unquoted only if no version of YAML reads them as
 something else, and otherwise quoted as in JSON, so that readers of YAML 1.1 (PyYAML) and 1.2 (Go, JavaScript) agree.
@@ -24,6 +24,24 @@ _NOT_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "
 """Texts that versions of YAML read as null, a boolean or a number, in lower case."""
 _TO_ESCAPE = re.compile(f"[{CONTROLS}\ufffe\uffff]")
 """Control characters, and those that YAML does not allow."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Half of a character beyond the Basic Multilingual Plane, as such or escaped."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON document in UTF-8.  Raises ValueError, also for half a surrogate pair, and RecursionError.
+
+    Such a half is not a character: a name with it cannot be encoded when it is sent or stored.
+    """
+    if isinstance(text, bytes):
+        text = text.decode()
+    value = json.loads(text)
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text contains an unpaired surrogate, which is not a character") from None
+    return value
 
 
 def json_text(value: object, indent: int | None = None) -> str:

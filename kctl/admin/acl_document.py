@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from kctl.documents import parse_json
 from kctl.errors import UsageError
 from kctl.security.acls import (
     WILDCARD,
@@ -67,7 +68,7 @@ def write_document(acls: Sequence[AclBinding]) -> str:
 def read_document(text: bytes, path: str) -> list[AclBinding]:
     """The ACLs of a document, each once.  Raises UsageError with the path and the number of the ACL."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("version") != _VERSION:

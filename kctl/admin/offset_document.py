@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kctl.admin.group_description import GroupDescription
+from kctl.documents import parse_json
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 from kctl.model import TopicPartition
@@ -82,7 +83,7 @@ def format_document(document: OffsetDocument) -> str:
 def parse_document(text: str) -> OffsetDocument:
     """Reads what `format_document` writes; unknown fields are ignored.  Raises UsageError."""
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no valid JSON: {error}") from None
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("groups"), list):

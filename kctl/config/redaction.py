@@ -33,6 +33,12 @@ def general_property(name: str) -> Property | None:
     return BROKER_PROPERTIES.get(rest) or BROKER_PROPERTIES.get(rest.partition(".")[2])
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a property is a secret; the name decides for a property that is not known."""
+    described = general_property(name)
+    return _SECRET_NAME.search(name) is not None if described is None else described.sensitive
+
+
 def redacted(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties in the order of their names, without secrets."""
     return {name: _shown(name, text) for name, text in sorted(properties.items())}
@@ -42,8 +48,7 @@ def secrets_of(properties: Mapping[str, str]) -> list[str]:
     """Texts that must not appear elsewhere: the values of passwords, and the passwords inside of them."""
     found: dict[str, None] = {}
     for name, text in properties.items():
-        described = general_property(name)
-        if text.strip() and (_SECRET_NAME.search(name) if described is None else described.sensitive):
+        if text.strip() and is_secret(name):
             found[text.strip()] = None
             found.update(dict.fromkeys(_INNER_SECRET.findall(text)))
     return list(found)

@@ -459,4 +459,6 @@ def _token_secret_key(config: BrokerConfig) -> str | None:
 
 
 def _text(endpoints: Iterable[Endpoint]) -> str:
-    return ",".join(f"{endpoint.listener}://{endpoint.host}:{endpoint.port}" for endpoint in endpoints)
+    return ",".join(
+        f"{each.listener}://{f'[{each.host}]' if ':' in each.host else each.host}:{each.port}" for each in endpoints
+    )

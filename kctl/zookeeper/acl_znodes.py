@@ -6,10 +6,10 @@ is announced by a sequential znode below /kafka-acl-changes or /kafka-acl-extend
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
+from kctl.documents import parse_json
 from kctl.limits import ACL_NAME_CHARACTERS_MAX, ACL_ZNODE_BYTES_MAX
 from kctl.security.acls import (
     STORED_TYPES,
@@ -103,7 +103,7 @@ def decode_entries(path: str, data: bytes) -> tuple[AclEntry, ...]:
     try:
         if len(data) > ACL_ZNODE_BYTES_MAX:
             raise ValueError(f"more than {ACL_ZNODE_BYTES_MAX} bytes")
-        znode = json.loads(data)
+        znode = parse_json(data)
         if not isinstance(znode, dict) or znode["version"] != _VERSION:
             raise ValueError("not an object of version 1")
         return tuple(dict.fromkeys(_entry_of(each) for each in znode["acls"]))
@@ -152,7 +152,7 @@ def decode_change(path: str, data: bytes) -> ResourcePattern:
                 raise ValueError("expected TYPE:name")
             pattern = ResourcePattern(ResourceType.of_label(kind), name)
         else:
-            change = json.loads(data)
+            change = parse_json(data)
             if not isinstance(change, dict) or change["version"] != _VERSION:
                 raise ValueError("not an object of version 1")
             shape = PatternType.of_label(change["patternType"])

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from kctl.documents import parse_json
 from kctl.zookeeper import paths
 
 _VERSION = 1
@@ -44,7 +45,7 @@ def encode_token(token: TokenZnode) -> bytes:
 def decode_token(path: str, data: bytes) -> TokenZnode:
     """Reads the content of the znode.  Raises ValueError with the path."""
     try:
-        znode: Any = json.loads(data)
+        znode: Any = parse_json(data)
         if znode["version"] not in _VERSIONS_READ:
             raise ValueError("its version is unknown")
         token = TokenZnode(

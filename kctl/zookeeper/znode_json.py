@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from kctl.documents import parse_json
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ def decode_json(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) ->
     `build` may raise KeyError, ValueError and TypeError.  Raises ValueError with the path and the start of the data.
     """
     try:
-        znode = json.loads(data)
+        znode = parse_json(data)
         if not isinstance(znode, dict):
             raise TypeError("not a JSON object")
         return build(znode)

@@ -7,12 +7,12 @@ producer id blocks, the cluster id's version) are strings in JSON and ints here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from kctl.documents import parse_json
 from kctl.model import INT32_MAX, LeaderAndIsr, TopicPartition, parse_uuid, partition_problem, uuid_text
 from kctl.zookeeper.znode_json import check_version, decode_json, encode_json
 
@@ -175,7 +175,7 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     if not data:
         return {}
     try:
-        config = json.loads(data)["config"]
+        config = parse_json(data)["config"]
         return {str(name): str(value) for name, value in config.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"znode {path} is not a configuration: {type(error).__name__}") from None

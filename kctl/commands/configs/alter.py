@@ -28,6 +28,7 @@ from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
 from kctl.commands.topics.options import TopicRegex
 from kctl.commands.values import parse_pairs
+from kctl.config.redaction import HIDDEN, is_secret
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import KctlError, UsageError
 
@@ -111,7 +112,8 @@ def alter(
     """Change properties; all others keep their values.
 
     One row per property.  The changes of one topic or broker are atomic.  AFTER is empty if the property has no value
-    of its own any more and gets it from its next source.  Requires Kafka 2.3 or later (IncrementalAlterConfigs).
+    of its own any more and gets it from its next source, and [hidden] for a password.  Requires Kafka 2.3 or later
+    (IncrementalAlterConfigs).
 
     The properties of users, clients and ips are quotas; they require Kafka 2.6 or later.
     """
@@ -232,13 +234,16 @@ def _change_row(
     type_, name = type_and_name(resource)
     entry = entry_named(before, change.name) if isinstance(before, list) else None
     value = entry.value if entry else None
+    after = value_after(change, resource, entry) if outcome.is_done else value
+    if after is not None and (is_secret(change.name) or (entry is not None and entry.is_sensitive)):
+        after = HIDDEN
     return ConfigChangeRow(
         type=type_,
         name=name,
         property=change.name,
         operation=change.operation.name.lower(),
         before=value,
-        after=value_after(change, resource, entry) if outcome.is_done else value,
+        after=after,
         status=("would be altered" if dry_run else "altered") if outcome.is_done else None,
         **outcome_error(outcome),
     )

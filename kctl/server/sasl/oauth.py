@@ -100,12 +100,21 @@ class TokenVerifier:
             if start_s is not None and now_s < start_s - rules.clock_skew_s:
                 raise TokenInvalid(f"the token is not valid yet ({name})")
         subject = claims.get(rules.subject_claim)
-        if not isinstance(subject, str) or not subject.strip() or len(subject) > _NAME_MAX:
+        if not isinstance(subject, str) or not subject.strip() or len(subject) > _NAME_MAX or not _is_text(subject):
             raise TokenInvalid(f"claim {rules.subject_claim} is not a name")
         scope = claims.get(rules.scope_claim, "")
         if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
             raise TokenInvalid(f"claim {rules.scope_claim} is neither a string nor a list of strings")
         return Subject(subject, int(expiry_s * 1000))
+
+
+def _is_text(name: str) -> bool:
+    """Whether the name can be encoded: JSON can escape half of a surrogate pair, which is not a character."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:

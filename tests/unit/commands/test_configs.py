@@ -92,6 +92,17 @@ def test_dry_run_is_validated_by_the_broker_and_changes_nothing(kctl: Kctl, clus
     assert len(cluster.requested(IncrementalAlterConfigsRequest)) == 2
 
 
+@pytest.mark.parametrize(
+    "name", ["listener.name.a.ssl.keystore.password", "listener.name.a.plain.sasl.jaas.config", "a.secret"]
+)
+def test_alter_does_not_show_secrets(kctl: Kctl, cluster: MovingCluster, name: str) -> None:
+    ran = kctl(f"configs alter broker 1 --set {name}=hunter2 --set log.cleaner.threads=2")
+    assert ran.status == 0
+    assert cluster.set_for(BROKER, "1", name) == "hunter2"
+    assert "hunter2" not in str(ran)
+    assert ["[hidden]", "2"] == [row[5] for row in sorted(ran.rows, key=lambda row: row[2] != name)]
+
+
 def test_alter_of_brokers_goes_to_each_of_them(kctl: Kctl, cluster: MovingCluster) -> None:
     ran = kctl("configs alter broker 1 default 7 --set log.cleaner.threads=2")
     assert ran.status == ExitStatus.FAILED

@@ -109,6 +109,7 @@ def test_valid_claims_are_accepted(keys: JsonWebKeys, claims: dict[str, Any]) ->
         {"subject": None},
         {"subject": ""},
         {"subject": "x" * 1_001},
+        {"subject": "\ud800"},
         {"scope": 5},
     ],
 )
