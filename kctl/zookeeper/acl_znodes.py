@@ -6,7 +6,6 @@ is announced by a sequential znode below /kafka-acl-changes or /kafka-acl-extend
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +22,7 @@ from kctl.security.acls import (
     binding_problem,
     principal_problem,
 )
-from kctl.zookeeper.znode_json import encode_json
+from kctl.zookeeper.znode_json import encode_json, load_json
 
 LITERAL_STORE = "/kafka-acl"
 PREFIXED_STORE = "/kafka-acl-extended/prefixed"
@@ -103,7 +102,7 @@ def decode_entries(path: str, data: bytes) -> tuple[AclEntry, ...]:
     try:
         if len(data) > ACL_ZNODE_BYTES_MAX:
             raise ValueError(f"more than {ACL_ZNODE_BYTES_MAX} bytes")
-        znode = json.loads(data)
+        znode = load_json(data)
         if not isinstance(znode, dict) or znode["version"] != _VERSION:
             raise ValueError("not an object of version 1")
         return tuple(dict.fromkeys(_entry_of(each) for each in znode["acls"]))
@@ -152,7 +151,7 @@ def decode_change(path: str, data: bytes) -> ResourcePattern:
                 raise ValueError("expected TYPE:name")
             pattern = ResourcePattern(ResourceType.of_label(kind), name)
         else:
-            change = json.loads(data)
+            change = load_json(data)
             if not isinstance(change, dict) or change["version"] != _VERSION:
                 raise ValueError("not an object of version 1")
             shape = PatternType.of_label(change["patternType"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl.zookeeper import paths
+from kctl.zookeeper.znode_json import load_json
 
 _VERSION = 1
 _VERSIONS_READ = (1, 2, 3)
@@ -44,7 +45,7 @@ def encode_token(token: TokenZnode) -> bytes:
 def decode_token(path: str, data: bytes) -> TokenZnode:
     """Reads the content of the znode.  Raises ValueError with the path."""
     try:
-        znode: Any = json.loads(data)
+        znode: Any = load_json(data)
         if znode["version"] not in _VERSIONS_READ:
             raise ValueError("its version is unknown")
         token = TokenZnode(

@@ -14,13 +14,26 @@ def encode_json(znode: Mapping[str, object]) -> bytes:
     return json.dumps(znode, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def load_json(data: bytes) -> Any:
+    """Return the value.
+
+    Raises ValueError also for text with half of a surrogate pair: it has no encoding, so it can be neither in the path
+    of a request to ZooKeeper nor in a response to a client.  RecursionError for deeply nested values.
+    """
+    text = data.decode(json.detect_encoding(data))
+    value = json.loads(text)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def decode_json(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
     """Return what `build` makes of the object in the znode at `path`.
 
     `build` may raise KeyError, ValueError and TypeError.  Raises ValueError with the path and the start of the data.
     """
     try:
-        znode = json.loads(data)
+        znode = load_json(data)
         if not isinstance(znode, dict):
             raise TypeError("not a JSON object")
         return build(znode)

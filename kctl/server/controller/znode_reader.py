@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from kctl.errors import NoNodeError
+from kctl.errors import NoNodeError, UsageError
+from kctl.integers import parse_integer
 from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.server.controller.state import LiveBroker
 from kctl.server.requests.slices import pieces
@@ -36,10 +37,12 @@ _UNREADABLE = _Unreadable()
 async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
     """The registered brokers; invalid registrations are skipped and logged."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
+    ids = []
     for name in names:
-        if not name.isdecimal():
+        try:
+            ids.append(parse_integer(name, "broker id"))
+        except UsageError:
             log.error("ignoring broker registration with an invalid id path=%s/%s", paths.BROKER_IDS, name)
-    ids = [int(name) for name in names if name.isdecimal()]
     found = await _gather(partial(_read_broker, zookeeper), ids)
     return {broker_id: live for broker_id, live in zip(ids, found, strict=True) if live is not None}
 
