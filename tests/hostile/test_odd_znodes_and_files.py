@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from kctl.limits import CONFIG_PROPERTIES_MAX
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.server.producer_ids import ProducerIds
+from kctl.storage.files import RealFiles
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
@@ -206,3 +209,29 @@ def test_odd_names_and_garbage_in_a_log_directory_do_not_stop_a_start(tmp_path: 
         with Attacker(broker.bootstrap) as attacker:
             assert create(attacker, "after") == 0, f"seed {SEED}"
         assert "Traceback" not in broker.log_text, f"seed {SEED}: {unexpected_lines(broker.log_text)}"
+
+
+def test_a_pipe_in_place_of_a_file_is_an_error_and_is_not_waited_for(tmp_path: Path) -> None:
+    files, path = RealFiles(), str(tmp_path / "pipe")
+    os.mkfifo(path)
+    attempts: list[Callable[[], object]] = [
+        lambda: files.read(path),
+        lambda: files.open(path),
+        lambda: files.lock(path),
+        lambda: files.write_atomically(path, b""),
+    ]
+    os.mkfifo(path + ".tmp")
+    for attempt in attempts:
+        with pytest.raises(OSError, match="pipe"):
+            attempt()
+
+
+def test_a_broker_reports_a_pipe_in_its_log_directory(tmp_path: Path) -> None:
+    with kctl_broker(tmp_path / "data") as broker:
+        broker.stop()
+        checkpoint = broker.logs_dir / "log-start-offset-checkpoint"
+        checkpoint.unlink()
+        os.mkfifo(checkpoint)
+        with pytest.raises(RuntimeError):
+            broker.start()
+        assert f"{checkpoint}: not a regular file" in broker.log_text
