@@ -20,6 +20,7 @@ from kctl.errors import NoNodeError, ZooKeeperError
 from kctl.limits import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.dynamic_passwords import DynamicPasswords
+from kctl.server.large_znodes import decoded
 from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.slices import pieces
 from kctl.zookeeper import paths, znodes
@@ -116,7 +117,7 @@ class ConfigChanges:
 
     async def _apply_announced(self, path: str, data: bytes) -> None:
         """Raises ValueError for an invalid notification, and ZooKeeperError."""
-        entity = znodes.decode_config_change(path, data)
+        entity = await decoded(znodes.decode_config_change, path, data)
         try:
             async with self._lock:
                 await self._apply(entity)
@@ -200,7 +201,7 @@ class ConfigChanges:
         try:
             data, stat = await self._zookeeper.get(path)
             has_children = stat.num_children > 0
-            overrides = znodes.decode_config(path, data)
+            overrides = await decoded(znodes.decode_config, path, data)
         except NoNodeError:
             pass  # Every topic has a node: this one was deleted in the meantime.
         except ValueError as error:

@@ -14,7 +14,7 @@ from kctl.config.definition import Property
 from kctl.config.dynamic import ConfigView
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import CONFIG_BYTES_MAX, CONFIG_VALUE_BYTES_MAX
+from kctl.limits import CONFIG_BYTES_MAX, CONFIG_PROPERTIES_MAX, CONFIG_VALUE_BYTES_MAX
 from kctl.security import acls
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
 from kctl.server.dynamic_passwords import DynamicPasswords
@@ -22,6 +22,7 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.policies import ConfigAlteration, Policies
 from kctl.server.requests.context import RequestContext
 from kctl.server.topic_writer import TopicWriter
+from kctl.zookeeper import znodes
 
 _BROKERS = "brokers/"
 
@@ -48,15 +49,18 @@ def check_this_broker(name: str, broker_id: int) -> None:
 
 
 def _check_sizes(overrides: Mapping[str, str]) -> None:
-    """Raises ApiError(INVALID_CONFIG) for overrides that are too large for a znode."""
-    total = 0
+    """Raises ApiError(INVALID_CONFIG) for overrides that are too large for a znode, or too many."""
+    if len(overrides) > CONFIG_PROPERTIES_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"{len(overrides)} overrides are more than the {CONFIG_PROPERTIES_MAX} allowed."
+        )
     for name, value in overrides.items():
         size = len(value.encode())
-        total += len(name) + size
         if size > CONFIG_VALUE_BYTES_MAX:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG, f"{name} has {size} bytes, more than the {CONFIG_VALUE_BYTES_MAX} allowed."
             )
+    total = len(znodes.encode_config(overrides))  # JSON has six bytes for a control character.
     if total > CONFIG_BYTES_MAX:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, f"The overrides have {total} bytes, more than the {CONFIG_BYTES_MAX} allowed."

@@ -18,13 +18,13 @@ class ProblemLog:
         self._log = log
         self._text = text
         self._level = level
-        self._reported: dict[str, tuple[str, ...]] = {}
+        self._reported: dict[str, frozenset[str]] = {}
 
     def report(self, name: str, *reasons: str) -> None:
         """Logs those of the object's present problems that are new; without problems, forgets the former ones."""
-        known = self._reported.get(name, ())
+        known = self._reported.get(name, frozenset())
         if reasons:
-            self._reported[name] = reasons
+            self._reported[name] = frozenset(reasons)
         else:
             self._reported.pop(name, None)
         for reason in reasons:

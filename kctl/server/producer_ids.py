@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kctl.errors import BadVersionError
+from kctl.errors import BadVersionError, ZooKeeperError
+from kctl.integers import INT64_MAX
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
 from kctl.zookeeper.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
@@ -42,8 +43,13 @@ class ProducerIds:
         path = paths.LATEST_PRODUCER_ID_BLOCK
         while True:
             data, stat = await self._zookeeper.get(path)
-            last = znodes.decode_producer_id_block(path, data)
+            try:
+                last = znodes.decode_producer_id_block(path, data)
+            except ValueError as error:
+                raise ZooKeeperError(str(error), path) from None
             start = last.block_end + 1 if last is not None else 0
+            if start > INT64_MAX - PRODUCER_ID_BLOCK_SIZE:
+                raise ZooKeeperError(f"znode {path} leaves no producer ids: its last block ends at {start - 1}", path)
             block = ProducerIdBlock(self._broker_id, start, start + PRODUCER_ID_BLOCK_SIZE - 1)
             try:
                 await self._zookeeper.set(path, znodes.encode_producer_id_block(block), version=stat.version)

@@ -16,7 +16,7 @@ from kctl import placement
 from kctl.environment import Random
 from kctl.errors import ApiError, BadVersionError, ErrorCode, NodeExistsError, NoNodeError
 from kctl.model import ZERO_UUID, uuid_text
-from kctl.server.topic_znodes import decoded_topic, encoded_topic
+from kctl.server.large_znodes import decoded, encoded_topic
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
 
@@ -69,7 +69,7 @@ class TopicWriter:
         except NoNodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         with _invalid_znode_as_api_error():
-            return await decoded_topic(paths.topic(name), data)
+            return await decoded(znodes.decode_topic, paths.topic(name), data)
 
     async def add_partitions(self, name: str, added: Assignment) -> None:
         """Appends partitions.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for a concurrent change."""
@@ -77,7 +77,7 @@ class TopicWriter:
         try:
             data, stat = await self._zookeeper.get(path)
             with _invalid_znode_as_api_error():
-                known = await decoded_topic(path, data)
+                known = await decoded(znodes.decode_topic, path, data)
             grown = znodes.TopicAssignment(
                 {**known.replicas, **added}, known.topic_id, known.adding_replicas, known.removing_replicas
             )
@@ -127,7 +127,7 @@ class TopicWriter:
         except NoNodeError:
             return {}
         with _invalid_znode_as_api_error():
-            return znodes.decode_config(path, data)
+            return await decoded(znodes.decode_config, path, data)
 
     async def _try_update(self, path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
         """Returns False if another writer changed the node first."""
@@ -136,7 +136,7 @@ class TopicWriter:
             data, stat = await self._zookeeper.get(path)
             version = stat.version
         with _invalid_znode_as_api_error():
-            current = znodes.decode_config(path, data)
+            current = await decoded(znodes.decode_config, path, data)
         changed = znodes.encode_config(change(current))
         try:
             if version is None:

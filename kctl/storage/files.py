@@ -6,9 +6,11 @@ operation, tear writes and lose data that was not synced.  Paths are text.  All 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import stat
 from typing import Protocol
 
 from kctl.operating_system import flush_to_disk
@@ -217,13 +219,23 @@ class RealLock:
             os.close(fd)
 
 
+def _open_regular(path: str, flags: int) -> int:
+    """A descriptor of the file.  Raises OSError for anything else: to open or read a pipe may take for ever."""
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(code, os.strerror(code) if code == errno.EISDIR else "not a regular file", path)
+    return fd
+
+
 class RealFiles:
     """The file system of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """See Files.open."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644))
+        return RealFile(path, _open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def list(self, directory: str) -> list[Entry]:
         """See Files.list."""
@@ -254,13 +266,13 @@ class RealFiles:
 
     def read(self, path: str) -> bytes:
         """See Files.read."""
-        with open(path, "rb") as file:
+        with open(_open_regular(path, os.O_RDONLY), "rb") as file:
             return file.read()
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """See Files.write_atomically."""
         draft = path + ".tmp"
-        with open(draft, "wb") as file:
+        with open(_open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(data)
             if sync:
                 file.flush()
@@ -301,7 +313,7 @@ class RealFiles:
 
     def lock(self, path: str) -> Lock:
         """See Files.lock."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = _open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

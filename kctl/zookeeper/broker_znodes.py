@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.integers import INT16_MAX, PORT_MAX
 from kctl.model import Endpoint
 from kctl.zookeeper.znode_json import decode_json, encode_json
 
@@ -66,14 +67,33 @@ def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
         protocols = znode.get("listener_security_protocol_map") or {}
         endpoints = tuple(_endpoint_of(text, protocols) for text in znode["endpoints"])
     features = znode.get("features") or {}
+    for endpoint in endpoints:
+        _check_text("listener", endpoint.listener)
+        _check_text("host", endpoint.host)
+        _check_text("security protocol", endpoint.security_protocol)
+        _check_number("port", endpoint.port, -1, PORT_MAX)
+    rack = znode.get("rack")
+    if rack is not None:
+        _check_text("rack", rack)
     return BrokerRegistration(
         endpoints=endpoints,
         timestamp_ms=int(znode.get("timestamp", -1)),
-        rack=znode.get("rack"),
+        rack=rack,
         jmx_port=int(znode.get("jmx_port", -1)),
         features={name: (int(each["min_version"]), int(each["max_version"])) for name, each in features.items()},
         version=version,
     )
+
+
+def _check_text(what: str, text: object) -> None:
+    """Raises ValueError for what a response cannot contain: one such broker would break Metadata for all clients."""
+    if not isinstance(text, str) or len(text.encode()) > INT16_MAX:
+        raise ValueError(f"the {what} is not a text of at most {INT16_MAX} bytes")
+
+
+def _check_number(what: str, number: int, low: int, high: int) -> None:
+    if not low <= number <= high:
+        raise ValueError(f"the {what} {number} is not between {low} and {high}")
 
 
 def _endpoint_text(endpoint: Endpoint) -> str:

@@ -11,6 +11,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from kctl import errors
 from kctl.zookeeper import refusals
+from kctl.zookeeper.embedded.codes import Code
 from kctl.zookeeper.operations import Check, Create, Delete, Operation, OperationResult, SetData, ZnodeStat
 from kctl.zookeeper.security import Access, ZooKeeperSecurity
 
@@ -26,7 +27,14 @@ class KazooRequests:
         self._security = security
 
     def full_path(self, path: str) -> str:
-        """The path on the server."""
+        """The path on the server.
+
+        Raises ZooKeeperError for text that has no encoding: kazoo's thread, and with it the session, would end.
+        """
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise refusals.refused(Code.BAD_ARGUMENTS, path) from None
         return self._chroot if path == "/" and self._chroot else self._chroot + path
 
     def relative_path(self, path: str) -> str:

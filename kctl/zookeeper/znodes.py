@@ -13,7 +13,17 @@ from typing import Any
 from uuid import UUID
 
 from kctl.documents import parse_json
-from kctl.model import INT32_MAX, LeaderAndIsr, TopicPartition, parse_uuid, partition_problem, uuid_text
+from kctl.integers import INT64_MAX
+from kctl.limits import CONFIG_PROPERTIES_MAX
+from kctl.model import (
+    INT32_MAX,
+    LEADER_DURING_DELETE,
+    LeaderAndIsr,
+    TopicPartition,
+    parse_uuid,
+    partition_problem,
+    uuid_text,
+)
 from kctl.zookeeper.znode_json import check_version, decode_json, encode_json
 
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -127,10 +137,10 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
         path,
         data,
         lambda znode: LeaderAndIsr(
-            leader=int(znode["leader"]),
-            leader_epoch=int(znode["leader_epoch"]),
+            leader=_number(znode["leader"], low=LEADER_DURING_DELETE),
+            leader_epoch=_number(znode["leader_epoch"]),
             isr=_ids(znode["isr"]),
-            controller_epoch=int(znode["controller_epoch"]),
+            controller_epoch=_number(znode["controller_epoch"]),
             partition_epoch=version,
         ),
     )
@@ -143,7 +153,9 @@ def encode_controller(controller: Controller) -> bytes:
 
 def decode_controller(path: str, data: bytes) -> Controller:
     """Return the active controller."""
-    return decode_json(path, data, lambda znode: Controller(int(znode["brokerid"]), int(znode.get("timestamp", -1))))
+    return decode_json(
+        path, data, lambda znode: Controller(_number(znode["brokerid"]), int(znode.get("timestamp", -1)))
+    )
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -176,9 +188,12 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
         return {}
     try:
         config = parse_json(data)["config"]
-        return {str(name): str(value) for name, value in config.items()}
+        overrides = {str(name): str(value) for name, value in config.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"znode {path} is not a configuration: {type(error).__name__}") from None
+    if len(overrides) > CONFIG_PROPERTIES_MAX:
+        raise ValueError(f"znode {path} has {len(overrides)} properties, more than the {CONFIG_PROPERTIES_MAX} allowed")
+    return overrides
 
 
 def encode_config_change(entity_path: str) -> bytes:
@@ -218,7 +233,11 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock | None:
     return decode_json(
         path,
         data,
-        lambda znode: ProducerIdBlock(int(znode["broker"]), int(znode["block_start"]), int(znode["block_end"])),
+        lambda znode: ProducerIdBlock(
+            int(znode["broker"]),
+            _number(znode["block_start"], high=INT64_MAX),
+            _number(znode["block_end"], high=INT64_MAX),
+        ),
     )
 
 
@@ -315,9 +334,9 @@ def _ids(values: Any) -> tuple[int, ...]:
     return tuple(_number(each) for each in values)
 
 
-def _number(value: int | str) -> int:
-    """Return a broker id or partition number."""
+def _number(value: int | str, *, low: int = 0, high: int = INT32_MAX) -> int:
+    """Return a number that a response can contain, a broker id for example."""
     number = int(value)
-    if not 0 <= number <= INT32_MAX:
-        raise ValueError(f"{number} is not between 0 and {INT32_MAX}")
+    if not low <= number <= high:
+        raise ValueError(f"{number} is not between {low} and {high}")
     return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import (
     AUTO_CREATIONS_MAX,
+    CONFIG_PROPERTIES_MAX,
     PARTITIONS_CREATED_PER_REQUEST_MAX,
     PARTITIONS_PER_CLUSTER_MAX,
     PARTITIONS_PER_TOPIC_MAX,
@@ -64,7 +65,7 @@ from tests.peers.kctl_broker import KctlBroker
 from tests.unit.handlers.world import World, context, play
 
 INVALID_PARTITIONS = ErrorCode.INVALID_PARTITIONS
-APPEND = 2
+SET, APPEND = 0, 2
 
 
 def creatable(
@@ -245,6 +246,27 @@ def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_d
     )
     reply = attacker.call(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
     assert [each.error_code for each in reply.results] == [ErrorCode.NONE]
+
+
+def overrides(names: Sequence[str], value: str) -> AlterConfigsResource:
+    """Properties of broker 0 that it does not know, which it stores for plug-ins."""
+    configs = [AlterableConfig(name=name, config_operation=SET, value=value) for name in names]
+    return AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name="0", configs=configs)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        overrides([f"p{number}" for number in range(CONFIG_PROPERTIES_MAX + 1)], ""),
+        overrides([f"p{number}" for number in range(15)], "\x01" * 30_000),
+        overrides(["\u6c34" * 9_000 + str(number) for number in range(40)], ""),
+    ],
+    ids=["too many", "control characters", "long names"],
+)
+def test_overrides_that_do_not_fit_into_a_znode_are_refused(attacker: Attacker, refused: AlterConfigsResource) -> None:
+    request = IncrementalAlterConfigsRequest(resources=[refused], validate_only=True)
+    response = attacker.call(request, IncrementalAlterConfigsResponse, 0)
+    assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
 
 
 def test_refused_moves_between_log_directories_log_one_line(broker: KctlBroker, attacker: Attacker) -> None:

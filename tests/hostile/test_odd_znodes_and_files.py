@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from kctl.errors import ZooKeeperError
+from kctl.limits import CONFIG_PROPERTIES_MAX
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from kctl.server.producer_ids import ProducerIds
+from kctl.storage.files import RealFiles
+from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_zookeeper import SimZooKeeper
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.broker_znodes import decode_broker
+from kctl.zookeeper.znode_json import decode_json
 from tests.hostile.fuzzing import unexpected_lines
 from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import kctl_broker
@@ -50,6 +61,23 @@ PLACES = (
     "/isr_change_notification/isr_change_%010d",
     "/log_dir_event_notification/log_dir_event_%010d",
 )
+REGISTRATION: dict[str, object] = {
+    "version": 5,
+    "endpoints": ["PLAINTEXT://h:9"],
+    "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+    "timestamp": "1",
+}
+FOREIGN_BROKERS: tuple[dict[str, object], ...] = (
+    {"endpoints": ["PLAINTEXT://h:99999999999"]},
+    {"endpoints": ["PLAINTEXT://h:-2"]},
+    {"endpoints": [f"PLAINTEXT://{'h' * 40_000}:9"]},
+    {"endpoints": ["PLAINTEXT://\ud800:9"]},
+    {"listener_security_protocol_map": {"PLAINTEXT": 5}},
+    {"rack": 5},
+    {"rack": "\udfff"},
+    {"rack": "r" * 40_000},
+)
+"""Parts of registrations that no response of Metadata can contain."""
 SINGLE = (
     "/admin/reassign_partitions",
     "/admin/preferred_replica_election",
@@ -85,10 +113,17 @@ def test_odd_znodes_stop_neither_a_running_nor_a_starting_broker(tmp_path: Path)
                 write(client, place % number, chance.choice(ODD))
         for place in SINGLE:
             write(client, place, chance.choice(ODD))
+        for number, changed in enumerate(FOREIGN_BROKERS):
+            write(client, f"/brokers/ids/{200 + number}", json.dumps({**REGISTRATION, **changed}).encode())
+        write(client, "/brokers/ids/99999999999", json.dumps(REGISTRATION).encode())
+        # A path that has no encoding ended the thread of kazoo, and with it the session.
+        write(client, "/config/changes/config_change_0000000099", b'{"version":2,"entity_path":"topics/\\ud800"}')
         client.stop()
         client.close()
         with Attacker(broker.bootstrap) as attacker:
             assert create(attacker, "before") == 0, f"seed {SEED}"
+            assert attacker.call(MetadataRequest(topics=[]), MetadataResponse, 5).brokers
+        assert "state=expired" not in broker.log_text, f"seed {SEED}"
         broker.restart()
         with Attacker(broker.bootstrap) as attacker:
             wait_until(
@@ -100,6 +135,44 @@ def test_odd_znodes_stop_neither_a_running_nor_a_starting_broker(tmp_path: Path)
             )
             assert create(attacker, "after") == 0, f"seed {SEED}"
         assert "Traceback" not in broker.log_text, f"seed {SEED}"
+
+
+@pytest.mark.parametrize("changed", FOREIGN_BROKERS, ids=lambda changed: next(iter(changed)))
+def test_registrations_that_no_response_can_contain_are_refused(changed: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="/brokers/ids/7"):
+        decode_broker("/brokers/ids/7", json.dumps({**REGISTRATION, **changed}).encode())
+
+
+@pytest.mark.parametrize("data", [b'{"brokerid":"\\ud800"}', b'{"brokerid":"\xed\xa0\x80"}'])
+def test_text_without_an_encoding_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"/x .*utf-8"):
+        decode_json("/x", data, lambda znode: znode)
+
+
+@pytest.mark.parametrize("field", ["leader", "leader_epoch", "controller_epoch"])
+def test_states_with_numbers_that_no_response_can_contain_are_refused(field: str) -> None:
+    state = {"leader": 0, "leader_epoch": 0, "controller_epoch": 1, "isr": [0], field: 1 << 31}
+    with pytest.raises(ValueError, match="is not between"):
+        znodes.decode_partition_state("/x", json.dumps(state).encode(), 0)
+
+
+def test_a_configuration_with_too_many_properties_is_ignored() -> None:
+    config = {f"p{number}": "" for number in range(CONFIG_PROPERTIES_MAX + 1)}
+    with pytest.raises(ValueError, match="/x has 1001 properties"):
+        znodes.decode_config("/x", znodes.encode_config(config))
+
+
+@pytest.mark.parametrize("last", ["9223372036854775807", "9223372036854775808", "-5"])
+def test_producer_ids_never_exceed_their_field(last: str) -> None:
+    async def main(_loop: SimLoop) -> None:
+        session = SimZooKeeper().session()
+        await session.start(10_000)
+        block = {"version": 1, "broker": 0, "block_start": "0", "block_end": last}
+        await session.create(paths.LATEST_PRODUCER_ID_BLOCK, json.dumps(block).encode())
+        with pytest.raises(ZooKeeperError, match="latest_producer_id_block"):
+            await ProducerIds(0, session).next()
+
+    simulate(main, seed=1)
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
@@ -136,3 +209,29 @@ def test_odd_names_and_garbage_in_a_log_directory_do_not_stop_a_start(tmp_path: 
         with Attacker(broker.bootstrap) as attacker:
             assert create(attacker, "after") == 0, f"seed {SEED}"
         assert "Traceback" not in broker.log_text, f"seed {SEED}: {unexpected_lines(broker.log_text)}"
+
+
+def test_a_pipe_in_place_of_a_file_is_an_error_and_is_not_waited_for(tmp_path: Path) -> None:
+    files, path = RealFiles(), str(tmp_path / "pipe")
+    os.mkfifo(path)
+    attempts: list[Callable[[], object]] = [
+        lambda: files.read(path),
+        lambda: files.open(path),
+        lambda: files.lock(path),
+        lambda: files.write_atomically(path, b""),
+    ]
+    os.mkfifo(path + ".tmp")
+    for attempt in attempts:
+        with pytest.raises(OSError, match="pipe"):
+            attempt()
+
+
+def test_a_broker_reports_a_pipe_in_its_log_directory(tmp_path: Path) -> None:
+    with kctl_broker(tmp_path / "data") as broker:
+        broker.stop()
+        checkpoint = broker.logs_dir / "log-start-offset-checkpoint"
+        checkpoint.unlink()
+        os.mkfifo(checkpoint)
+        with pytest.raises(RuntimeError):
+            broker.start()
+        assert f"{checkpoint}: not a regular file" in broker.log_text

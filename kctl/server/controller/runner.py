@@ -53,9 +53,9 @@ from kctl.server.controller.step import decide, led_with_followers
 from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.large_znodes import encoded_topic
 from kctl.server.metrics.durations import Durations
 from kctl.server.requests.slices import end_of
-from kctl.server.topic_znodes import encoded_topic
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from kctl.errors import NoNodeError
+from kctl.errors import NoNodeError, UsageError
+from kctl.integers import parse_integer
 from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.server.controller.state import LiveBroker
+from kctl.server.large_znodes import decoded
 from kctl.server.requests.slices import pieces
-from kctl.server.topic_znodes import decoded_topic
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.broker_znodes import decode_broker
 from kctl.zookeeper.operations import ZooKeeper
@@ -36,10 +37,12 @@ _UNREADABLE = _Unreadable()
 async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
     """The registered brokers; invalid registrations are skipped and logged."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
+    ids = []
     for name in names:
-        if not name.isdecimal():
+        try:
+            ids.append(parse_integer(name, "broker id"))
+        except UsageError:
             log.error("ignoring broker registration with an invalid id path=%s/%s", paths.BROKER_IDS, name)
-    ids = [int(name) for name in names if name.isdecimal()]
     found = await _gather(partial(_read_broker, zookeeper), ids)
     return {broker_id: live for broker_id, live in zip(ids, found, strict=True) if live is not None}
 
@@ -105,7 +108,7 @@ async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderA
     partitions: dict[TopicPartition, None] = {}
     for path, data in await _take_notifications(zookeeper, paths.ISR_CHANGE_NOTIFICATIONS):
         try:
-            partitions.update(dict.fromkeys(znodes.decode_partitions(path, data)))
+            partitions.update(dict.fromkeys(await decoded(znodes.decode_partitions, path, data)))
         except ValueError as error:
             log.error("ignoring invalid notification path=%s error=%s", path, error)
     return await read_leaders(zookeeper, partitions)
@@ -116,7 +119,7 @@ async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
     brokers: set[int] = set()
     for path, data in await _take_notifications(zookeeper, paths.LOG_DIR_EVENT_NOTIFICATIONS):
         try:
-            brokers.add(znodes.decode_log_dir_event(path, data).broker_id)
+            brokers.add((await decoded(znodes.decode_log_dir_event, path, data)).broker_id)
         except ValueError as error:
             log.error("ignoring invalid notification path=%s error=%s", path, error)
     return brokers
@@ -128,7 +131,7 @@ async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple
     if data is None:
         return None
     try:
-        return znodes.decode_reassignment(paths.REASSIGN_PARTITIONS, data)
+        return await decoded(znodes.decode_reassignment, paths.REASSIGN_PARTITIONS, data)
     except ValueError as error:
         log.error("deleting invalid reassignment request path=%s error=%s", paths.REASSIGN_PARTITIONS, error)
         await zookeeper.delete(paths.REASSIGN_PARTITIONS, recursive=True)
@@ -142,7 +145,7 @@ async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition
         return ()
     await zookeeper.delete(paths.PREFERRED_REPLICA_ELECTION, recursive=True)
     try:
-        return tuple(znodes.decode_partitions(paths.PREFERRED_REPLICA_ELECTION, data))
+        return tuple(await decoded(znodes.decode_partitions, paths.PREFERRED_REPLICA_ELECTION, data))
     except ValueError as error:
         log.error("ignoring invalid election request path=%s error=%s", paths.PREFERRED_REPLICA_ELECTION, error)
         return ()
@@ -175,7 +178,7 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
     path = paths.broker(broker_id)
     try:
         data, stat = await zookeeper.get(path, watch=True)
-        return LiveBroker(decode_broker(path, data), stat.czxid)
+        return LiveBroker(await decoded(decode_broker, path, data), stat.czxid)
     except NoNodeError:
         return None
     except ValueError as error:
@@ -196,7 +199,7 @@ async def _read_topic(
         written = known.get(name)
         if written is not None and written.zxid == stat.mzxid:
             return written
-        return WrittenTopic(await decoded_topic(path, data), stat.mzxid)
+        return WrittenTopic(await decoded(znodes.decode_topic, path, data), stat.mzxid)
     except NoNodeError:
         return None
     except ValueError as error:

@@ -15,9 +15,9 @@ from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
 from kctl.server.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.controller.step import step
-from kctl.server.controller.znode_reader import read_topics, read_written_states
+from kctl.server.controller.znode_reader import read_reassignments, read_topics, read_written_states
 from kctl.server.controller.znode_writer import ZnodeWriter
-from kctl.server.topic_znodes import decoded_topic
+from kctl.server.large_znodes import decoded
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
@@ -463,8 +463,21 @@ def test_the_assignment_of_a_large_topic_is_decoded_in_a_thread() -> None:
         for count in (1, 10_000):
             data = znodes.encode_topic(znodes.TopicAssignment(dict.fromkeys(range(count), (1, 2, 3))))
             began_s = loop.time()
-            assert len((await decoded_topic("/brokers/topics/t", data)).replicas) == count
+            assert len((await decoded(znodes.decode_topic, "/brokers/topics/t", data)).replicas) == count
             took_time.append(loop.time() > began_s)
         return took_time
 
     assert simulate(main, seed=1) == [False, True]
+
+
+def test_a_large_reassignment_request_is_decoded_in_a_thread() -> None:
+    async def main(loop: SimLoop) -> float:
+        zookeeper = SimZooKeeper().session()
+        await zookeeper.start(10_000)
+        requested = {TopicPartition("t", partition): (1, 2) for partition in range(10_000)}
+        await zookeeper.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(requested), make_parents=True)
+        began_s = loop.time()
+        assert await read_reassignments(zookeeper) == requested
+        return loop.time() - began_s
+
+    assert simulate(main, seed=1) > 0
