@@ -161,7 +161,7 @@ async def _listeners(view: ConfigView) -> AsyncIterator[Finding]:
             if finding is not None:
                 yield finding
         if endpoint.security_protocol.startswith("SASL_"):
-            for finding in _mechanisms(view, endpoint):
+            async for finding in _mechanisms(view, endpoint):
                 yield finding
     control_plane = control_plane_listener(view.current)
     own = inter_broker_listener(view.current)
@@ -187,7 +187,7 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> Finding | None:
     return None
 
 
-def _mechanisms(view: ConfigView, endpoint: Endpoint) -> Iterator[Finding]:
+async def _mechanisms(view: ConfigView, endpoint: Endpoint) -> AsyncIterator[Finding]:
     """Each mechanism separately, because building a listener reports the first problem only."""
     name = f"listener.name.{endpoint.listener.lower()}.sasl.enabled.mechanisms"
     only = {"listeners": f"{endpoint.listener}://127.0.0.1:0"}
@@ -201,7 +201,8 @@ def _mechanisms(view: ConfigView, endpoint: Endpoint) -> Iterator[Finding]:
     for mechanism in mechanisms or ("",):
         alone = ConfigView({**view.static, **only, name: mechanism})
         try:
-            Channels(alone, handle=_handle_nothing, clock=SystemClock(), secrets=secrets)
+            channels = Channels(alone, handle=_handle_nothing, clock=SystemClock(), secrets=secrets)
+            await channels.check_key_files()
         except ConfigError as error:
             yield _of(error)
 

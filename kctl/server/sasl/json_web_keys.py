@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PROPERTY = "sasl.oauthbearer.jwks.endpoint.url"
 UNKNOWN_KEY_READ_INTERVAL_MS = 10_000
 _PIECE_BYTES = 1 << 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -80,16 +81,24 @@ class JsonWebKeys:
         self._read_now = asyncio.Event()
         self._unknown_key_read_ms: int | None = None
 
+    async def check_file(self) -> None:
+        """Reads the keys if they are in a file.  Raises ConfigError if it cannot be used."""
+        if self._url.startswith("file:"):
+            try:
+                await self._read()
+            except KeysUnreadable as error:
+                raise ConfigError(_PROPERTY, self._url, str(error)) from None
+
     async def start(self) -> None:
         """Reads the keys.  Raises ConfigError for an unusable file; an HTTP server may start to respond later."""
+        await self.check_file()
         try:
-            await self._read()
+            if not self._has_read:
+                await self._read()
         except KeysUnreadable as error:
-            if self._url.startswith("file:"):
-                raise ConfigError("sasl.oauthbearer.jwks.endpoint.url", self._url, str(error)) from None
             log.warning(
                 "cannot read the keys for tokens, no token is accepted until they are read url=%s error=%s retry_ms=%d",
-                self._url,
+                without_secrets(self._url),
                 error,
                 self._refresh.retry_ms,
             )
@@ -146,7 +155,7 @@ class JsonWebKeys:
                 pause_ms = min(max(2 * pause_ms, self._refresh.retry_ms), self._refresh.retry_ms_max)
                 log.warning(
                     "cannot read the keys for tokens, the former ones stay in use url=%s keys=%d error=%s retry_ms=%d",
-                    self._url,
+                    without_secrets(self._url),
                     len(self._keys),
                     error,
                     pause_ms,
@@ -159,15 +168,19 @@ class JsonWebKeys:
 
 
 def check_url(url: str) -> None:
-    """Raises ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface."""
+    """Raises ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface, and for
+    one with a user: Python's HTTP client would take the user for a part of the host.
+    """
     parts = urllib.parse.urlsplit(url)
+    if "@" in parts.netloc:
+        raise ConfigError(_PROPERTY, without_secrets(url), "must not contain a user or a password: remove them")
     if parts.scheme == "file" and parts.path and parts.netloc in {"", "localhost"}:
         return
     if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)):
         return
     raise ConfigError(
-        "sasl.oauthbearer.jwks.endpoint.url",
-        _without_password(parts),
+        _PROPERTY,
+        without_secrets(url),
         "write file:///path, or https://host/path (http only for the loopback address)",
     )
 
@@ -177,7 +190,7 @@ def read_keys(url: str) -> Keys:
     try:
         data = _file(url) if url.startswith("file:") else _fetched(url)
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise KeysUnreadable(f"{_without_password(urllib.parse.urlsplit(url))}: {error}") from None
+        raise KeysUnreadable(f"{without_secrets(url)}: {error}") from None
     return parse_keys(data)
 
 
@@ -250,5 +263,7 @@ def _bounded(data: bytes) -> bytes:
     return data
 
 
-def _without_password(parts: urllib.parse.SplitResult) -> str:
+def without_secrets(url: str) -> str:
+    """The address without its user and its query, either of which may contain a password."""
+    parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

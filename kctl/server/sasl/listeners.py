@@ -90,6 +90,11 @@ class Channels:
         """Raises ConfigError if a SASL listener could not open with these properties."""
         self._listener(config, properties, endpoint, Mechanisms(self._clock, self._secrets))
 
+    async def check_key_files(self) -> None:
+        """Raises ConfigError for a file with keys for tokens that cannot be used."""
+        for keys in self._mechanisms.keys.values():
+            await keys.check_file()
+
     async def start(self) -> None:
         """Applies the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
         for keys in self._mechanisms.keys.values():

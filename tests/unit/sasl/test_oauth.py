@@ -231,9 +231,10 @@ def test_key_set_addresses_are_accepted(url: str) -> None:
     check_url(url)
 
 
-def test_a_password_in_an_address_is_in_no_error() -> None:
+@pytest.mark.parametrize("scheme", ["http", "https", "ftp"])
+def test_an_address_with_a_password_is_refused_without_showing_it(scheme: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        check_url("http://user:hunter2@issuer.test/keys?secret=hunter2")
+        check_url(f"{scheme}://user:hunter2@issuer.test/keys?secret=hunter2")
     assert "hunter2" not in str(raised.value)
 
 

@@ -65,7 +65,8 @@ def test_all_kinds_of_problems_are_listed_at_once(tmp_path: Path) -> None:
         "security.inter.broker.protocol": "SSL",
         "ssl.keystore.location": "/no/such/store",
         "ssl.keystore.password": SECRET,
-        "sasl.enabled.mechanisms": "PLAIN,NONE",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER,NONE",
+        "sasl.oauthbearer.jwks.endpoint.url": "file:///no/such/keys",
         "authorizer.class.name": "com.example.Authorizer",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.truststore.location": "/no/such/store",
@@ -76,6 +77,7 @@ def test_all_kinds_of_problems_are_listed_at_once(tmp_path: Path) -> None:
         "log.retention.ms",
         "ssl.keystore.location",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+        "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.enabled.mechanisms",
         "ssl.keystore.location",  # for connections to other brokers
         "authorizer.class.name",
