@@ -100,7 +100,7 @@ def test_alter_does_not_show_secrets(kctl: Kctl, cluster: MovingCluster, name: s
     assert ran.status == 0
     assert cluster.set_for(BROKER, "1", name) == "hunter2"
     assert "hunter2" not in str(ran)
-    assert ["[hidden]", "2"] == [row[5] for row in sorted(ran.rows, key=lambda row: row[2] != name)]
+    assert [row[5] for row in sorted(ran.rows, key=lambda row: row[2] != name)] == ["[hidden]", "2"]
 
 
 def test_alter_of_brokers_goes_to_each_of_them(kctl: Kctl, cluster: MovingCluster) -> None:
