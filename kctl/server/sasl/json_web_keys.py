@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PROPERTY = "sasl.oauthbearer.jwks.endpoint.url"
 UNKNOWN_KEY_READ_INTERVAL_MS = 10_000
 _PROPERTY = "sasl.oauthbearer.jwks.endpoint.url"
 _PIECE_BYTES = 1 << 16
