@@ -30,6 +30,7 @@ from kctl.limits import ACL_ZNODE_BYTES_MAX, ACLS_MAX, CACHED_DECISIONS_MAX
 from kctl.security.acls import AclBinding, AclEntry, AclFilter, Operation, ResourcePattern, ResourceType
 from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, Granted, decide, decide_on_any
 from kctl.server.change_notifications import ChangeNotifications
+from kctl.server.large_znodes import decoded
 from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.outcomes import SUCCESS, Outcome
 from kctl.zookeeper import acl_znodes
@@ -159,7 +160,7 @@ class ZooKeeperAcls:
             data, stat = await self._zookeeper.get(path)
         except NoNodeError:
             return (), None
-        return acl_znodes.decode_entries(path, data), stat.version
+        return await decoded(acl_znodes.decode_entries, path, data), stat.version
 
     def _store(self, pattern: ResourcePattern, entries: Iterable[AclEntry] | None) -> None:
         self._index.replace(pattern, entries)

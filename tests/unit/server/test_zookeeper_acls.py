@@ -325,3 +325,19 @@ def test_an_authorizer_that_does_not_cache_decides_on_each_request() -> None:
     assert not requested.denied(Operation.READ, TOPIC, ["a"])
     plug_in.is_open = False
     assert requested.denied(Operation.READ, TOPIC, ["a"]) == {"a"}
+
+
+def test_a_znode_with_thousands_of_acls_is_decoded_in_a_thread() -> None:
+    async def took_s(broker: Broker, name: str, count: int) -> float:
+        pattern = ResourcePattern(TOPIC, name, PatternType.LITERAL)
+        entries = [AclEntry(f"User:{n}", "*", Operation.READ, Permission.ALLOW) for n in range(count)]
+        data = acl_znodes.encode_entries(entries)
+        await broker.session.create(acl_znodes.pattern_path(pattern), data, make_parents=True)
+        began_s = asyncio.get_running_loop().time()
+        assert (await broker.acls.create([acl(name)]))[0].is_success
+        return asyncio.get_running_loop().time() - began_s
+
+    async def scene(one: Broker, _other: Broker) -> None:
+        assert await took_s(one, "small", 1) < await took_s(one, "large", 2_000)
+
+    play(scene)
