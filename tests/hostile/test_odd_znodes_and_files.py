@@ -67,7 +67,7 @@ REGISTRATION = {
     "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
     "timestamp": "1",
 }
-FOREIGN_BROKERS = (
+FOREIGN_BROKERS: tuple[dict[str, object], ...] = (
     {"endpoints": ["PLAINTEXT://h:99999999999"]},
     {"endpoints": ["PLAINTEXT://h:-2"]},
     {"endpoints": [f"PLAINTEXT://{'h' * 40_000}:9"]},
