@@ -112,7 +112,7 @@ def alter(
     """Change properties; all others keep their values.
 
     One row per property.  The changes of one topic or broker are atomic.  AFTER is empty if the property has no value
-    of its own any more and gets it from its next source, and [hidden] for a password.  Requires Kafka 2.3 or later
+    of its own any more and gets it from its next source, and a placeholder for a password.  Requires Kafka 2.3 or later
     (IncrementalAlterConfigs).
 
     The properties of users, clients and ips are quotas; they require Kafka 2.6 or later.
