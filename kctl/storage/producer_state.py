@@ -185,6 +185,8 @@ class ProducerState:
         """
         entry = self.producers.get(header.producer_id)
         if entry is None:
+            if header.producer_epoch < NO_PRODUCER_EPOCH:
+                _check_epoch(ProducerEntry(header.producer_id), header)
             return None
         if with_sequence and header.producer_epoch == entry.epoch and header.base_sequence != entry.next_sequence:
             last_sequence = header.last_sequence

@@ -117,6 +117,12 @@ def test_sequence_numbers_have_to_follow_each_other() -> None:
     assert code_of(machine.append, producer_id=1, sequence=102) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+def test_an_unknown_producer_has_an_epoch_that_coordinators_assign() -> None:
+    machine = LogOnDisk()
+    assert code_of(machine.append, producer_id=1, producer_epoch=-2, sequence=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    machine.append(producer_id=1, producer_epoch=-1, sequence=0)  # As Apache Kafka.
+
+
 def test_sequence_numbers_wrap() -> None:
     machine = LogOnDisk()
     machine.append(b"a", b"b", producer_id=1, sequence=(1 << 31) - 2)
