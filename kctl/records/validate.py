@@ -250,7 +250,7 @@ def _compressed(
         allowance.take_bytes(len(plain))
     if codec is not Codec.NONE and not is_ordered:
         allowance.take_records(header.record_count)
-        view = memoryview(_renumbered(plain, header, codec))
+        view = memoryview(bytearray(_renumbered(plain, header, codec)))
     elif codec is not given:
         view = memoryview(recompress(view, header, plain, codec))
     else:

@@ -28,8 +28,10 @@ RECORDS = [Record(index, NOW_MS + index, b"k", b"v%d" % index) for index in rang
 
 
 def produced(batch: bytes, rules: AppendRules = RULES, version: int = 9) -> bytes:
-    """The batch as it would be appended."""
-    return bytes(validate_produced(bytearray(batch), rules, now_ms=NOW_MS, request_version=version).buffer)
+    """The batch as it would be appended, after the leader has written offset and epoch into its buffer."""
+    buffer = validate_produced(bytearray(batch), rules, now_ms=NOW_MS, request_version=version).buffer
+    assert not memoryview(buffer).readonly
+    return bytes(buffer)
 
 
 def code_of(batch: bytes, rules: AppendRules = RULES, version: int = 9) -> ErrorCode:
