@@ -708,7 +708,7 @@ PARTITIONS_PER_TOPIC_MAX = _limit(
     "partitions of one topic, at creation and after growth",
     10_000,
     "partitions",
-    on_excess="INVALID_PARTITIONS for the topic",
+    on_excess="INVALID_PARTITIONS for the topic; a znode with more is ignored and logged",
 )
 PARTITIONS_CREATED_PER_REQUEST_MAX = _limit(
     "partitions created by one CreateTopics or CreatePartitions request",

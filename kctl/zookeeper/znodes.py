@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kctl.documents import parse_json
 from kctl.integers import INT64_MAX
-from kctl.limits import CONFIG_PROPERTIES_MAX
+from kctl.limits import CONFIG_PROPERTIES_MAX, PARTITIONS_PER_TOPIC_MAX
 from kctl.model import (
     INT32_MAX,
     LEADER_DURING_DELETE,
@@ -106,6 +106,8 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
 def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
     check_version(znode, _TOPIC_VERSION)
     replicas = _replicas_of(znode["partitions"])
+    if len(replicas) > PARTITIONS_PER_TOPIC_MAX:
+        raise ValueError(f"{len(replicas)} partitions are more than the {PARTITIONS_PER_TOPIC_MAX} of a topic")
     for partition, ids in replicas.items():
         if not ids or len(set(ids)) != len(ids):
             raise ValueError(f"partition {partition} has replicas {list(ids)}")
@@ -164,14 +166,13 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    """Return the controller epoch: decimal text, the only one of Kafka's znodes that is not JSON."""
-    try:
-        epoch = int(data)
-        if not 0 <= epoch <= INT32_MAX:
-            raise ValueError
-    except ValueError:
-        raise ValueError(f"znode {path} is not a controller epoch: {data[:80]!r}") from None
-    return epoch
+    """Return the controller epoch: decimal text, the only one of Kafka's znodes that is not JSON.
+
+    Raises ValueError also for the last number, after which there is no next epoch.
+    """
+    if not data.isdigit() or len(data) > len(str(INT32_MAX)) or int(data) >= INT32_MAX:
+        raise ValueError(f"znode {path} is not a controller epoch: {data[:80]!r}")
+    return int(data)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:

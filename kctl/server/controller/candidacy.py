@@ -14,7 +14,7 @@ import logging
 from typing import NamedTuple
 
 from kctl.environment import Clock
-from kctl.errors import BadVersionError, NodeExistsError, NoNodeError
+from kctl.errors import BadVersionError, KctlError, NodeExistsError, NoNodeError
 from kctl.server.controller.znode_writer import ControllerMoved
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, SetData, ZnodeStat, ZooKeeper
@@ -29,6 +29,10 @@ class ControllerLease(NamedTuple):
     epoch_version: int
 
 
+class ElectionImpossible(KctlError):
+    """No broker can become controller until an operator has corrected a znode."""
+
+
 class Candidacy:
     """Takes part in controller elections for one broker."""
 
@@ -40,7 +44,8 @@ class Candidacy:
     async def run(self, *, is_controller: bool) -> ControllerLease | None:
         """Reads /controller and, if it does not exist, runs for election; returns the lease if this broker won now.
 
-        Raises ControllerMoved when this broker is the controller (`is_controller`) and another one is registered.
+        Raises ControllerMoved when this broker is the controller (`is_controller`) and another one is registered, and
+        ElectionImpossible.
         """
         path = paths.CONTROLLER
         while True:
@@ -89,6 +94,9 @@ class Candidacy:
             try:
                 data, stat = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
                 return znodes.decode_controller_epoch(paths.CONTROLLER_EPOCH, data), stat
+            except ValueError as error:
+                remedy = "write a number into it that is above controller_epoch in the states of all partitions"
+                raise ElectionImpossible(f"{error}; {remedy}") from None
             except NoNodeError:
                 try:
                     await self._zookeeper.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0))

@@ -37,7 +37,7 @@ from kctl.server.controller.actions import (
     WriteStates,
 )
 from kctl.server.controller.broker_channels import BrokerChannels, Connect, ControlPlane
-from kctl.server.controller.candidacy import Candidacy
+from kctl.server.controller.candidacy import Candidacy, ElectionImpossible
 from kctl.server.controller.events import (
     ControlledShutdownRequested,
     ElectionRequested,
@@ -220,6 +220,10 @@ class ControllerRunner:
                     "resigning as controller, an election follows broker=%s error=%s", self.state.broker_id, error
                 )
                 await self._resign()
+            except ElectionImpossible as error:
+                log.error("no election is possible, trying again broker=%s error=%s", self.state.broker_id, error)
+                await asyncio.sleep(_AFTER_FAILURE_S)
+                self.notify(paths.CONTROLLER)
             except Exception:
                 log.exception(
                     "resigning as controller after an unexpected error, an election follows broker=%s",

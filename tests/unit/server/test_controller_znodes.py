@@ -13,11 +13,13 @@ import pytest
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
+from kctl.server.controller.candidacy import Candidacy, ElectionImpossible
 from kctl.server.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.controller.step import step
 from kctl.server.controller.znode_reader import read_reassignments, read_topics, read_written_states
 from kctl.server.controller.znode_writer import ZnodeWriter
 from kctl.server.large_znodes import decoded
+from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
@@ -481,3 +483,20 @@ def test_a_large_reassignment_request_is_decoded_in_a_thread() -> None:
         return loop.time() - began_s
 
     assert simulate(main, seed=1) > 0
+
+
+@pytest.mark.parametrize("epoch", [b"", b"x", b"-1", b"1_0", b"{}", b"2147483647"])
+def test_no_broker_is_elected_before_an_invalid_controller_epoch_is_corrected(epoch: bytes) -> None:
+    async def main(loop: SimLoop) -> None:
+        zookeeper = SimZooKeeper().session()
+        await zookeeper.start(10_000)
+        await zookeeper.create(paths.CONTROLLER_EPOCH, epoch)
+        candidacy = Candidacy(1, zookeeper, SimClock(loop.time))
+        with pytest.raises(ElectionImpossible, match=f"{paths.CONTROLLER_EPOCH} .*; write a number into it"):
+            await candidacy.run(is_controller=False)
+        await zookeeper.set(paths.CONTROLLER_EPOCH, b"6")
+        lease = await candidacy.run(is_controller=False)
+        assert lease is not None
+        assert lease.epoch == 7
+
+    simulate(main, seed=1)

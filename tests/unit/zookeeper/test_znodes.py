@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from kctl.limits import PARTITIONS_PER_TOPIC_MAX
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
 from kctl.zookeeper import broker_znodes, znodes
 from kctl.zookeeper.broker_znodes import BrokerRegistration, decode_broker, encode_broker
@@ -125,6 +126,7 @@ def test_controller_and_epoch_have_kafkas_format() -> None:
     assert znodes.decode_controller(HERE, newer) == znodes.Controller(2, 1)
     assert znodes.encode_controller_epoch(7) == b"7"
     assert znodes.decode_controller_epoch(HERE, b"7") == 7
+    assert znodes.decode_controller_epoch(HERE, b"2147483646") == 2**31 - 2
 
 
 def test_configs_are_strings_and_null_data_is_none_at_all() -> None:
@@ -194,3 +196,13 @@ def test_both_versions_of_features_are_read() -> None:
 def test_broken_data_is_a_value_error_that_names_the_path(decode: Callable[[str, bytes], object], data: bytes) -> None:
     with pytest.raises(ValueError, match=HERE):
         decode(HERE, data)
+
+
+def test_a_topic_has_at_most_as_many_partitions_as_can_be_created() -> None:
+    replicas = dict.fromkeys(range(PARTITIONS_PER_TOPIC_MAX), (0,))
+    assert len(znodes.decode_topic(HERE, znodes.encode_topic(znodes.TopicAssignment(replicas))).replicas) == len(
+        replicas
+    )
+    replicas[PARTITIONS_PER_TOPIC_MAX] = (0,)
+    with pytest.raises(ValueError, match="10001 partitions are more than the 10000 of a topic"):
+        znodes.decode_topic(HERE, znodes.encode_topic(znodes.TopicAssignment(replicas)))
