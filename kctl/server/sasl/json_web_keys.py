@@ -98,7 +98,7 @@ class JsonWebKeys:
         except KeysUnreadable as error:
             log.warning(
                 "cannot read the keys for tokens, no token is accepted until they are read url=%s error=%s retry_ms=%d",
-                without_secrets(self._url),
+                _without_secrets(self._url),
                 error,
                 self._refresh.retry_ms,
             )
@@ -155,7 +155,7 @@ class JsonWebKeys:
                 pause_ms = min(max(2 * pause_ms, self._refresh.retry_ms), self._refresh.retry_ms_max)
                 log.warning(
                     "cannot read the keys for tokens, the former ones stay in use url=%s keys=%d error=%s retry_ms=%d",
-                    without_secrets(self._url),
+                    _without_secrets(self._url),
                     len(self._keys),
                     error,
                     pause_ms,
@@ -173,14 +173,14 @@ def check_url(url: str) -> None:
     """
     parts = urllib.parse.urlsplit(url)
     if "@" in parts.netloc:
-        raise ConfigError(_PROPERTY, without_secrets(url), "must not contain a user or a password: remove them")
+        raise ConfigError(_PROPERTY, _without_secrets(url), "must not contain a user or a password: remove them")
     if parts.scheme == "file" and parts.path and parts.netloc in {"", "localhost"}:
         return
     if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)):
         return
     raise ConfigError(
         _PROPERTY,
-        without_secrets(url),
+        _without_secrets(url),
         "write file:///path, or https://host/path (http only for the loopback address)",
     )
 
@@ -190,7 +190,7 @@ def read_keys(url: str) -> Keys:
     try:
         data = _file(url) if url.startswith("file:") else _fetched(url)
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise KeysUnreadable(f"{without_secrets(url)}: {error}") from None
+        raise KeysUnreadable(f"{_without_secrets(url)}: {error}") from None
     return parse_keys(data)
 
 
@@ -263,7 +263,7 @@ def _bounded(data: bytes) -> bytes:
     return data
 
 
-def without_secrets(url: str) -> str:
+def _without_secrets(url: str) -> str:
     """The address without its user and its query, either of which may contain a password."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
