@@ -6,7 +6,7 @@ records (JSON).  The columns that the topic has in the export stay, and new ones
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Protocol
@@ -144,6 +144,25 @@ def decide(
             for topic in topics:
                 found[topic][one.name] = replace(found[topic][one.name], type=last)
     return {topic: Columns(**both) for topic, both in found.items()}
+
+
+def check_held(
+    options: DecodingOptions,
+    topics: Collection[str],
+    held: Mapping[str, HeldColumns],
+    registry: SchemaSource | None,
+) -> None:
+    """Checks topics without new records: their columns in the export must be those of these formats and schemas.
+
+    The registry is only asked about columns that are not objects, so that a run without new records does without it.
+    Raises as `decide`.
+    """
+    for topic in topics:
+        for one in options.fields:
+            before = getattr(held[topic], one.name) if topic in held else None
+            if before is None or (one.needs_registry and isinstance(before, Struct)):
+                continue
+            _continued(one, topic, before, _decoding(one, topic, registry, lambda _topic, _name: ()))
 
 
 def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: Decoding) -> Type:

@@ -31,7 +31,7 @@ from kctl.spark.cluster_reads import (
     take_record_sample,
 )
 from kctl.spark.commit_json import parts_of
-from kctl.spark.decodings import decide
+from kctl.spark.decodings import check_held, decide
 from kctl.spark.density import sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine
 from kctl.spark.exec.column_types import Columns
@@ -226,6 +226,7 @@ class Exporter:
         """The topics of the request, for which there can be a plan."""
         view = self._look(request)
         plan, _ = self._plan_from(positions, view)
+        self._check_formats(view, plan, positions)
         if plan is not None:
             self._with_columns(plan, positions)
         return view
@@ -330,6 +331,15 @@ class Exporter:
         self._report.warnings += warnings
         return self._log.placed(self._with_columns(plan, positions)) if plan else None
 
+    def _check_formats(self, view: ClusterView, plan: Plan | None, positions: Positions) -> None:
+        """Refuses formats that topics without new records do not have in the export; the others are decided."""
+        planned = plan.topics if plan else ()
+        settled = [topic for topic in view.topics if topic not in planned]
+        check_held(self._request.decoding, settled, positions.columns, self._registry())
+
+    def _registry(self) -> RegistryClient | None:
+        return RegistryClient(self._request.registry) if self._request.registry else None
+
     def _with_columns(self, plan: Plan, positions: Positions) -> Plan:
         """The plan with decodings; they are decided once for the same topics and columns of the export.
 
@@ -340,12 +350,11 @@ class Exporter:
         decided_for = (list(plan.topics), positions.columns)
         if self._decided is None or self._decided[0] != decided_for:
             sample = self._take(self._request, plan) if options.are_typed else {}
-            registry = RegistryClient(self._request.registry) if self._request.registry else None
             columns = decide(
                 options,
                 list(plan.topics),
                 positions.columns,
-                registry=registry,
+                registry=self._registry(),
                 sample_of=partial(sampled, sample),
                 is_shared=self._request.table.is_shared,
             )

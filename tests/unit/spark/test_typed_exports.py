@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,35 @@ def test_another_format_than_that_of_the_export_is_refused(tmp_path: Path, table
     for decoding, complaint in ((string, "would become string"), (DecodingOptions(), "would become binary")):
         with pytest.raises(UsageError, match=complaint):
             run(cluster, tmp_path, table=table, decoding=decoding)
+
+
+@KINDS
+@pytest.mark.parametrize("held", [STRICT, DecodingOptions()], ids=["json", "binary"])
+def test_another_format_is_refused_also_if_nothing_is_new(
+    tmp_path: Path, table: TableOptions, held: DecodingOptions
+) -> None:
+    cluster = filled()
+    run(cluster, tmp_path, table=table, decoding=held)
+    assert run(cluster, tmp_path, table=table, decoding=held).batches == []
+    string = FieldOptions(name="value", format=Format.STRING)
+    of_keys = FieldOptions(name="key", format=Format.JSON)
+    for decoding, complaint in (
+        (replace(held, value=string), "the value of topic orders is .* and would become string"),
+        (replace(held, key=of_keys), "the key of topic orders is binary in the export and would become a struct"),
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            exporter(cluster, tmp_path, table=table, decoding=decoding).plan()
+        with pytest.raises(UsageError, match=complaint):
+            run(cluster, tmp_path, table=table, decoding=decoding)
+
+
+def test_a_topic_with_another_format_and_nothing_new_does_not_stop_the_others(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path, decoding=STRICT)
+    cluster.topics = ["orders", "payments"]
+    report = run(cluster, tmp_path)
+    assert list(report.failed) == ["orders"]
+    assert [list(batch.plan.topics) for batch in report.batches] == [["payments"]]
 
 
 @KINDS
