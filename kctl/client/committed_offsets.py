@@ -57,26 +57,26 @@ async def fetch_commits(
 
 
 async def committed_offsets(
-    connection: Connection, group_id: str, partitions: Collection[TopicPartition]
+    connection: Connection, group_id: str, partitions: Collection[TopicPartition], *, may_be_unstable: bool = False
 ) -> dict[TopicPartition, int]:
     """Committed offsets of the partitions that have one.  Raises ApiError like `commits_with_metadata`."""
-    found = await commits_with_metadata(connection, group_id, partitions)
+    found = await commits_with_metadata(connection, group_id, partitions, may_be_unstable=may_be_unstable)
     return {tp: offset for tp, (offset, _) in found.items()}
 
 
 async def commits_with_metadata(
-    connection: Connection, group_id: str, partitions: Collection[TopicPartition]
+    connection: Connection, group_id: str, partitions: Collection[TopicPartition], *, may_be_unstable: bool = False
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Committed offset and metadata of the partitions that have an offset.
 
     Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
-    commits is open (KIP-447; brokers before 2.5 return the offset committed before it).
+    commits is open (KIP-447; brokers before 2.5 return the offset committed before it, as with `may_be_unstable`).
     """
     topics = [
         OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
         for topic, numbers in _by_topic(partitions).items()
     ]
-    is_stable = connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
+    is_stable = not may_be_unstable and connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
     found = (await fetch_commits(connection, {group_id: topics}, require_stable=is_stable)).get(group_id, [])
     if isinstance(found, ApiError):
         raise found

@@ -98,8 +98,10 @@ async def import_export(
 ) -> Import:
     """Writes all rows that are not in the topic yet; `on_rows` is called with the number of rows written so far.
 
-    Raises UsageError, NotImportable, UnreadableFile, TableFailed, ApiError and ClusterUnreachable; then the open
-    transaction is aborted, and the next import continues after the last committed one.
+    All rows that it would write are read once before the transactional id is used, so that an import that is refused
+    writes nothing, and does not fence another one.  Raises UsageError, NotImportable, UnreadableFile, TableFailed,
+    ApiError and ClusterUnreachable; an open transaction is aborted then, and the next import continues after the last
+    committed one.
     """
     from kctl.spark.verification.data_files import DataFiles  # noqa: PLC0415 - imports pyarrow
 
@@ -116,21 +118,22 @@ async def import_export(
         raise NotImportable(f"the files do not have the column {lacking[0]} as it is in a record")
     live = await _live_topic(client, request.topic, exported.position)
     found = Import(exported.topic, import_group(request.topic, exported.position))
-    transaction = None
-    if not request.is_dry_run:
-        # First: an earlier import, which may still be active, must not commit further records.
-        transaction = await Transaction.begin(client, found.group, timeout_ms=request.transaction_timeout_ms)
-    starts = await _starts(client, request, found.group, exported.position, live)
+    starts = await _starts(client, request, found.group, exported.position, live, may_be_unstable=True)
     incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
     extents = data.extents(incarnations)
     _check_order(exported, extents)
+    await _check_rows(data, exported, starts, extents)
     if any(incarnations.values()):
         found.warnings.append("rows of earlier topics of this name, or from before a truncation, are left out")
-    if transaction is None:
+    if request.is_dry_run:
         found.partitions = [
             _result(number, starts[number], at.offset, 0, "planned") for number, at in _positions(exported)
         ]
         return found
+    transaction = await Transaction.begin(client, found.group, timeout_ms=request.transaction_timeout_ms)
+    # Again: an earlier import may have been active until it was fenced.
+    live = await _live_topic(client, request.topic, exported.position)
+    starts = await _starts(client, request, found.group, exported.position, live)
     await transaction.add_offsets(
         GroupMetadata(found.group), {TopicPartition(request.topic, number): start for number, start in starts.items()}
     )
@@ -172,9 +175,8 @@ class _Writer:
         try:
             for number, at in _positions(exported):
                 before = self._rows
-                for run in _overlapping(extents.get(number, ())):
-                    if run[-1].last >= starts[number]:
-                        await self._write(number, at.incarnation, starts[number], run, on_rows)
+                for run in _due(extents.get(number, ()), starts[number]):
+                    await self._write(number, at.incarnation, starts[number], run, on_rows)
                 is_moved = starts[number] < at.offset
                 if is_moved:
                     self._moved[TopicPartition(self._topic, number)] = at.offset
@@ -200,8 +202,6 @@ class _Writer:
             if not batch.num_rows:
                 continue
             for offset, row in _records(batch):
-                if offset < position:
-                    raise NotImportable(f"{run[0].group.path}: offset {offset} of partition {number} is there twice")
                 await self._producer.send(self._topic, partition=number, **row)
                 position = offset + 1
             self._rows += batch.num_rows
@@ -273,16 +273,23 @@ async def _live_topic(client: ClusterClient, topic: str, position: TopicPosition
 
 
 async def _starts(
-    client: ClusterClient, request: ImportRequest, group: str, position: TopicPosition, live: LiveTopic
+    client: ClusterClient,
+    request: ImportRequest,
+    group: str,
+    position: TopicPosition,
+    live: LiveTopic,
+    *,
+    may_be_unstable: bool = False,
 ) -> dict[int, int]:
     """The offset in the export from which each partition is continued.
 
-    Raises NotImportable for a partition with records but without progress, unless records are appended.
+    `may_be_unstable`: without the open transaction of another import.  Raises NotImportable for a partition with
+    records but without progress, unless records are appended.
     """
     tps = [TopicPartition(request.topic, number) for number in position.partitions]
 
     async def look_up(connection: Connection) -> dict[TopicPartition, int]:
-        return await committed_offsets(connection, group, tps)
+        return await committed_offsets(connection, group, tps, may_be_unstable=may_be_unstable)
 
     committed = await client.on_coordinator(group, look_up, codes=_UNSTABLE)
     for tp in tps:
@@ -310,6 +317,28 @@ def _check_order(exported: ExportedTopic, extents: Mapping[int, list[Extent]]) -
                         f"{before.group.path} and {after.group.path} overlap in the offsets of "
                         f"{exported.topic}-{partition}"
                     )
+
+
+async def _check_rows(
+    data: DataFiles, exported: ExportedTopic, starts: Mapping[int, int], extents: Mapping[int, list[Extent]]
+) -> None:
+    """Reads all rows that would be written.  Raises NotImportable for an offset that is there twice, UnreadableFile."""
+    for number, at in _positions(exported):
+        position = starts[number]
+        for run in _due(extents.get(number, ()), starts[number]):
+            groups = [one.group for one in run]
+            for batch in data.ordered_records(groups, number, at.incarnation, starts[number]):
+                for offset in batch.column("offset").to_pylist():
+                    if offset < position:
+                        path = groups[0].path
+                        raise NotImportable(f"{path}: offset {offset} of partition {number} is there twice")
+                    position = offset + 1
+                await asyncio.sleep(0)  # for an interrupt
+
+
+def _due(extents: Iterable[Extent], start: int) -> Iterator[list[Extent]]:
+    """The runs of overlapping extents with offsets from `start` on."""
+    return (run for run in _overlapping(extents) if run[-1].last >= start)
 
 
 def _overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from kctl.cli import main
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import ClientSettings, parse_servers
 from kctl.client.transaction import Transaction
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
 from kctl.spark import importing
-from kctl.spark.importing import ImportRequest, import_export
+from kctl.spark.exec.files import DiskFiles
+from kctl.spark.existing import ExistingExport
+from kctl.spark.importing import ImportRequest, import_export, import_group
 from kctl.spark.verification import data_files
 from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows
 
@@ -102,6 +111,51 @@ def test_a_delta_table_can_be_imported_after_a_compaction_by_another_program(
     assert main(words) == 0
     export(restored, tmp_path / "second")
     assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
+
+
+@LOCAL
+@pytest.mark.parametrize("damage", ["page", "twice", "overlap", "records", "columns"])
+def test_an_import_that_is_refused_has_not_written_and_fences_no_other(
+    kctl_bootstrap: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    damage: str,
+) -> None:
+    """The last file is bad, and another import, whose transaction is open, can commit afterwards."""
+    source = make_topic(kctl_bootstrap, 1)
+    decoding = ("--value", "json") if damage == "columns" else ()
+    for _ in range(2):
+        source.produce({"value": b'{"n": %d}' % n, "partition": 0} for n in range(500))
+        export(source, tmp_path / "first", "--table", "delta", *decoding)
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 1, "local")
+    table = DeltaTable(tmp_path / "first" / source.name)
+    if damage == "page":
+        last = max((tmp_path / "first" / source.name / "data").rglob("*.parquet"))
+        whole = last.read_bytes()
+        last.write_bytes(whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
+    elif damage in {"twice", "overlap"}:
+        rows = table.to_pyarrow_table()
+        write_deltalake(table, pa.concat_tables([rows, rows]) if damage == "twice" else rows, mode="append")
+    elif damage == "records":
+        restored.produce([{"value": b"other", "partition": 0}])
+    words = ("tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap)
+    command = [sys.executable, "-m", "kctl", *words]
+    position = ExistingExport(DiskFiles(tmp_path / "first")).topic(source.name).position
+    before = len(restored.rows)
+
+    async def refused() -> subprocess.CompletedProcess[str]:
+        async with ClusterClient(ClientSettings(parse_servers(kctl_bootstrap)), AsyncioTransport()) as client:
+            other = await Transaction.begin(client, import_group(restored.name, position))
+            await other.add(TopicPartition(restored.name, 0))
+            run = partial(subprocess.run, command, check=False, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
+            done = await asyncio.to_thread(run)
+            await other.commit()
+            return done
+
+    done = asyncio.run(refused())
+    assert (done.returncode, done.stderr.count("\n")) == (1 if damage == "page" else 5, 1), done.stderr
+    export(restored, tmp_path / "second")
+    assert len(read_rows(tmp_path / "second", topics=[restored.name])) == before
 
 
 @LOCAL
