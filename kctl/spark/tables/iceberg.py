@@ -40,6 +40,7 @@ from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
 from kctl.spark.path_set import NO_PATHS, PathSet, sized
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
+from kctl.spark.tables.catalog_failure import catalog_failure
 from kctl.spark.tables.snapshot_expiry import RETENTION, expiry_of, remove_files
 from kctl.spark.tables.table import (
     DEAD_LETTER_BYTES,
@@ -351,7 +352,8 @@ class IcebergTable:
         except (Conflict, UsageError, TableFailed):
             raise
         except Exception as error:
-            raise TableFailed(f"table {self.name}: {_one_line(error)}") from error
+            reason = catalog_failure(error, _database(self._catalog)) or _one_line(error)
+            raise TableFailed(f"table {self.name}: {reason}") from error
         finally:
             if self._catalog is not None:
                 self._catalog.close()
@@ -393,10 +395,20 @@ def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:
 
 
 def default_catalog(folder: Path) -> Catalog:
-    """The catalogue in the SQLite database of an export folder, which must exist."""
+    """The catalogue in the SQLite database of an export folder, which must exist.  Raises TableFailed."""
     from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - imports SQLAlchemy
 
-    return SqlCatalog(DEFAULT_CATALOG, uri=f"sqlite:///{folder}/_kctl/catalog.db", warehouse=f"file://{folder}")
+    database = f"{folder}/_kctl/catalog.db"
+    try:
+        return SqlCatalog(DEFAULT_CATALOG, uri=f"sqlite:///{database}", warehouse=f"file://{folder}")
+    except Exception as error:
+        raise TableFailed(catalog_failure(error, database) or f"{database}: {_one_line(error)}") from error
+
+
+def _database(catalog: Catalog | None) -> str:
+    """The file of a catalogue in SQLite; empty for others."""
+    engine = getattr(catalog, "engine", None)
+    return (engine.url.database or "") if engine is not None else ""
 
 
 def named_catalog(name: str) -> Catalog:
@@ -406,7 +418,7 @@ def named_catalog(name: str) -> Catalog:
     except ValueError as error:
         raise UsageError(f"--catalog {name}: {_one_line(error)}") from None
     except Exception as error:
-        raise TableFailed(f"catalogue {name}: {_one_line(error)}") from error
+        raise TableFailed(f"catalogue {name}: {catalog_failure(error, name) or _one_line(error)}") from error
 
 
 def _one_line(error: Exception) -> str:
