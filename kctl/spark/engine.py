@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 
@@ -23,6 +24,12 @@ def require_engine(settings: EngineSettings) -> None:
         raise PackageMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[export]'")
 
 
-def start_engine(settings: EngineSettings) -> AbstractContextManager[TaskRunner]:
-    """A runner for one export.  Entering it raises SparkFailed, SparkMissing and UsageError."""
-    return spark_runner(settings) if isinstance(settings, SparkSettings) else local_runner(settings)
+StartEngine = Callable[[EngineSettings, Callable[[str], None]], AbstractContextManager[TaskRunner]]
+
+
+def start_engine(settings: EngineSettings, on_note: Callable[[str], None]) -> AbstractContextManager[TaskRunner]:
+    """A runner for one export, which may call `on_note` with what it waits for.
+
+    Entering it raises SparkFailed, SparkMissing and UsageError.
+    """
+    return spark_runner(settings, on_note) if isinstance(settings, SparkSettings) else local_runner(settings)

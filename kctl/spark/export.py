@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -33,7 +32,7 @@ from kctl.spark.cluster_reads import (
 from kctl.spark.commit_json import parts_of
 from kctl.spark.decodings import check_held, decide
 from kctl.spark.density import sample_offsets
-from kctl.spark.engine import EngineSettings, require_engine, start_engine
+from kctl.spark.engine import StartEngine, require_engine, start_engine
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
@@ -101,6 +100,8 @@ class Listener:
     on_plan: Callable[[Plan, Origin], None]
     """A batch is about to start."""
     on_progress: Callable[[JobProgress], None]
+    on_note: Callable[[str], None] = lambda text: None
+    """The engine waits for something."""
 
 
 class Exporter:
@@ -115,7 +116,7 @@ class Exporter:
         look: Callable[[ExportRequest], ClusterView] | None = None,
         sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
         take: Callable[[ExportRequest, Plan], RecordSample] | None = None,
-        start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] | None = None,
+        start_runner: StartEngine | None = None,
     ) -> None:
         self._request = request
         self._clock = clock
@@ -127,6 +128,7 @@ class Exporter:
         self._decided: tuple[tuple[object, ...], dict[str, Columns]] | None = None
         self._start_runner = start_runner
         self._runner: TaskRunner | None = None
+        self._on_note: Callable[[str], None] = lambda text: None
         self._stack = contextlib.ExitStack()
         self._report = ExportReport()
 
@@ -158,6 +160,7 @@ class Exporter:
         Raises DataLoss, Locked, LostRace, UnknownFiles, PackageMissing, SparkMissing, SparkFailed, UsageError,
         ClusterUnreachable, ApiError and other KctlErrors; a written plan stays pending then.
         """
+        self._on_note = listener.on_note
         if self._start_runner is None:
             require_engine(self._request.engine)
         self._request.decoding.require_packages()
@@ -384,7 +387,7 @@ class Exporter:
         if self._runner is None:
             with self._timed("start"):
                 start = self._start_runner or start_engine
-                self._runner = self._stack.enter_context(start(self._request.engine))
+                self._runner = self._stack.enter_context(start(self._request.engine, self._on_note))
             self._report.app_id = self._runner.app_id
         return self._runner
 

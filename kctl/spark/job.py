@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import pickle
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
-from kctl.quantities import counted
 from kctl.spark import layout
 from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
@@ -29,7 +26,6 @@ from kctl.spark.plan import Plan
 from kctl.spark.session import RunningSpark, SparkSettings, running_spark
 
 JOB_GROUP = "kctl-export"
-POLL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +54,9 @@ class TaskRunner(Protocol):
 
 
 @contextlib.contextmanager
-def spark_runner(settings: SparkSettings) -> Iterator[TaskRunner]:
+def spark_runner(settings: SparkSettings, on_note: Callable[[str], None]) -> Iterator[TaskRunner]:
     """Starts Spark for one run.  Raises SparkFailed, SparkMissing and UsageError."""
-    with running_spark(settings, class_archive_option=use_option()) as spark:
+    with running_spark(settings, class_archive_option=use_option(), on_note=on_note) as spark:
         yield SparkRunner(spark)
 
 
@@ -98,35 +94,27 @@ class SparkRunner:
             return outcome
 
         def collect() -> list[FileOutcome]:
-            context.setJobGroup(JOB_GROUP, f"export {counted(len(tasks), 'file')}", interruptOnCancel=True)
             # Pickled here, because an executor can report missing packages only before it unpickles a task.
             settings = portable(tasks[0].settings)
             pickled = [(pickle.dumps(replace(task, settings=settings)), task.offset_count) for task in tasks]
             outcomes: list[FileOutcome] = context.parallelize(pickled, len(tasks)).map(carry_out).collect()
             return outcomes
 
-        job = _in_background(collect)
-        try:
-            while not _is_done_within(job, POLL_INTERVAL_S):
-                # Accumulators count a repeated task twice, so they are used for display only.
-                running = running_tasks(Path(progress_path))
-                on_progress(
-                    JobProgress(
-                        min(files.value, len(tasks)),
-                        len(tasks),
-                        offsets.value + running.offsets,
-                        records.value + running.records,
-                        bytes_in.value + running.bytes_in,
-                    )
+        def report() -> None:
+            # Accumulators count a repeated task twice, so they are used for display only.
+            running = running_tasks(Path(progress_path))
+            on_progress(
+                JobProgress(
+                    min(files.value, len(tasks)),
+                    len(tasks),
+                    offsets.value + running.offsets,
+                    records.value + running.records,
+                    bytes_in.value + running.bytes_in,
                 )
-        except BaseException:
-            with contextlib.suppress(Exception):  # the JVM may be dead
-                context.cancelJobGroup(JOB_GROUP)
-            raise
-        error = job.exception()
-        if isinstance(error, Exception):
-            raise self._spark.failure(error) from error
-        return {task.path: outcome for task, outcome in zip(tasks, job.result(), strict=True)}
+            )
+
+        found = self._spark.run_job(JOB_GROUP, collect, report)
+        return {task.path: outcome for task, outcome in zip(tasks, found, strict=True)}
 
 
 def portable(settings: ClientSettings) -> ClientSettings:
@@ -206,25 +194,3 @@ def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:
         if messages:
             more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
             raise error(messages[0] + more)
-
-
-def _in_background(work: Callable[[], list[FileOutcome]]) -> Future[list[FileOutcome]]:
-    """Runs in a daemon thread, so that an interrupt of the main thread does not wait for Spark."""
-    future: Future[list[FileOutcome]] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="spark-job", daemon=True).start()
-    return future
-
-
-def _is_done_within(future: Future[list[FileOutcome]], timeout_s: float) -> bool:
-    try:
-        future.exception(timeout=timeout_s)
-    except TimeoutError:
-        return False
-    return True

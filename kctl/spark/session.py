@@ -17,22 +17,28 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import kctl
 from kctl.errors import KctlError, UsageError
 from kctl.limits import CHECKED_EXECUTOR_CORES_MAX
+from kctl.spark import executor_watch
+from kctl.spark.background import in_background, is_done_within
 from kctl.spark.exec.environment import problem
+from kctl.spark.executor_watch import Seen, WatchState
 from kctl.spark.package import build_package
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
+
+Result = TypeVar("Result")
 
 LOOPBACK = "127.0.0.1"
 JVM_END_TIMEOUT_S = 60
@@ -40,6 +46,9 @@ JVM_END_TIMEOUT_S = 60
 ARCHIVE_TIMEOUT_S = 900
 """End of a JVM that writes a class archive: ten seconds of CPU time, much longer on a busy machine."""
 MASTER_CONNECT_TIMEOUT_S = 10
+MASTER_POLL_TIMEOUT_S = 1
+POLL_INTERVAL_S = 0.1
+WATCH_INTERVAL_MS = 1_000
 PORT_MAX = 65_535
 JVM_DEATH_TIMEOUT_S = 5
 """How long to wait for the exit status of a JVM that no longer responds."""
@@ -158,21 +167,95 @@ def java() -> str | None:
 class RunningSpark:
     """A running Spark application and its log."""
 
-    def __init__(self, context: SparkContext, process: subprocess.Popen[bytes] | None, log: Path) -> None:
-        """`process` is None if spark-submit has started the JVM."""
+    def __init__(
+        self,
+        context: SparkContext,
+        process: subprocess.Popen[bytes] | None,
+        log: Path,
+        settings: SparkSettings,
+        on_note: Callable[[str], None],
+    ) -> None:
+        """`process` is None if spark-submit has started the JVM; `on_note` is called while executors are waited for."""
         self.context = context
         self._process = process
         self._log = log
+        self._settings = settings
+        self._on_note = on_note
 
     @property
     def app_id(self) -> str:
         """Spark's name for this application."""
         return str(self.context.applicationId)
 
+    def run_job(self, group: str, work: Callable[[], Result], on_poll: Callable[[], None] = lambda: None) -> Result:
+        """Runs a job in a thread of its own, and `on_poll` meanwhile.
+
+        Raises SparkFailed if the job fails or has no executors any more.  Then, and at any exception of `on_poll`, the
+        job is cancelled.
+        """
+        watch = _ExecutorWatch(self, self._settings, self._on_note)
+
+        def run() -> Result:
+            self.context.setJobGroup(group, group, interruptOnCancel=True)
+            return work()
+
+        job = in_background(run, name=group)
+        try:
+            while not is_done_within(job, POLL_INTERVAL_S):
+                on_poll()
+                watch.poll()
+        except BaseException:
+            with contextlib.suppress(Exception):  # the JVM may be dead
+                self.context.cancelJobGroup(group)
+            raise
+        error = job.exception()
+        if isinstance(error, Exception):
+            raise self.failure(error) from error
+        return job.result()
+
+    def executor_count(self) -> int | None:
+        """The number of registered executors; None if the JVM does not tell."""
+        try:
+            infos = self.context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - Python's lacks it
+            return len(infos) - 1  # without the driver
+        except Exception:
+            return None  # the job fails too, and tells the reason
+
+    def lost(self, reason: str) -> SparkFailed:
+        """The exception for a job without executors; keeps the log."""
+        return SparkFailed(f"{reason}{_log_note(self._log)}")
+
     def failure(self, error: Exception) -> SparkFailed:
         """The exception for a failed job; keeps the log."""
         reason = _death(self._process, error) or f"the Spark job failed: {_message(error)}"
         return SparkFailed(f"{reason}{_log_note(self._log)}")
+
+
+class _ExecutorWatch:
+    """Watches the executors of a job; those of a local master are this machine."""
+
+    def __init__(self, spark: RunningSpark, settings: SparkSettings, on_note: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._on_note = on_note
+        self._state = WatchState(None)
+        self._polled_ms = -WATCH_INTERVAL_MS
+
+    def poll(self) -> None:
+        """Raises SparkFailed if the job is to be given up."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        if self._settings.is_local or now_ms - self._polled_ms < WATCH_INTERVAL_MS:
+            return
+        self._polled_ms = now_ms
+        count = self._spark.executor_count()
+        if count is None:
+            return
+        is_gone = count == 0 and bool(_unreachable_masters(self._settings, MASTER_POLL_TIMEOUT_S))
+        self._state, verdict = executor_watch.step(self._state, Seen(count, is_gone), now_ms)
+        if verdict.error:
+            raise self._spark.lost(verdict.error)
+        if verdict.note:
+            self._on_note(f"{verdict.note} (Spark master {self._settings.master})")
 
 
 @contextlib.contextmanager
@@ -182,8 +265,11 @@ def running_spark(
     name: str = APP_NAME,
     class_archive_option: str = "",
     end_timeout_s: float | None = None,
+    on_note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[RunningSpark]:
     """Runs Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for an invalid master.
+
+    `on_note` is called while executors are waited for.
 
     `class_archive_option` makes JVMs use, or a local one write, a class archive; those of executors without it start
     without one.  At the end, a JVM that has not ended within
@@ -210,7 +296,7 @@ def running_spark(
             properties = {name: value for name, value in properties.items() if name in {IO_ENCRYPTION, *settings.conf}}
         with contextlib.ExitStack() as stack:
             try:
-                spark = _start(properties, log, stack, end_timeout_s)
+                spark = _start(properties, log, stack, end_timeout_s, settings, on_note)
             except Exception as error:
                 raise _start_failure(settings, error, log) from error
             if not shares_code:
@@ -226,10 +312,11 @@ def _check_executors(spark: RunningSpark, packages: tuple[str, ...]) -> None:
     """
     context = spark.context
     count = min(max(context.defaultParallelism, 1), CHECKED_EXECUTOR_CORES_MAX)
-    try:
-        problems = set(context.parallelize(range(count), count).map(lambda _: problem(packages)).collect()) - {""}
-    except Exception as error:
-        raise spark.failure(error) from error
+
+    def check() -> set[str]:
+        return set(context.parallelize(range(count), count).map(lambda _: problem(packages)).collect())
+
+    problems = spark.run_job("kctl-preflight", check) - {""}
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise SparkFailed(min(problems) + more)
@@ -244,20 +331,30 @@ def _add_to_python_path(directory: Path) -> None:
 
 def _check_standalone_master(settings: SparkSettings) -> None:
     """Raises SparkFailed if no standalone master accepts a connection; Spark itself would try for over a minute."""
-    reasons = []
-    for host, port in settings.standalone_addresses:
-        try:
-            socket.create_connection((host, port), MASTER_CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            reasons.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
-        else:
-            return
-    if reasons:
+    if reasons := _unreachable_masters(settings, MASTER_CONNECT_TIMEOUT_S):
         raise SparkFailed(f"cannot reach the Spark master {settings.master} ({'; '.join(reasons)})")
 
 
+def _unreachable_masters(settings: SparkSettings, timeout_s: float) -> list[str]:
+    """Why each of the standalone masters cannot be reached; empty if one of them can be, or there is none."""
+    reasons = []
+    for host, port in settings.standalone_addresses:
+        try:
+            socket.create_connection((host, port), timeout_s).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
+        else:
+            return []
+    return reasons
+
+
 def _start(
-    properties: Mapping[str, str], log: Path, stack: contextlib.ExitStack, end_timeout_s: float | None
+    properties: Mapping[str, str],
+    log: Path,
+    stack: contextlib.ExitStack,
+    end_timeout_s: float | None,
+    settings: SparkSettings,
+    on_note: Callable[[str], None],
 ) -> RunningSpark:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only exports pay
 
@@ -277,7 +374,7 @@ def _start(
                 raise SparkFailed(death) from error
             raise
     stack.callback(_stop, context)
-    return RunningSpark(context, gateway.proc, log)
+    return RunningSpark(context, gateway.proc, log, settings, on_note)
 
 
 def _stop(context: SparkContext) -> None:

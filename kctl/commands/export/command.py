@@ -517,7 +517,7 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
 
     with contextlib.ExitStack() as stack:
         notes = _ProgressNotes(run, stack, show_progress=show_progress)
-        report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
+        report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress, notes.on_note))
     _show_report(run, request, report)
     return _status_of(report.failed)
 
@@ -539,7 +539,7 @@ def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_pr
 
     def listener(stack: contextlib.ExitStack) -> Listener:
         notes = _ProgressNotes(run, stack, show_progress=show_progress)
-        return Listener(notes.on_plan, notes.on_progress)
+        return Listener(notes.on_plan, notes.on_progress, notes.on_note)
 
     def show(report: ExportReport) -> None:
         if report.batches or report.warnings or report.failed:
@@ -591,6 +591,11 @@ class _ProgressNotes:
         if self._progress is not None and self._pace is not None:
             offsets, note = self._pace.observe(done, now_s=time.monotonic())
             self._progress.update(offsets, note=note)
+
+    def on_note(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.hide()
+        self._run.console.note(text)
 
 
 def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None:

@@ -85,7 +85,7 @@ def _observed(listener: Listener, metrics: FollowMetrics) -> Listener:
         metrics.state = following.planned(metrics.state, plan)
         listener.on_plan(plan, origin)
 
-    return Listener(on_plan, listener.on_progress)
+    return Listener(on_plan, listener.on_progress, listener.on_note)
 
 
 class _Engine:
@@ -96,10 +96,10 @@ class _Engine:
         self._runner: TaskRunner | None = None
 
     @contextlib.contextmanager
-    def start(self, settings: EngineSettings) -> Iterator[TaskRunner]:
+    def start(self, settings: EngineSettings, on_note: Callable[[str], None]) -> Iterator[TaskRunner]:
         """See Exporter; the engine outlives the round."""
         if self._runner is None:
-            self._runner = self._stack.enter_context(start_engine(settings))
+            self._runner = self._stack.enter_context(start_engine(settings, on_note))
         yield self._runner
 
     def close(self) -> None:

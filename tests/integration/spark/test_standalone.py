@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,12 +21,13 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from kctl.cli import main
 from kctl.spark.session import JVM_FLAGS
 from tests.integration.spark.peer import TIMEOUT_S, read_rows
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.probe import free_port, wait_until
 from tests.peers.sasl_broker import sasl_broker
-from tests.peers.spark_cluster import spark_cluster
+from tests.peers.spark_cluster import SparkCluster, spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1000)]
 
@@ -116,6 +118,69 @@ def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(client_propertie
     texts |= {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len([name for name in texts if name.endswith("stderr")]) >= 2
     assert [name for name, text in texts.items() if SECRET.encode() in text or PASSWORD.encode() in text] == []
+
+
+IMPATIENT = """
+import sys
+from kctl.cli import main
+from kctl.spark import executor_watch
+
+executor_watch.NOTE_AFTER_MS, executor_watch.LOSS_MS_MAX, executor_watch.ABSENCE_MS_MAX = 1_000, 3_000, 6_000
+sys.exit(main(sys.argv[1:]))
+"""
+"""An export that waits for executors for seconds instead of minutes."""
+
+
+def impatient(config: Path, target: Path, cluster: SparkCluster, memory: str = "512m") -> list[str]:
+    properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": memory}
+    return [
+        *(sys.executable, "-c", IMPATIENT, "spark", "export", "orders", "--to", str(target), "--no-progress"),
+        *("--command-config", str(config), "--master", cluster.master, "--target-file-size", "4k"),
+        *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
+    ]
+
+
+def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_next_run(
+    client_properties: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "lake"
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with spark_cluster(tmp_path, workers=2) as cluster:
+        command = impatient(client_properties, target, cluster)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as (
+            process
+        ):
+            planned = lambda: any(target.glob("_kctl/plans/*")) or process.poll() is not None  # noqa: E731
+            wait_until(planned, what="the plan", timeout_s=JOB_TIMEOUT_S, interval_s=0.005)
+            for one in (cluster.leader, *cluster.workers):
+                os.kill(one.pid, signal.SIGKILL)
+            _, output = process.communicate(timeout=JOB_TIMEOUT_S)
+    assert process.returncode == 1, output
+    assert "all executors were lost; waiting for others (Spark master spark://" in output
+    last = output.splitlines()[-1]
+    assert re.match(r"kctl: all executors were lost, and the Spark master does not respond since \d s; its log: ", last)
+    words = ["export", "orders", "--to", str(target), "--command-config", str(client_properties)]
+    assert main(words) == 0
+    assert len(read_rows(target, topics=["orders"])) == RECORDS
+
+
+def test_a_cluster_without_room_for_an_executor_is_reported_before_the_plan_is_written(
+    client_properties: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "lake"
+    with spark_cluster(tmp_path, workers=1) as cluster:
+        done = subprocess.run(
+            impatient(client_properties, target, cluster, memory="2g"),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=JOB_TIMEOUT_S,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+    assert done.returncode == 1, done.stderr
+    assert f"waiting for executors (Spark master {cluster.master})\n" in done.stderr
+    assert "kctl: no executor has registered within 0 minutes: check that the cluster has free cores" in done.stderr
+    assert not target.exists()
 
 
 def _titles() -> Iterator[bytes]:

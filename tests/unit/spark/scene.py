@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 from uuid import UUID
@@ -194,7 +194,7 @@ def exporter(
     )
 
     @contextmanager
-    def start(settings: EngineSettings) -> Iterator[TaskRunner]:
+    def start(settings: EngineSettings, on_note: Callable[[str], None]) -> Iterator[TaskRunner]:
         if not cluster.spark_starts:
             raise SparkFailed("Spark did not start")
         yield LoopRunner(cluster, files)
@@ -216,7 +216,6 @@ def exporter(
             for range_ in plan.ranges
         }
 
-    start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] = start
     return Exporter(
         request,
         StoppedClock(),
@@ -224,7 +223,7 @@ def exporter(
         look=lambda request: cluster.view(request.selection.topics),
         sample=sample,
         take=take,
-        start_runner=start_runner,
+        start_runner=start,
     )
 
 
