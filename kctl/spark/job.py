@@ -19,7 +19,7 @@ from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import NO_PARTITIONS, Partitioning
-from kctl.spark.exec.progress import running_tasks
+from kctl.spark.exec.progress import NOTHING, TaskProgress, running_tasks
 from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
 from kctl.spark.exec.target import is_object_store
 from kctl.spark.plan import Plan
@@ -38,6 +38,8 @@ class JobProgress:
     """Processed offsets; the plan has the total."""
     records: int
     bytes_in: int
+    reused: TaskProgress = NOTHING
+    """The part of these that an interrupted run had done."""
 
 
 class TaskRunner(Protocol):
@@ -83,6 +85,7 @@ class SparkRunner:
 
         context = self._spark.context
         offsets, records, bytes_in, files = (context.accumulator(0) for _ in range(4))
+        reused_offsets, reused_records, reused_bytes = (context.accumulator(0) for _ in range(3))
 
         def carry_out(one: tuple[bytes, int]) -> FileOutcome:
             pickled, offset_count = one
@@ -91,6 +94,10 @@ class SparkRunner:
             records.add(outcome.records)
             bytes_in.add(outcome.bytes_in)
             files.add(1)
+            if outcome.is_reused:
+                reused_offsets.add(offset_count)
+                reused_records.add(outcome.records)
+                reused_bytes.add(outcome.bytes_in)
             return outcome
 
         def collect() -> list[FileOutcome]:
@@ -110,6 +117,7 @@ class SparkRunner:
                     offsets.value + running.offsets,
                     records.value + running.records,
                     bytes_in.value + running.bytes_in,
+                    TaskProgress(reused_offsets.value, reused_records.value, reused_bytes.value),
                 )
             )
 

@@ -92,7 +92,7 @@ class LocalRunner:
         workers: list[_Worker] = []
         outcomes: dict[str, FileOutcome] = {}
         deaths: Counter[str] = Counter()
-        offsets = 0
+        offsets = reused_offsets = 0
         try:
             while waiting or workers:
                 while waiting and len(workers) < self._processes:
@@ -115,7 +115,9 @@ class LocalRunner:
                         _send(worker)
                     outcomes[task.path] = outcome
                     offsets += task.offset_count
-                on_progress(_progress(outcomes, len(tasks), offsets, running_tasks(directory)))
+                    reused_offsets += task.offset_count if outcome.is_reused else 0
+                running = running_tasks(directory)
+                on_progress(_progress(outcomes, len(tasks), offsets, running, reused_offsets))
         finally:
             for worker in workers:
                 worker.process.kill()
@@ -194,11 +196,17 @@ def _death(task: FileTask, process: ForkServerProcess) -> str:
     return f"the process of {task.path} died {ATTEMPTS} times ({reason}); it may need more memory than this machine has"
 
 
-def _progress(outcomes: dict[str, FileOutcome], files: int, offsets: int, running: TaskProgress) -> JobProgress:
+def _progress(
+    outcomes: dict[str, FileOutcome], files: int, offsets: int, running: TaskProgress, reused_offsets: int = 0
+) -> JobProgress:
+    reused = [outcome for outcome in outcomes.values() if outcome.is_reused]
     return JobProgress(
         files_done=len(outcomes),
         files_total=files,
         offsets=offsets + running.offsets,
         records=sum(outcome.records for outcome in outcomes.values()) + running.records,
         bytes_in=sum(outcome.bytes_in for outcome in outcomes.values()) + running.bytes_in,
+        reused=TaskProgress(
+            reused_offsets, sum(outcome.records for outcome in reused), sum(outcome.bytes_in for outcome in reused)
+        ),
     )

@@ -19,17 +19,19 @@ class Pace:
     def observe(self, done: JobProgress, *, now_s: float) -> tuple[int, str]:
         """Processed offsets, never decreasing, and a note with records, bytes, rate and remaining time.
 
-        Between the end of a task and its report to the driver its offsets are missing in `done`.
+        Between the end of a task and its report to the driver its offsets are missing in `done`.  Files of an
+        interrupted run count as done, but have no part in the rates and the remaining time.
         """
         self._offsets = min(max(self._offsets, done.offsets), self._total)
         elapsed_s = now_s - self._start_s
         bytes_in, records = size_text(done.bytes_in), counted(done.records, "record")
         files = f"{done.files_done} of {counted(done.files_total, 'file')}"
-        if not self._offsets or elapsed_s <= 0:
+        read = self._offsets - done.reused.offsets
+        if read <= 0 or elapsed_s <= 0:
             return self._offsets, f"{bytes_in}, {records}, {files}"
-        left_s = elapsed_s * (self._total - self._offsets) / self._offsets
-        rate = f"{size_text(done.bytes_in / elapsed_s)}/s"
-        records_rate = f"{done.records / elapsed_s:,.0f} records/s"
+        left_s = elapsed_s * (self._total - self._offsets) / read
+        rate = f"{size_text((done.bytes_in - done.reused.bytes_in) / elapsed_s)}/s"
+        records_rate = f"{(done.records - done.reused.records) / elapsed_s:,.0f} records/s"
         # A terminal cuts the end off.
         return self._offsets, f"{_duration(left_s)} left, {rate}, {bytes_in}, {records}, {files}, {records_rate}"
 

@@ -53,7 +53,7 @@ def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
         "files": [
             {"path": one, "partition": values, "records": records} for one, (values, records) in own.files.items()
         ],
-        "parts": [part._replace(bytes_in=0)._asdict() for part in own.parts],
+        "parts": [part._asdict() for part in own.parts],
         "dead_letters": own.dead_letters[:3] if own.dead_letters else None,
     }
     if files.create(_list_path(path), json.dumps(document).encode()):

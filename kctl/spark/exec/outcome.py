@@ -37,7 +37,7 @@ class PartOutcome(NamedTuple):
 
     records: int = 0
     bytes_in: int = 0
-    """Size of the fetched batches; 0 if the file existed."""
+    """Size of the fetched batches, also by an earlier attempt; 0 if an earlier version of kctl wrote the file."""
     lost: int = 0
     """Offsets of the range that the broker no longer has."""
     bad: int = 0
@@ -94,7 +94,7 @@ class FileOutcome:
 
     @property
     def bytes_in(self) -> int:
-        """Size of the fetched batches; 0 if the file existed."""
+        """Size of the fetched batches."""
         return sum(part.bytes_in for part in self.parts)
 
     @property

@@ -26,6 +26,7 @@ class TaskProgress(NamedTuple):
     bytes_in: int = 0
 
 
+NOTHING = TaskProgress()
 Report = Callable[[TaskProgress], None]
 
 

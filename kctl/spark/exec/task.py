@@ -53,7 +53,7 @@ LOST_KEY = "kctl.lost"
 COLUMNS_KEY = "kctl.columns"
 """How keys and values were decoded; absent if they were not."""
 PARTS_KEY = "kctl.parts"
-"""[records, lost, bad, filtered] of each range; earlier files lack the last ones, or the entry."""
+"""[records, lost, bad, filtered, bytes_in] of each range; earlier files lack the last ones, or the entry."""
 
 
 class Reader(Protocol):
@@ -126,7 +126,10 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
     if metadata.get(RANGE_KEY) != task.identity:
         raise KctlError(f"{path} is in the way: it holds {metadata.get(RANGE_KEY)}, not {task.identity}")
     found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
-    parts = tuple(PartOutcome(records=one[0], lost=one[1], bad=sum(one[2:3]), filtered=sum(one[3:4])) for one in found)
+    parts = tuple(
+        PartOutcome(records=one[0], lost=one[1], bad=sum(one[2:3]), filtered=sum(one[3:4]), bytes_in=sum(one[4:5]))
+        for one in found
+    )
     bad = sum(part.bad for part in parts)
     letters_path = dead_letters_path(task.path)
     return FileOutcome(
@@ -187,7 +190,9 @@ def _write(
         written, are_first = outputs.finish(
             {
                 LOST_KEY: str(sum(part.lost for part in found.parts)),
-                PARTS_KEY: json.dumps([[part.records, part.lost, part.bad, part.filtered] for part in found.parts]),
+                PARTS_KEY: json.dumps(
+                    [[part.records, part.lost, part.bad, part.filtered, part.bytes_in] for part in found.parts]
+                ),
             },
             found.files,
         )

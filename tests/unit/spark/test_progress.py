@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from kctl.spark.exec.file_task import FileTask
+from kctl.spark.exec.partitioning import DATE, Partitioning
 from kctl.spark.exec.progress import TaskProgress, progress_file, running_tasks
 from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.job import JobProgress, tasks_of
 from kctl.spark.pace import Pace
+from kctl.spark.tables.kinds import TableOptions
 from tests.unit.spark.scene import Cluster, ClusterReader, exporter
 
 
@@ -74,6 +78,38 @@ def test_progress_shows_records_bytes_files_rate_and_remaining_time() -> None:
         250,
         "0:06 left, 1.0 MB/s, 2.0 MB, 200 records, 1 of 4 files, 100 records/s",
     )
+
+
+def test_files_of_an_interrupted_run_count_but_not_in_the_rates() -> None:
+    reused = TaskProgress(offsets=500, records=500, bytes_in=5_000_000)
+    pace = Pace(1000, start_s=10.0)
+    assert pace.observe(JobProgress(2, 4, 500, 500, 5_000_000, reused), now_s=11.0) == (
+        500,
+        "5.0 MB, 500 records, 2 of 4 files",
+    )
+    assert pace.observe(JobProgress(3, 4, 750, 700, 7_000_000, reused), now_s=12.0) == (
+        750,
+        "0:02 left, 1.0 MB/s, 7.0 MB, 700 records, 3 of 4 files, 100 records/s",
+    )
+
+
+@pytest.mark.parametrize("table", [TableOptions(), TableOptions(partition_by=Partitioning(DATE))])
+def test_a_file_of_an_interrupted_run_has_the_bytes_that_were_read_for_it(tmp_path: Path, table: TableOptions) -> None:
+    cluster = Cluster(partitions=1)
+    cluster.append(0, 9)
+    exporting = exporter(cluster, tmp_path, table=table)
+    plan, _, _ = exporting.plan()
+    assert plan is not None
+    (task,) = tasks_of(plan, str(tmp_path), exporting._request.client, may_skip=False, partition_by=table.partition_by)
+
+    @contextmanager
+    def readers(_: FileTask) -> Iterator[OpenReader]:
+        yield lambda range_: ClusterReader(cluster, range_)
+
+    written, found = (export_file(task, open_readers=readers) for _ in range(2))
+    assert (written.is_reused, found.is_reused) == (False, True)
+    assert found.parts == written.parts
+    assert found.bytes_in > 0
 
 
 def test_a_terminal_of_80_columns_shows_the_remaining_time_and_the_rate() -> None:
