@@ -36,7 +36,9 @@ def test_the_ratios_to_the_connector_are_those_of_the_benchmarks() -> None:
 
 def test_the_ratios_of_the_decoder_are_those_of_the_benchmarks() -> None:
     found = paragraph("`python -m benchmarks.spark_decode`")
-    pattern = r"It was (.+?) times .* 100-byte values, (.+?) times with lz4, (.+?) times for 1 KB values and (.+?) times"
+    pattern = (
+        r"It was (.+?) times .* 100-byte values, (.+?) times with lz4, (.+?) times for 1 KB values and (.+?) times"
+    )
     documented = re.search(pattern, found)
     assert documented
     table = rows("Exports")
