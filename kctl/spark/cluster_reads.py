@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.list_offsets import EARLIEST, list_offsets
+from kctl.errors import ApiError
 from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
 from kctl.spark.density import Sample
@@ -23,6 +25,17 @@ def look_at_cluster(request: ExportRequest) -> ClusterView:
     async def send_to() -> ClusterView:
         async with ClusterClient(request.client, BlockingTransport()) as client:
             return await view_cluster(client, request.selection)
+
+    return run_blocking(send_to())
+
+
+def log_starts(request: ExportRequest, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The first offsets of the partitions that have a leader.  Raises ClusterUnreachable."""
+
+    async def send_to() -> dict[TopicPartition, int]:
+        async with ClusterClient(request.client, BlockingTransport()) as client:
+            found = await list_offsets(client, dict.fromkeys(tps, EARLIEST))
+            return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
 
     return run_blocking(send_to())
 

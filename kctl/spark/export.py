@@ -11,7 +11,7 @@ The engine is started before a plan is written, so that an engine that cannot st
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -24,6 +24,7 @@ from kctl.spark.adoption import find_files, plan_adoption
 from kctl.spark.cluster_reads import (
     Samples,
     check_sample,
+    log_starts,
     look_at_cluster,
     sample_logs,
     sampled,
@@ -34,6 +35,8 @@ from kctl.spark.decodings import check_held, decide
 from kctl.spark.density import sample_offsets
 from kctl.spark.engine import StartEngine, require_engine, start_engine
 from kctl.spark.exec.column_types import Columns
+from kctl.spark.exec.file_list import is_finished
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.target import open_files
@@ -49,6 +52,7 @@ from kctl.spark.plan import (
     make_plan,
     with_samples,
 )
+from kctl.spark.session import SparkSettings
 from kctl.spark.tables.kinds import TableKind, open_log
 from kctl.spark.value_sample import RecordSample
 
@@ -105,7 +109,10 @@ class Listener:
 
 
 class Exporter:
-    """One run.  `files`, `look`, `sample` and `start_runner` are its ports; the defaults are the real ones."""
+    """One run.
+
+    `files`, `look`, `sample`, `take`, `starts` and `start_runner` are its ports; the defaults are the real ones.
+    """
 
     def __init__(
         self,
@@ -116,6 +123,7 @@ class Exporter:
         look: Callable[[ExportRequest], ClusterView] | None = None,
         sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
         take: Callable[[ExportRequest, Plan], RecordSample] | None = None,
+        starts: Callable[[ExportRequest, Collection[TopicPartition]], Mapping[TopicPartition, int]] | None = None,
         start_runner: StartEngine | None = None,
     ) -> None:
         self._request = request
@@ -125,6 +133,7 @@ class Exporter:
         self._look = look or look_at_cluster
         self._sample = sample or sample_logs
         self._take = take or take_record_sample
+        self._starts = starts or log_starts
         self._decided: tuple[tuple[object, ...], dict[str, Columns]] | None = None
         self._start_runner = start_runner
         self._runner: TaskRunner | None = None
@@ -195,6 +204,7 @@ class Exporter:
         inventory = self._check_files(positions, pending)
         self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
         if pending:
+            self._readable(pending)
             positions = self._carry_out(pending, positions, listener, Origin.INTERRUPTED)
         with self._timed("plan"):
             if view is None:
@@ -204,7 +214,7 @@ class Exporter:
         with self._timed("plan"):
             plan = self._make_plan(positions, view)
         if plan is not None:
-            self._begin(plan)
+            plan = self._begin(plan)
             self._carry_out(plan, positions, listener, Origin.NEW)
 
     def _plannable(self, positions: Positions) -> ClusterView:
@@ -260,7 +270,7 @@ class Exporter:
     def _adopt(self, paths: tuple[str, ...], positions: Positions, view: ClusterView, listener: Listener) -> Positions:
         """Adopts files that no commit names; returns the new positions."""
         for plan in self._adoption_plans(paths, positions, view):
-            self._begin(plan)
+            plan = self._begin(plan)  # noqa: PLW2901 - all of it, or DataLoss
             positions = self._carry_out(plan, positions, listener, Origin.ADOPTED)
         return positions
 
@@ -273,29 +283,62 @@ class Exporter:
             now_ms=self._clock.now_ms(),
         )
 
-    def _begin(self, plan: Plan) -> None:
-        """Writes the plan; from here on it is executed by this run or the next one."""
+    def _begin(self, plan: Plan) -> Plan:
+        """Writes the plan; from here on it is executed by this run or the next one.
+
+        Returns the part of it that can be read.  Raises DataLoss if there is none.
+        """
         if plan.file_count:
             self._started_runner()
+        if isinstance(self._request.engine, SparkSettings):  # whose start gives retention some time
+            plan = self._readable(plan)
         self._log.write_plan(plan)
+        return plan
+
+    def _readable(self, plan: Plan) -> Plan:
+        """The part of a plan whose offsets still exist, as far as its files do not.
+
+        Tasks notice a loss as well, but only when all of them have run.  Raises DataLoss if nothing is left.
+        """
+        if self._request.on_data_loss is OnDataLoss.WARN:
+            return plan
+        ranges = [range_ for task in self._tasks(plan) if not is_finished(task, self._files) for range_ in task.ranges]
+        starts = self._starts(self._request, sorted({range_.tp for range_ in ranges})) if ranges else {}
+        losses: dict[str, KctlError] = {}
+        for range_ in ranges:
+            start = starts.get(range_.tp, range_.start)
+            if start > range_.start:
+                last = min(start, range_.end) - 1
+                text = f"{range_.tp}: offsets {range_.start} to {last} are gone, the log starts at {start} now"
+                losses.setdefault(range_.tp.topic, DataLoss(text))
+        parts = [part for part in self._log.commits_of(plan) if not losses.keys() & part.topics.keys()]
+        if losses and not parts:
+            raise next(iter(losses.values()))
+        if losses:
+            self._report.failed |= losses
+            return plan.of_topics([topic for part in parts for topic in part.topics])
+        return plan
+
+    def _tasks(self, plan: Plan) -> list[FileTask]:
+        table = self._request.table
+        return tasks_of(
+            plan,
+            self._request.target,
+            self._request.client,
+            may_skip=self._request.on_data_loss is OnDataLoss.WARN,
+            keeps_bad=self._request.decoding.keeps_bad,
+            is_for_table=table.kind is not TableKind.PARQUET,
+            has_incarnation_column=table.has_incarnation_column,
+            partition_by=table.partition_by,
+            rows=table.rows,
+        )
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:
         """Executes a written plan and commits it."""
         listener.on_plan(plan, origin)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
-            may_skip = self._request.on_data_loss is OnDataLoss.WARN
-            tasks = tasks_of(
-                plan,
-                self._request.target,
-                self._request.client,
-                may_skip=may_skip,
-                keeps_bad=self._request.decoding.keeps_bad,
-                is_for_table=self._request.table.kind is not TableKind.PARQUET,
-                has_incarnation_column=self._request.table.has_incarnation_column,
-                partition_by=self._request.table.partition_by,
-                rows=self._request.table.rows,
-            )
+            tasks = self._tasks(plan)
             runner = self._started_runner()
             with self._timed("run"):
                 outcomes = runner.run(tasks, listener.on_progress)

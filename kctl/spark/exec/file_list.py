@@ -12,6 +12,7 @@ import json
 from typing import Any, NamedTuple
 
 from kctl.errors import KctlError
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import PartOutcome, WrittenFile
 from kctl.spark.exec.partitioning import Values
@@ -61,6 +62,14 @@ def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
     first = read_list(files, path, identity)
     assert first is not None  # lists are never deleted
     return first
+
+
+def is_finished(task: FileTask, files: Files) -> bool:
+    """Whether an earlier attempt has published all files of the task, so that it reads nothing.  Raises KctlError."""
+    if not task.has_list:
+        return files.size(task.path) is not None
+    found = read_list(files, task.path, task.identity)
+    return found is not None and all(files.size(path) is not None for path in found.files)
 
 
 def _list_path(path: str) -> str:

@@ -69,6 +69,8 @@ class Cluster:
         """Number of ranges that can be read before the topic is deleted."""
         self.is_reachable = True
         self.spark_starts = True
+        self.on_start: Callable[[], None] = lambda: None
+        """Called when Spark has started."""
         self.removed: set[tuple[int, int]] = set()
         """(partition, first offset) of batches that compaction has removed."""
         self.value: Callable[[int, int], bytes | None] = value
@@ -197,6 +199,7 @@ def exporter(
     def start(settings: EngineSettings, on_note: Callable[[str], None]) -> Iterator[TaskRunner]:
         if not cluster.spark_starts:
             raise SparkFailed("Spark did not start")
+        cluster.on_start()
         yield LoopRunner(cluster, files)
 
     def sample(
@@ -223,6 +226,7 @@ def exporter(
         look=lambda request: cluster.view(request.selection.topics),
         sample=sample,
         take=take,
+        starts=lambda _, tps: {tp: cluster.log_starts[tp.partition] for tp in tps if cluster.exists},
         start_runner=start,
     )
 

@@ -234,6 +234,41 @@ def test_losses_stop_a_run_before_anything_is_planned(tmp_path: Path) -> None:
     assert exported_values(tmp_path) == [v for v in expected_values(cluster) if v not in gone]
 
 
+def test_losses_since_an_interrupted_run_are_reported_before_its_tasks_run(tmp_path: Path) -> None:
+    """Finished files need no records any more."""
+    cluster = filled()
+    cluster.append(0, 18)
+    cluster.bytes_per_offset = 1
+    paths = _interrupt_before_commit(cluster, tmp_path)
+    last = max(path for path in paths if "orders+0" in path)
+    (tmp_path / last).unlink()
+    cluster.log_starts[0] = 20
+    assert run(cluster, tmp_path).batches[0].lost == 0
+
+    (tmp_path / "_kctl" / "commits" / "000000000000.json").unlink()
+    (tmp_path / last).unlink()
+    cluster.log_starts[0] = 21
+    begun: list[object] = []
+    listener = Listener(lambda plan, origin: begun.append(plan), lambda progress: None)
+    with pytest.raises(DataLoss, match=r"^orders-0: offsets 20 to 20 are gone, the log starts at 21 now$"):
+        exporter(cluster, tmp_path).run(listener)
+    assert begun == []
+    run(cluster, tmp_path, on_data_loss=OnDataLoss.WARN)
+    assert sorted(committed_files(tmp_path)) == sorted(paths)
+
+
+def test_losses_while_spark_starts_are_reported_before_the_plan_is_written(tmp_path: Path) -> None:
+    cluster = filled()
+
+    def expire() -> None:
+        cluster.log_starts[1] = 2
+
+    cluster.on_start = expire
+    with pytest.raises(DataLoss, match=r"^orders-1: offsets 0 to 1 are gone, the log starts at 2 now$"):
+        run(cluster, tmp_path)
+    assert list((tmp_path / "_kctl" / "plans").iterdir()) == []
+
+
 def test_a_recreated_topic_is_exported_beside_the_former_one(tmp_path: Path) -> None:
     cluster = filled()
     run(cluster, tmp_path)
