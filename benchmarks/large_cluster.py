@@ -131,7 +131,7 @@ async def permit(brokers: Cluster, topics: int, users: int) -> None:
         for number in range(users):
             user = f"user-{number:04}"
             outcomes.append(await alter_quotas(client, (("user", user),), [QuotaChange("producer_byte_rate", 1e6)]))
-            outcomes.append(await set_password(client, user, password))
+            outcomes.extend((await set_password(client, user, password)).values())
         assert all(outcome.is_done for outcome in outcomes), outcomes
 
 

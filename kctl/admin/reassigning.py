@@ -17,6 +17,7 @@ from kctl.admin.reassignment_plan import (
     move_state,
     partition_of,
     plan_moves,
+    unknown_partition,
 )
 from kctl.admin.reassignment_spec import Assignment, LogDirTargets
 from kctl.client.cluster import ClusterClient
@@ -110,15 +111,29 @@ async def cancel_moves(
     return await alter_reassignments(client, origins) if origins else {}
 
 
-async def find_copies(client: ClusterClient, partitions: Collection[TopicPartition] | None) -> dict[Replica, str]:
-    """Replicas being moved to another log directory, of these partitions or all, with their current directory."""
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Replicas that are being moved to another log directory."""
+
+    places: dict[Replica, str]
+    """The present log directory of each."""
+    unknown: dict[TopicPartition, Outcome]
+    """The requested partitions that do not exist, or that may not be described."""
+
+
+async def find_copies(client: ClusterClient, partitions: Collection[TopicPartition] | None) -> Copies:
+    """Replicas being moved to another log directory, of these partitions or all."""
     metadata = await client.metadata(None if partitions is None else {tp.topic for tp in partitions})
     if partitions is None:
         partitions = [
             TopicPartition(name, one.partition) for name, topic in metadata.topics.items() for one in topic.partitions
         ]
-    sizes = await replica_sizes(client, metadata.brokers, partitions)
-    return {replica: sizes.places[replica] for replica in sizes.copies if replica in sizes.places}
+    found = [tp for tp in partitions if partition_of(metadata, tp) is not None]
+    sizes = await replica_sizes(client, metadata.brokers, found) if found else ReplicaSizes({})
+    return Copies(
+        {replica: sizes.places[replica] for replica in sizes.copies if replica in sizes.places},
+        {tp: unknown_partition(metadata, tp) for tp in partitions if partition_of(metadata, tp) is None},
+    )
 
 
 async def wait_for_moves(

@@ -107,8 +107,7 @@ def _move(
 ) -> Move:
     partition = partition_of(metadata, tp)
     if partition is None:
-        code = _topic_error(metadata, tp)
-        return Move(tp, target, problem=Outcome(str(tp), code, f"there is no partition {tp}"))
+        return Move(tp, target, problem=unknown_partition(metadata, tp))
     current = partition.replicas if ongoing is None else ongoing.origin
     dead = [replica for replica in target if replica not in metadata.brokers and replica not in current]
     problem = None
@@ -210,6 +209,11 @@ def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | N
     """The partition, or None."""
     topic = metadata.topics.get(tp.topic)
     return None if topic is None else topic.partition(tp.partition)
+
+
+def unknown_partition(metadata: ClusterMetadata, tp: TopicPartition) -> Outcome:
+    """The outcome of a partition that `partition_of` does not find."""
+    return Outcome(str(tp), _topic_error(metadata, tp), f"there is no partition {tp}")
 
 
 def _topic_error(metadata: ClusterMetadata, tp: TopicPartition) -> ErrorCode:

@@ -122,11 +122,11 @@ class Applying:
 
     async def _user(self, client: ClusterClient, key: UserKey, change: Change) -> Outcome:
         if change.is_removal:
-            return await delete_credentials(client, key.name, [key.mechanism])
+            return (await delete_credentials(client, key.name, [key.mechanism]))[key.mechanism]
         user = (self._desired.users or {})[key]
         assert user.password is not None
         password = NewPassword(self._passwords(user.password), (key.mechanism,), user.iterations)
-        return await set_password(client, key.name, password)
+        return (await set_password(client, key.name, password))[key.mechanism]
 
 
 def steps(changes: Sequence[Change]) -> list[Step]:

@@ -67,22 +67,46 @@ async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> 
     return [
         DescribedUser(
             outcome_of(each.user, each.error_code, each.error_message),
-            {Mechanism(info.mechanism): info.iterations for info in each.credential_infos if _is_known(info.mechanism)},
+            {
+                Mechanism(info.mechanism): info.iterations
+                for info in sorted(each.credential_infos, key=lambda info: info.mechanism)
+                if _is_known(info.mechanism)
+            },
         )
         for each in sorted(response.results, key=lambda each: each.user)
     ]
 
 
-async def set_password(client: ClusterClient, user: str, new: NewPassword) -> Outcome:
-    """Creates or replaces the credentials of a user.  Takes some milliseconds of hashing for each mechanism."""
-    upsertions = [_upsertion(user, mechanism, new) for mechanism in new.mechanisms]
-    return await _alter(client, AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions))
+async def set_password(client: ClusterClient, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
+    """Creates or replaces the credentials of a user.  Takes some milliseconds of hashing for each mechanism.
+
+    One request for each mechanism: a KRaft controller refuses a request that names a user twice
+    (DUPLICATE_RESOURCE; Kafka: ScramControlManager.alterCredentials).
+    """
+    return {
+        mechanism: await _alter(
+            client, AlterUserScramCredentialsRequest(deletions=[], upsertions=[_upsertion(user, mechanism, new)])
+        )
+        for mechanism in new.mechanisms
+    }
 
 
-async def delete_credentials(client: ClusterClient, user: str, mechanisms: Sequence[Mechanism]) -> Outcome:
-    """Removes credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
-    deletions = [ScramCredentialDeletion(name=user, mechanism=mechanism) for mechanism in mechanisms]
-    return await _alter(client, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
+async def delete_credentials(
+    client: ClusterClient, user: str, mechanisms: Sequence[Mechanism]
+) -> dict[Mechanism, Outcome]:
+    """Removes credentials of a user, each with its own request as in `set_password`.
+
+    RESOURCE_NOT_FOUND is the outcome of those that do not exist.
+    """
+    return {
+        mechanism: await _alter(
+            client,
+            AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name=user, mechanism=mechanism)], upsertions=[]
+            ),
+        )
+        for mechanism in mechanisms
+    }
 
 
 async def _alter(client: ClusterClient, request: AlterUserScramCredentialsRequest) -> Outcome:

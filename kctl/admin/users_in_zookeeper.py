@@ -43,18 +43,20 @@ async def describe_users(zookeeper: ZooKeeper, names: Collection[str] = ()) -> l
     return described
 
 
-async def set_password(zookeeper: ZooKeeper, user: str, new: NewPassword) -> Outcome:
-    """Creates or replaces the credentials of a user."""
+async def set_password(zookeeper: ZooKeeper, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
+    """Creates or replaces the credentials of a user, all or none."""
     texts = {
         each.config_key: credential_text(
             credential_of_password(each, new.password, salt=secrets.token_bytes(SALT_BYTES), iterations=new.iterations)
         )
         for each in new.mechanisms
     }
-    return await _change(zookeeper, user, lambda config: {**config, **texts})
+    return dict.fromkeys(new.mechanisms, await _change(zookeeper, user, lambda config: {**config, **texts}))
 
 
-async def delete_credentials(zookeeper: ZooKeeper, user: str, mechanisms: Sequence[Mechanism]) -> Outcome:
+async def delete_credentials(
+    zookeeper: ZooKeeper, user: str, mechanisms: Sequence[Mechanism]
+) -> dict[Mechanism, Outcome]:
     """Removes credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
     keys = {each.config_key for each in mechanisms}
 
@@ -64,9 +66,10 @@ async def delete_credentials(zookeeper: ZooKeeper, user: str, mechanisms: Sequen
         return {name: value for name, value in config.items() if name not in keys}
 
     try:
-        return await _change(zookeeper, user, without)
+        outcome = await _change(zookeeper, user, without)
     except ApiError:
-        return _not_found(user)
+        outcome = _not_found(user)
+    return dict.fromkeys(mechanisms, outcome)
 
 
 async def _change(zookeeper: ZooKeeper, user: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Outcome:

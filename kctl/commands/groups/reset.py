@@ -141,15 +141,6 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
         raise Refused(f"{'; '.join(problems)}: stop the members first")
 
 
-def warn_if_clamped(run: Invocation, reset: Reset) -> None:
-    """Warn about offsets that were moved into the range of their partition."""
-    if reset.is_clamped and reset.held is not None:
-        run.console.warn(
-            f"{reset.tp}: offset {reset.unclamped} lies outside of {reset.held.start} to {reset.held.end}; "
-            f"it becomes {reset.new}"
-        )
-
-
 async def commit(
     client: ClusterClient, resets: Sequence[Reset], saved: GroupOffsets | None = None
 ) -> dict[tuple[str, TopicPartition], Outcome]:

@@ -12,6 +12,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, ResetRow, reset_row
+from kctl.commands.groups.offset_warnings import warn_of_clamped
 from kctl.commands.groups.options import All, BackupDir, CompatVersion, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
 from kctl.commands.groups.selection import all_selected_groups, group_pattern, topic_pattern, with_matching_topics
 from kctl.commands.invocation import Invocation
@@ -159,8 +160,7 @@ def reset_offsets(
         return groups, await plan_resets(client, chosen, target, scope)
 
     groups, resets = run.on_brokers(plan)
-    for reset in resets:
-        group_reset.warn_if_clamped(run, reset)
+    warn_of_clamped(run, resets)
     outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
     if execute and resets and all(reset.outcome.is_done for reset in resets):
         if not no_backup:

@@ -15,6 +15,7 @@ from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import backup_folder
 from kctl.commands.groups.change_rows import ResetRow
+from kctl.commands.groups.offset_warnings import warn_of_partitions
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics
 from kctl.commands.groups.restoring import in_scope, restore_offsets
 from kctl.commands.invocation import Invocation
@@ -109,13 +110,18 @@ def _committed_at(run: Invocation, group: str, time_ms: int) -> Mapping[TopicPar
     is_complete = run.on_brokers(lambda client: read_group_records(client, group, found.add))
     if not is_complete or found.is_excessive:
         raise Refused("the history of the group is too long to be read as a whole: restore a backup with --backup")
-    for tp in found.unknown:
-        run.console.warn(
-            f"{tp}: there is no commit at or before {format_time(time_ms)}, or compaction has removed it; its offset"
-            " stays"
-        )
-    for tp in sorted(found.offsets.keys() - found.committed.keys()):
-        run.console.warn(f"{tp}: the committed offset had been deleted before {format_time(time_ms)}; its offset stays")
+    then = format_time(time_ms)
+    warn_of_partitions(
+        run,
+        {
+            f"there is no commit at or before {then}, or compaction has removed it; what is committed now stays": (
+                found.unknown
+            ),
+            f"the committed offset had been deleted before {then}; what is committed now stays": sorted(
+                found.offsets.keys() - found.committed.keys()
+            ),
+        },
+    )
     if not found.committed:
         raise KctlError(f"no offsets of group '{group}' are known that were committed at {format_time(time_ms)}")
     return found.committed

@@ -10,6 +10,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
+from kctl.commands.groups.offset_warnings import warn_of_clamped, warn_of_unsaved
 from kctl.commands.groups.selection import matching_topics, topic_pattern
 from kctl.errors import KctlError
 
@@ -75,9 +76,8 @@ def restore_offsets(
         return groups, await plan_resets(client, groups, target, None)
 
     groups, resets = run.on_brokers(plan)
-    for reset in resets:
-        group_reset.warn_if_clamped(run, reset)
-    _warn_of_others(run, groups, saved)
+    warn_of_clamped(run, resets)
+    warn_of_unsaved(run, groups, saved)
     outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
     if execute and all(reset.outcome.is_done for reset in resets):
         if not no_backup:
@@ -89,13 +89,3 @@ def restore_offsets(
     if not execute:
         run.console.note("nothing was changed; give --execute to commit these offsets")
     return run.status_of(rows)
-
-
-def _warn_of_others(run: Invocation, groups: list[GroupDescription], saved: GroupOffsets) -> None:
-    """Warns about partitions that have a committed offset now and no saved one."""
-    for group in groups:
-        name = group.outcome.name
-        topics = {tp.topic for tp in saved[name]}
-        for one in group.offsets:
-            if one.committed_offset >= 0 and one.tp.topic in topics and one.tp not in saved[name]:
-                run.console.warn(f"{name}: {one.tp} has no saved offset; it stays at {one.committed_offset}")

@@ -49,7 +49,7 @@ def cancel(
     New replicas are deleted, and replicas that were to be removed stay.  Their order is that before the move if 'kctl
     reassign execute' has saved it in --state-dir.  A replica that is moving to another log directory stays in its
     present one; with a file, only moves to the log directories in the file are cancelled.  A partition that is not
-    moving is left unchanged, which is not an error.
+    moving is left unchanged, which is not an error; one that does not exist is.
     """
     run: Invocation = ctx.obj
     partitions, reassignment_json_file = plan_file(partitions, reassignment_json_file)
@@ -57,7 +57,8 @@ def cancel(
     if (targets is None) is not all_:
         raise UsageError("give --reassignment-json-file, partitions such as orders:0, or --all")
     situation = run.on_brokers(lambda client: look(client, None))
-    copies = run.on_brokers(lambda client: find_copies(client, targets))
+    found = run.on_brokers(lambda client: find_copies(client, targets))
+    copies = found.places
     if reassignment_json_file:
         named = read_log_dirs(reassignment_json_file)
         copies = {replica: path for replica, path in copies.items() if replica in named}
@@ -66,14 +67,18 @@ def cancel(
     active = [tp for tp in requested if tp in situation.ongoing]
     records = records_of(state_dir, situation.metadata.cluster_id)
     origins = {tp: original_order(records.folder, tp, situation.ongoing[tp].origin) for tp in active}
-    outcomes = {} if dry_run else run.on_brokers(lambda client: cancel_moves(client, origins))
+    outcomes = {tp: outcome for tp, outcome in found.unknown.items() if tp not in situation.ongoing}
+    for outcome in outcomes.values() if compat else ():
+        run.console.warn(outcome.message)
+    if not dry_run:
+        outcomes |= run.on_brokers(lambda client: cancel_moves(client, origins))
     if not dry_run and copies:
         stayed = run.on_brokers(lambda client: move_replicas(client, copies))
         outcomes |= {tp: outcome for (_, tp), outcome in stayed.items() if not outcome.is_done}
     done = "would be cancelled" if dry_run else "cancelled"
     moves = {*active, *copied}
     rows = [cancel_row(tp, done if tp in moves else "does not move", outcomes.get(tp)) for tp in requested]
-    failed = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
+    failed = {tp: outcome.message for tp, outcome in outcomes.items() if tp in moves and not outcome.is_done}
     restored = None
     if not dry_run:
         moving = [tp for tp in situation.ongoing if tp not in active or tp in failed]

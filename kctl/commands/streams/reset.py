@@ -12,8 +12,9 @@ from kctl.admin.streams_reset import StreamsReset, execute_streams_reset, plan_s
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import back_up
+from kctl.commands.groups.offset_warnings import warn_of_clamped
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup
-from kctl.commands.groups.reset import look_up, parse_target, refuse_active, warn_if_clamped
+from kctl.commands.groups.reset import look_up, parse_target, refuse_active
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
@@ -186,8 +187,7 @@ def reset(
         )
 
     groups, planned = run.on_brokers(plan)
-    for one in (*planned.inputs, *planned.intermediates):
-        warn_if_clamped(run, one)
+    warn_of_clamped(run, [*planned.inputs, *planned.intermediates])
     is_done = yes and planned.is_possible
     committed: Mapping[TopicPartition, Outcome] = {}
     deleted: Mapping[str, Outcome] = {}

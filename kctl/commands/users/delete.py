@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 
 from kctl.admin import users, users_in_zookeeper
+from kctl.admin.outcome import Outcome
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import NAME, ZK_TLS_CONFIG_FILE, ZOOKEEPER, ensemble_of, mechanisms_of, on_users
-from kctl.commands.users.rows import CHANGE_COLUMNS, UserChangeRow, user_change_row
+from kctl.commands.users.rows import CHANGE_COLUMNS, UserChangeRow, user_change_row, user_change_rows
+from kctl.errors import ErrorCode
 from kctl.security.scram_credentials import Mechanism
 
 app = typer.Typer(add_completion=False)
@@ -52,14 +54,20 @@ def delete(
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, [name]),
     )
     outcome, chosen = described.outcome, chosen or tuple(described.iterations)
+    missing = [each.config_key for each in chosen if each not in described.iterations]
+    if outcome.is_done and missing:
+        text = f"the user has no credential of {', '.join(missing)}; nothing is deleted"
+        outcome = Outcome(name, ErrorCode.RESOURCE_NOT_FOUND, text)
     if outcome.is_done and not dry_run:
         run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?")
-        outcome = on_users(
+        outcomes = on_users(
             run,
             ensemble,
             on_cluster=lambda client: users.delete_credentials(client, name, chosen),
             on_zookeeper=lambda session: users_in_zookeeper.delete_credentials(session, name, chosen),
         )
-    row = user_change_row(outcome, chosen, "would be deleted" if dry_run else "deleted")
-    run.console.show(CHANGE_COLUMNS, [row])
-    return run.status_of([row])
+        rows = user_change_rows(outcomes, "deleted")
+    else:
+        rows = [user_change_row(outcome, chosen, "would be deleted")]
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)

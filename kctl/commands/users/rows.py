@@ -8,7 +8,7 @@ from kctl.commands.rows import outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kctl.admin.outcome import Outcome
     from kctl.admin.users import DescribedUser
@@ -44,6 +44,14 @@ def user_rows(described: DescribedUser) -> list[UserRow]:
     if not outcome.is_done:
         return [UserRow(outcome.name, None, None, **outcome_error(outcome))]
     return [UserRow(outcome.name, each.config_key, count) for each, count in described.iterations.items()]
+
+
+def user_change_rows(outcomes: Mapping[Mechanism, Outcome], status: str) -> list[UserChangeRow]:
+    """A row for all mechanisms with the same outcome."""
+    mechanisms: dict[Outcome, list[Mechanism]] = {}
+    for mechanism, outcome in outcomes.items():
+        mechanisms.setdefault(outcome, []).append(mechanism)
+    return [user_change_row(outcome, each, status) for outcome, each in mechanisms.items()]
 
 
 def user_change_row(outcome: Outcome, mechanisms: Sequence[Mechanism], status: str) -> UserChangeRow:

@@ -9,7 +9,7 @@ from kctl.admin.outcome import Outcome
 from kctl.admin.users import NewPassword
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.users.options import mechanisms_of, on_users, read_password
-from kctl.commands.users.rows import CHANGE_COLUMNS, user_change_row
+from kctl.commands.users.rows import CHANGE_COLUMNS, user_change_row, user_change_rows
 from kctl.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -46,16 +46,18 @@ def set_user_password(
         outcome = Outcome(name, ErrorCode.DUPLICATE_RESOURCE, f"the user exists, with {known}; use kctl users alter")
     if outcome.is_done and not mechanism_names and not is_new:
         mechanisms = tuple(described.iterations)
+    done = "created" if is_new else "altered"
     if outcome.is_done and not dry_run:
         new = NewPassword(read_password(password_file, name), mechanisms, iterations)
         run.restart_timeout()
-        outcome = on_users(
+        outcomes = on_users(
             run,
             ensemble,
             on_cluster=lambda client: users.set_password(client, name, new),
             on_zookeeper=lambda session: users_in_zookeeper.set_password(session, name, new),
         )
-    done = "created" if is_new else "altered"
-    row = user_change_row(outcome, mechanisms, f"would be {done}" if dry_run else done)
-    run.console.show(CHANGE_COLUMNS, [row])
-    return run.status_of([row])
+        rows = user_change_rows(outcomes, done)
+    else:
+        rows = [user_change_row(outcome, mechanisms, f"would be {done}")]
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)

@@ -154,6 +154,23 @@ def test_a_restore_warns_of_moved_offsets_and_of_partitions_without_a_saved_one(
     assert "orders-1 has no saved offset; it stays at 15" in ran.err
 
 
+def test_one_warning_names_all_partitions_that_it_is_about(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
+    for partition in cluster.create("wide", leaders=14):
+        partition.start, partition.end = 10, 40
+    tps = [TopicPartition("wide", number) for number in range(14)]
+    cluster.groups["reader"] = FakeGroup(dict.fromkeys(tps, 20))
+    file = tmp_path / "reader.csv"
+    file.write_text("".join(f"wide,{tp.partition},3\n" for tp in tps[:12]))
+    for line in (f"import {file} --group reader", "reset-offsets reader --all-topics --to-offset 3 --dry-run"):
+        warnings = [one for one in kctl(f"groups {line}").err.splitlines() if one.startswith("kctl: warning:")]
+        (moved, *others) = warnings
+        assert moved.count(" becomes 10)") == 10
+        assert "offsets lie outside of their partitions and become the start or end: wide-0 (3 becomes 10), " in moved
+        assert moved.endswith(" and 2 more" if "import" in line else " and 4 more")
+        unsaved = "reader: 2 partitions have no saved offset: wide-12 (stays at 20), wide-13 (stays at 20)"
+        assert others == ([f"kctl: warning: {unsaved}"] if "import" in line else [])
+
+
 def test_an_active_group_is_not_restored(kctl: Kctl, billing: FakeGroup, tmp_path: Path) -> None:
     file = tmp_path / "billing.json"
     assert kctl(f"groups export billing --file {file}").status == 0
@@ -173,10 +190,11 @@ def test_offsets_of_a_time_are_restored_from_the_log(kctl: Kctl, cluster: FakeCl
     log.commit(35 * MINUTE, P2, None)
     log.commit(20 * MINUTE, P0, 30)
     log.commit(20 * MINUTE, P1, 15)
+    log.commit(20 * MINUTE, TopicPartition("orders", 3), 5)
     ran = kctl("groups restore billing --at -30m --execute")
     assert [(row[2], row[3], row[4], row[6]) for row in ran.rows] == [("0", "30", "12", "restored")]
     assert billing.offsets == {P0: 12, P1: 15}
-    assert "orders-1: there is no commit at or before" in ran.err
+    assert "orders-1, orders-3: there is no commit at or before" in ran.err
     assert "orders-2: the committed offset had been deleted before" in ran.err
     ((_, request),) = cluster.requested(OffsetCommitRequest)
     assert request.topics[0].partitions[0].committed_metadata == "m12"

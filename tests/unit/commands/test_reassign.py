@@ -240,6 +240,29 @@ def test_cancel_shows_what_it_cancels(kctl: Kctl, cluster: MovingCluster) -> Non
     assert not cluster.moving
 
 
+@pytest.mark.parametrize("dry_run", ["", "--dry-run"])
+def test_cancel_names_partitions_that_do_not_exist_and_fails(kctl: Kctl, cluster: MovingCluster, dry_run: str) -> None:
+    cluster.moving[TP] = ([1, 2], [0, 1])
+    ran = kctl(f"reassign cancel nosuch:3 orders:0 orders:7 {dry_run}")
+    assert ran.status == ExitStatus.FAILED
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    assert ran.rows == [
+        ["nosuch", "3", "-", unknown, "there is no partition nosuch-3"],
+        ["orders", "0", "would be cancelled" if dry_run else "cancelled", "-", "-"],
+        ["orders", "7", "-", unknown, "there is no partition orders-7"],
+    ]
+    assert bool(cluster.moving) is bool(dry_run)
+
+
+def test_cancel_as_kafka_names_unknown_partitions_on_stderr(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("reassign cancel orders:7 --compat kafka-2.8")
+    assert ran.status == ExitStatus.FAILED
+    assert ran.out == (
+        "None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\n"
+    )
+    assert ran.err == "kctl: warning: there is no partition orders-7\n"
+
+
 def test_file_that_does_not_exist_is_not_taken_for_a_partition(kctl: Kctl, cluster: MovingCluster) -> None:
     ran = kctl("reassign execute drain.json")
     assert ran.status == ExitStatus.USAGE
