@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 import time
@@ -114,6 +115,20 @@ def set_up_logging(stream: TextIO | None, log_format: LogFormat, process: int | 
     root.setLevel(logging.WARNING)
     for name, level in INITIAL_LEVELS.items():
         logging.getLogger(name).setLevel(level)
+
+
+def continue_logging(stream: TextIO) -> None:
+    """Writes the lines from now on to another stream, after those that are in a stream in memory."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, FoldingHandler):
+            handler.acquire()
+            try:
+                before = handler.setStream(stream)
+                if isinstance(before, io.StringIO):
+                    stream.write(before.getvalue())
+                    stream.flush()
+            finally:
+                handler.release()
 
 
 def _monotonic_ms() -> int:

@@ -23,6 +23,11 @@ from kctl.zookeeper.security import zookeeper_security
 log = logging.getLogger(__name__)
 
 _RECONNECT_PAUSE_S = 1.0
+_CONSEQUENCES = {
+    SessionState.SUSPENDED: "reconnecting; until then clients are served, but topics, leaders and in-sync replicas "
+    "cannot change",
+    SessionState.EXPIRED: "registering again in a new session; other brokers take over as leaders",
+}
 
 
 class BrokerSession:
@@ -84,9 +89,25 @@ class BrokerSession:
         if self.zookeeper is not None:
             await self.zookeeper.close()
 
+    @property
+    def problem(self) -> str:
+        """Why the broker is not registered now, or may not be; empty if it is."""
+        if self.zookeeper is None or self.zookeeper.state is SessionState.CLOSED:
+            return "there is no session with ZooKeeper"
+        if self.zookeeper.state is not SessionState.CONNECTED:
+            return f"the session with ZooKeeper is {self.zookeeper.state.value}"
+        if self._renewal is not None and not self._renewal.done():
+            return "the broker is registering again in a new session with ZooKeeper"
+        return ""
+
     def _on_state(self, state: SessionState) -> None:
         self.state_counts[state] += 1
-        log.info("ZooKeeper session changed state=%s", state.value)
+        if self._is_ending or state not in _CONSEQUENCES:
+            log.info("ZooKeeper session changed state=%s", state.value)
+        else:
+            timeout_ms = self._configs.current.zookeeper_session_timeout_ms
+            message = "ZooKeeper session changed state=%s session_timeout_ms=%d consequence=%s"
+            log.warning(message, state.value, timeout_ms, _CONSEQUENCES[state])
         if state is not SessionState.EXPIRED or self._is_ending:
             return
         if self.zookeeper is None or self._on_expired is None or self._on_new_session is None:

@@ -98,11 +98,13 @@ class DataFolder:
             ) from None
         if not _lock(fd):
             os.close(fd)
-            raise DataFolderError(
-                f"data folder {self.path} is in use by {self._owner()}: stop that broker with "
-                f"'kctl broker stop --data-dir {self.path}', or choose another folder with --data-dir"
-            ) from None
+            raise self._in_use()
         self._lock_fd = fd
+
+    def refuse_if_locked(self) -> None:
+        """Raises DataFolderError if a broker uses the folder, and creates nothing."""
+        if self.is_locked():
+            raise self._in_use()
 
     def announce(self, running: RunningBroker) -> None:
         """Writes broker.json, for `stop` and `status`."""
@@ -151,9 +153,13 @@ class DataFolder:
     def _state_path(self) -> Path:
         return self.path / "broker.json"
 
-    def _owner(self) -> str:
+    def _in_use(self) -> DataFolderError:
         running = self.running()
-        return f"the broker at {running.address} (process {running.pid})" if running else "another process"
+        owner = f"the broker at {running.address} (process {running.pid})" if running else "another process"
+        return DataFolderError(
+            f"data folder {self.path} is in use by {owner}: stop that broker with "
+            f"'kctl broker stop --data-dir {self.path}', or choose another folder with --data-dir"
+        )
 
 
 def process_folder(root: DataFolder, index: int) -> DataFolder:

@@ -42,7 +42,7 @@ async def store_user(connect: str, configs: ConfigView, user: str, config: Mappi
 
 
 class BrokerHost:
-    """Call `start`, then `stop`; `failed` is done when the broker cannot continue."""
+    """Call `take`, `start`, then `stop`; `failed` is done when the broker cannot continue."""
 
     def __init__(
         self,
@@ -64,11 +64,28 @@ class BrokerHost:
         """Done with an exception when the broker cannot continue."""
         return self._broker.failed
 
-    async def start(self) -> RunningBroker:
-        """Starts; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
-        # First of all, since the most common reason for a failed start is another broker on this port.
+    def take(self) -> None:
+        """Takes the ports, then the data folder.  Raises KctlError; the caller then calls `stop`.
+
+        The ports first, since the most common reason for a failed start is another broker on them: its folder, and one
+        that does not exist, stay as they are.
+        """
         self._broker.bind()
+        if not self._broker.configs.current.zookeeper_connect:
+            self._embedded = EmbeddedZooKeeper(
+                self.folder.zookeeper,
+                host=LOOPBACK,
+                port=self._embedded_zookeeper_port,
+                on_failure=self._zookeeper_failed,
+            )
+            self._embedded.bind()
         self.folder.acquire()
+
+    async def start(self) -> RunningBroker:
+        """Starts, after `take`; when it returns, the broker serves.
+
+        Raises KctlError on failure; the caller then calls `stop`.
+        """
         self._broker.open_logs()
         zookeeper = self._broker.configs.current.zookeeper_connect or await self._start_zookeeper()
         if self._user is not None:
@@ -97,12 +114,7 @@ class BrokerHost:
         self.folder.release()
 
     async def _start_zookeeper(self) -> str:
-        self._embedded = EmbeddedZooKeeper(
-            self.folder.zookeeper,
-            host=LOOPBACK,
-            port=self._embedded_zookeeper_port,
-            on_failure=self._zookeeper_failed,
-        )
+        assert self._embedded is not None, "call take first"
         await self._embedded.start()
         return self._embedded.connect
 

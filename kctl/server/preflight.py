@@ -30,10 +30,9 @@ from kctl.server.authorization.loading import authorizer_of
 from kctl.server.clock import SystemClock
 from kctl.server.data_folder import DataFolder, DataFolderError
 from kctl.server.listener_tls import ListenerCertificates
-from kctl.server.metrics.endpoint import bind_problem as metrics_bind_problem
-from kctl.server.network.acceptor import bind_problem, listening_socket
 from kctl.server.network.listen_settings import TLS_PROTOCOLS
 from kctl.server.peer_security import PeerSecurity
+from kctl.server.ports import port_problems
 from kctl.server.process import StartOptions
 from kctl.server.requests.context import Peer
 from kctl.server.sasl.listeners import Channels
@@ -98,8 +97,8 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
     if running is not None:
         yield running
     if running is None:
-        for finding in _ports(examined.config, with_listeners=unusable.isdisjoint(_ADDRESS_PROPERTIES)):
-            yield finding
+        for address in port_problems(examined.config, with_listeners=unusable.isdisjoint(_ADDRESS_PROPERTIES)):
+            yield _error(*address)
     if unusable.isdisjoint(_LISTENER_PROPERTIES):
         async for finding in _listeners(view):
             yield finding
@@ -135,22 +134,6 @@ def _running(folder: DataFolder) -> Finding | None:
 
 
 # Listeners: ports, certificates, SASL mechanisms, connections to other brokers.
-
-
-def _ports(config: BrokerConfig, *, with_listeners: bool) -> Iterator[Finding]:
-    endpoints = listener_endpoints(config) if with_listeners else ()
-    addresses = [(endpoint.host, endpoint.port, bind_problem) for endpoint in endpoints]
-    if config.metrics_port >= 0:
-        addresses.append((config.metrics_host, config.metrics_port, metrics_bind_problem))
-    taken = []
-    for host, port, problem in addresses:
-        try:
-            # All stay bound until the last one is, so that two of them with the same port are found.
-            taken.append(listening_socket(host, port))
-        except OSError as error:
-            yield _error(f"{host}:{port}", problem(host, port, error))
-    for sock in taken:
-        sock.close()
 
 
 async def _listeners(view: ConfigView) -> AsyncIterator[Finding]:

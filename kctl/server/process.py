@@ -25,6 +25,7 @@ from kctl.log_output.formats import LogFormat
 from kctl.log_output.handler import set_up_logging
 from kctl.operating_system import return_large_blocks
 from kctl.server import garbage_collection, state_dump
+from kctl.server.background import DETACHED, BackgroundOutput, is_detached, log_stream_of_start
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
@@ -42,8 +43,6 @@ DEFAULT_PORT = 9092
 _REASON = "kctl: "
 _WARNING = "kctl: warning: "
 """Prefixes of the lines that kctl prints for the user who started it."""
-DETACHED = "KCTL_BROKER_DETACHED"
-"""Environment variable of a process that `start_detached` has started, until it serves."""
 MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
 """Environment variable that enables measuring the CPU time of event loop iterations, for tests."""
 SWITCH_INTERVAL_S = 0.0005
@@ -73,6 +72,11 @@ class StartOptions:
         """The file's properties and the overrides, which take precedence."""
         return {**self.file_properties, **self.overrides}
 
+    @property
+    def secure_port(self) -> int:
+        """The port of the secure listener, unless `listeners` is given."""
+        return DEFAULT_PORT if self.port is None else self.port
+
     def properties(self) -> dict[str, str]:
         """All properties: the file's, the overrides, and defaults for a single broker."""
         given = self.given
@@ -84,7 +88,7 @@ class StartOptions:
         if not {"log.dirs", "log.dir"} & given.keys():
             base["log.dirs"] = str(self.folder.logs)
         if self.secure is not None:
-            base.update(self.secure.broker_properties(DEFAULT_PORT if self.port is None else self.port))
+            base.update(self.secure.broker_properties(self.secure_port))
         return {**base, **given}
 
     def examine(self) -> Examined:
@@ -105,8 +109,14 @@ class Host(Protocol):
         """Done with an exception when it cannot continue."""
         ...
 
+    def take(self) -> None:
+        """Takes the ports and the data folder, before anything is written.  Raises KctlError; `stop` is called then
+        too.
+        """
+        ...
+
     async def start(self) -> RunningBroker:
-        """Returns when it serves.  Raises KctlError; `stop` is called then too."""
+        """Starts what `take` has taken; returns when it serves.  Raises KctlError; `stop` is called then too."""
         ...
 
     async def stop(self) -> None:
@@ -149,7 +159,7 @@ def set_up(
     Raises BrokerConfigError with all problems of the properties.  With a JSON log, warnings are log lines.
     """
     refuse_client_section(os.environ)
-    set_up_logging(log_stream, options.log_format, options.process)
+    set_up_logging(log_stream_of_start(log_stream), options.log_format, options.process)
     examined = [broker.examine() for broker in brokers]
     problems = dict.fromkeys(problem for each in examined for problem in each.problems)
     if problems:
@@ -157,7 +167,7 @@ def set_up(
     for warning in dict.fromkeys(warning for each in examined for warning in each.warnings):
         if on_warning is None:
             continue
-        if options.log_format is LogFormat.JSON and DETACHED not in os.environ:
+        if options.log_format is LogFormat.JSON and not is_detached():
             log.warning("%s", warning)
         else:
             on_warning(warning)
@@ -177,9 +187,9 @@ def run_host(
 ) -> None:
     """Runs a host, made in the event loop, until SIGINT or SIGTERM.  Raises KctlError; then nothing is left running."""
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner, BackgroundOutput() as output:
         runner.get_loop().set_default_executor(started_pool(_threads_max(), "asyncio"))
-        runner.run(_serve(host_of, properties, on_serving, service or ServiceManager.of_process()))
+        runner.run(_serve(host_of, properties, on_serving, service or ServiceManager.of_process(), output))
 
 
 def _threads_max() -> int:
@@ -192,6 +202,7 @@ async def _serve(
     properties: Mapping[str, str],
     on_serving: Callable[[RunningBroker], None],
     service: ServiceManager,
+    output: BackgroundOutput,
 ) -> None:
     loop = asyncio.get_running_loop()
     host = host_of()
@@ -201,6 +212,8 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     state_dump.write_on_signal(host.folder.dump, partial(_numbers, loop), properties)
     try:
+        host.take()
+        output.begin(host.folder)
         starting = loop.create_task(host.start(), name="broker-start")
         stopping = loop.create_task(stop.wait(), name="broker-stop")
         waits: set[asyncio.Future[Any]] = {starting, stopping, host.failed}
@@ -216,7 +229,7 @@ async def _serve(
                 loop.run_between_iterations(garbage_collection.collect_young, garbage_collection.YOUNG_INTERVAL_S)
             on_serving(running)
             await service.ready(f"serving on {running.address}")
-            _go_to_background(host.folder)
+            output.served()
             waits = {stopping, host.failed}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         else:
@@ -280,17 +293,7 @@ def start_detached(
     if running is None or running.pid != child.pid:
         status = child.wait()
         reasons = [line.removeprefix(_REASON) for line in lines if line.startswith(_REASON)]
-        raise KctlError("\n".join(reasons or lines[-1:]) or f"the broker ended with status {status}")
+        reason = "\n".join(reasons or lines[-1:])
+        raise KctlError(reason or f"the broker ended with status {status}: {options.folder.output} has its log")
     child.returncode = 0  # It keeps running; suppresses the warning about a child that was not waited for.
     return running
-
-
-def _go_to_background(folder: DataFolder) -> None:
-    """In a detached process: redirects all output to a file."""
-    if os.environ.pop(DETACHED, None) is None:
-        return
-    sys.stderr.flush()
-    fd = os.open(folder.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(fd, 1)
-    os.dup2(fd, 2)
-    os.close(fd)

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -22,9 +23,11 @@ from kctl.errors import KctlError, UsageError
 from kctl.integers import PORT_MAX
 from kctl.log_output.formats import LogFormat
 from kctl.server import process
+from kctl.server.background import is_detached
 from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
 from kctl.server.machine.layout import MachineOptions, unexpected_data
 from kctl.server.machine.supervisor import Supervisor
+from kctl.server.ports import port_problems
 
 if TYPE_CHECKING:
     from kctl.server.secure_setup import SecureSetup
@@ -118,12 +121,13 @@ def start(
             override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
         ),
         embedded_zookeeper_port=embedded_zookeeper_port,
-        secure=_setup(folder, host or []) if secure else None,
         port=port,
         log_format=log_format_of(log_format),
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
+    if secure:
+        options = replace(options, secure=_setup(options, processes, port_step, host or []))
     machine = machine_of(options, processes, port_step)
     if machine is not None:
         machine.processes()  # Reports ports that are equal, before a process is started.
@@ -133,7 +137,8 @@ def start(
         _show_next_steps(run, folder, options.secure)
         return ExitStatus.DONE
     log_stream = sys.stderr if not run.console.quiet else None
-    is_shown = options.log_format is LogFormat.TEXT
+    # The command that waits for a detached process shows them.
+    is_shown = options.log_format is LogFormat.TEXT and not is_detached()
 
     def on_serving(_: RunningBroker) -> None:
         _show_next_steps(run, folder, options.secure, is_shown=is_shown)
@@ -167,10 +172,21 @@ def _run_machine(
     )
 
 
-def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
+def _setup(
+    options: process.StartOptions, processes: int | None, port_step: int | None, hosts: list[str]
+) -> SecureSetup:
+    """Makes or renews the files of --secure, unless the broker cannot start.  Raises KctlError."""
     from kctl.server.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
 
-    return prepare(folder.security.absolute(), hosts)
+    options.folder.refuse_if_locked()
+    listeners = {} if "listeners" in options.given else {"listeners": f"PLAINTEXT://127.0.0.1:{options.secure_port}"}
+    planned = replace(options, overrides={**options.overrides, **listeners})
+    machine = machine_of(planned, processes, port_step)
+    started = [planned] if machine is None else machine.processes()
+    for each in started:
+        for problem in port_problems(each.examine().config):
+            raise KctlError(problem.message)
+    return prepare(options.folder.security.absolute(), hosts)
 
 
 def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True) -> None:

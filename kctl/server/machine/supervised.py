@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from kctl.child_processes import module_command
 from kctl.environment import Clock
 from kctl.errors import KctlError
+from kctl.server.background import DETACHED
 from kctl.server.data_folder import DataFolderError
 from kctl.server.machine import supervision
 from kctl.server.machine.broker_process import STOP_WITHOUT_SUPERVISOR_S
 from kctl.server.machine.supervision import Action, Elapsed, Ended, Event, Fail, Heard, Launch, Phase, Ready, Signal
-from kctl.server.process import DETACHED, StartOptions
+from kctl.server.process import StartOptions
 
 log = logging.getLogger(__name__)
 

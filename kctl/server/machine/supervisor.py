@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from contextlib import suppress
 
 from kctl import __version__
 from kctl.config.dynamic import ConfigView
 from kctl.errors import KctlError
+from kctl.server.background import is_detached
 from kctl.server.clock import SystemClock
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import LOOPBACK, store_user
@@ -20,7 +19,8 @@ from kctl.server.machine.layout import MachineOptions, unexpected_data, with_zoo
 from kctl.server.machine.metrics import MachineMetrics
 from kctl.server.machine.supervised import SupervisedBroker
 from kctl.server.machine.supervision import Phase
-from kctl.server.process import DETACHED, StartOptions
+from kctl.server.ports import port_problems
+from kctl.server.process import StartOptions
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 
 
@@ -38,16 +38,35 @@ class Supervisor:
         self._embedded: EmbeddedZooKeeper | None = None
         self._brokers: list[SupervisedBroker] = []
         self._metrics: MachineMetrics | None = None
+        self._metrics_url = ""
         self._output: int | None = None
         self._changed = asyncio.Event()
 
-    async def start(self) -> RunningBroker:
-        """Starts all brokers; returns when each serves.  Raises KctlError when one of them cannot start."""
-        problem = unexpected_data(self.folder, self._options.count)
-        if problem is not None:
-            raise KctlError(problem)
-        metrics_url = self._bind_metrics()
+    def take(self) -> None:
+        """Takes the ports of the service, then its folder.  Raises KctlError, also for a port of a broker that is in
+        use now; the brokers take theirs when they start.
+        """
+        unexpected = unexpected_data(self.folder, self._options.count)
+        if unexpected is not None:
+            raise KctlError(unexpected)
+        self._metrics_url = self._bind_metrics()
+        if not self._options.has_ensemble:
+            self._embedded = EmbeddedZooKeeper(
+                self.folder.zookeeper,
+                host=LOOPBACK,
+                port=self._options.service.embedded_zookeeper_port or 0,
+                on_failure=self._zookeeper_failed,
+            )
+            self._embedded.bind()
+        for index, options in enumerate(self._processes):
+            for problem in port_problems(options.examine().config):
+                raise KctlError(f"process {index}: {problem.message}")
         self.folder.acquire()
+
+    async def start(self) -> RunningBroker:
+        """Starts all brokers, after `take`; returns when each serves.  Raises KctlError when one of them cannot
+        start.
+        """
         self._output = _output_of(self.folder)
         connect = self._processes[0].given.get("zookeeper.connect", "").strip() or await self._start_zookeeper()
         await self._store_user(connect)
@@ -65,7 +84,7 @@ class Supervisor:
             zookeeper=connect,
             started_ms=self._clock.now_ms(),
             version=__version__,
-            metrics_url=metrics_url,
+            metrics_url=self._metrics_url,
             processes=len(self._brokers),
         )
         self.folder.announce(running)
@@ -96,12 +115,7 @@ class Supervisor:
         return f"http://{host}:{self._metrics.bind(host, port)}/metrics"
 
     async def _start_zookeeper(self) -> str:
-        self._embedded = EmbeddedZooKeeper(
-            self.folder.zookeeper,
-            host=LOOPBACK,
-            port=self._options.service.embedded_zookeeper_port or 0,
-            on_failure=self._zookeeper_failed,
-        )
+        assert self._embedded is not None, "call take first"
         await self._embedded.start()
         return self._embedded.connect
 
@@ -141,8 +155,6 @@ class Supervisor:
 
 def _output_of(folder: DataFolder) -> int | None:
     """The file for the output of the brokers if this process runs in the background; None for its stderr."""
-    if DETACHED not in os.environ:
+    if not is_detached():
         return None
-    with suppress(ValueError):
-        sys.stderr.flush()
     return os.open(folder.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -116,10 +116,7 @@ class BrokerMetrics:
         state = self._state()
         if state is not BrokerState.RUNNING or self._sources is None:
             return f"the broker is in the state {state.name}"
-        zookeeper = self._sources.session.zookeeper
-        if zookeeper is None or zookeeper.session_id == 0:
-            return "there is no session with ZooKeeper"
-        return ""
+        return self._sources.session.problem
 
     def _sample_regularly(self) -> None:
         self.last_minute.add(self.sample())

@@ -16,11 +16,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from kctl.limits import METRICS_SLICE_MS
+from kctl.server.metrics.accept import OPENMETRICS, preferences
 from kctl.server.metrics.definitions import AnyFamily, HistogramFamily
 from kctl.server.metrics.naming import Dialect, SeriesName, series_names
 
 _END_OF_OPENMETRICS = b"# EOF\n"
-_OPENMETRICS = "application/openmetrics-text"
 _ROWS_PER_CHECK = 100
 """Rows between two looks at the clock; 100 take about 0.1 ms."""
 
@@ -31,13 +31,8 @@ class Format:
     """The exposition format that a client requested in its Accept header."""
 
     def __init__(self, accept: str) -> None:
-        try:
-            encode, self.content_type = choose_encoder(accept)
-            encode(_Collected((Metric("trial", "", "gauge"),)))
-        except Exception:  # The header is untrusted: its version may not be a number, and its escaping may be unknown.
-            encode, self.content_type = choose_encoder("")
-        self._encode: Encode = encode
-        self.is_openmetrics = self.content_type.startswith(_OPENMETRICS)
+        self._encode, self.content_type = _encoder(accept)
+        self.is_openmetrics = self.content_type.startswith(OPENMETRICS)
 
     def metrics(self, metrics: Iterable[Metric]) -> bytes:
         """The text of metrics of `prometheus_client`."""
@@ -47,6 +42,20 @@ class Format:
     def end(self) -> bytes:
         """The last bytes of an exposition."""
         return _END_OF_OPENMETRICS if self.is_openmetrics else b""
+
+
+def _encoder(accept: str) -> tuple[Encode, str]:
+    """The encoder and the content type that the client prefers; the plain text format if it accepts none."""
+    for preference in preferences(accept):
+        try:
+            encode, content_type = choose_encoder(preference)
+            encode(_Collected((Metric("trial", "", "gauge"),)))
+        except Exception:  # noqa: S112 - the header is untrusted: a version may be no number, an escaping unknown
+            continue
+        # A version of OpenMetrics that the package does not know gets plain text, which may be less preferred.
+        if content_type.startswith(preference.partition(";")[0]):
+            return encode, content_type
+    return choose_encoder("")
 
 
 class _Collected(Collector):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kctl.errors import MalformedRequest, ZooKeeperError
-from kctl.limits import ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_SESSIONS_MAX
+from kctl.limits import LISTEN_BACKLOG, ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_SESSIONS_MAX
 from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
@@ -76,6 +76,7 @@ class EmbeddedZooKeeper:
         self._paused: list[Connection] = []
         self._is_closed_to_clients = False
         self._recovery: asyncio.Task[None] | None = None
+        self._sock: socket.socket | None = None
         self._listener: asyncio.Server | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._container_check: asyncio.TimerHandle | None = None
@@ -90,26 +91,48 @@ class EmbeddedZooKeeper:
         """The address for zookeeper.connect."""
         return f"{self.host}:{self.port}"
 
+    def bind(self) -> None:
+        """Takes the port, without accepting clients.  Raises ZooKeeperError."""
+        self._bound()
+
+    def _bound(self) -> socket.socket:
+        """The bound socket.  Raises ZooKeeperError."""
+        if self._sock is not None:
+            return self._sock
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((self.host, self.port))
+            sock.listen(LISTEN_BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise _port_unusable(self.host, self.port, error) from error
+        self.port = sock.getsockname()[1]
+        self._sock = sock
+        return sock
+
     async def start(self) -> None:
-        """Start to accept clients.  Raises ZooKeeperError if the directory or the port cannot be used."""
+        """Start to accept clients.  Raises ZooKeeperError if the directory or the port cannot be used.
+
+        The port is taken first, unless `bind` has done that, so that a refused start writes nothing.
+        """
         self._loop = asyncio.get_running_loop()
+        sock = self._bound()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-writer")
         try:
             self._store = await self._in_writer(Store, self._data_dir)
         except BaseException:
             self._writer.shutdown(wait=False)
+            self._unbind()
             raise
         try:
             await self._load()
             turns = InputTurns(self._loop)
-            self._listener = await self._loop.create_server(lambda: Connection(self, turns), self.host, self.port)
-        except OSError as error:
-            await self._close_store()
-            raise _port_unusable(self.host, self.port, error) from error
+            self._listener = await self._loop.create_server(lambda: Connection(self, turns), sock=sock)
         except BaseException:
             await self._close_store()
+            self._unbind()
             raise
-        self.port = self._listener.sockets[0].getsockname()[1]
         self._await_expiry()
         self._check_containers()
         log.info(
@@ -122,9 +145,10 @@ class EmbeddedZooKeeper:
     async def stop(self) -> None:
         """Respond to executed requests and stop; sessions stay in the store and can be resumed after the next start.
 
-        Does nothing if `start` has failed.
+        Without a `start`, or after one that has failed, only releases the port.
         """
         if self._listener is None:
+            self._unbind()
             return
         self._is_closed_to_clients = True
         self._listener.close()
@@ -139,6 +163,11 @@ class EmbeddedZooKeeper:
             connection.flush()
         await self._close_store()
         log.info("ZooKeeper server stopped address=%s", self.connect)
+
+    def _unbind(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
 
     def connection_made(self, connection: Connection) -> bool:
         """Register a connection; False if there are too many."""

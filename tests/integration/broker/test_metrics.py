@@ -23,6 +23,7 @@ from docs.reference.generate import dashboard_queries, samples_of
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.naming import Dialect
 from tests.peers import probe
+from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
@@ -219,3 +220,31 @@ def test_a_busy_port_is_refused_at_start_with_one_line(tmp_path: Path) -> None:
     assert [line for line in ran.stderr.splitlines() if str(port) in line] == [
         f"kctl: 127.0.0.1:{port} is in use by another process: {ADVICE}"
     ]
+
+
+def test_a_lost_zookeeper_is_one_warning_and_the_broker_is_not_ready_until_it_is_back(tmp_path: Path) -> None:
+    port = probe.free_port()
+    properties = {"metrics.port": str(port), "zookeeper.session.timeout.ms": "6000"}
+    with (
+        embedded_zookeeper(tmp_path / "zookeeper") as zookeeper,
+        kctl_broker(tmp_path / "data", properties=properties, zookeeper=zookeeper.connect) as broker,
+    ):
+        assert _status(port, "/readyz") == (200, "ok\n")
+        zookeeper.kill9()
+        suspended = (503, "the session with ZooKeeper is suspended\n")
+        probe.wait_until(lambda: _status(port, "/readyz") == suspended, what="the lost connection", timeout_s=60)
+        assert _status(port, "/healthz") == (200, "ok\n")
+        zookeeper.start()
+        probe.wait_until(lambda: _status(port, "/readyz") == (200, "ok\n"), what="the connection", timeout_s=60)
+        warnings = [line for line in broker.log_text.splitlines() if " WARNING " in line or " ERROR " in line]
+        assert len(warnings) == 1, warnings
+        assert "ZooKeeper session changed state=suspended session_timeout_ms=6000" in warnings[0]
+
+
+def _status(port: int, path: str) -> tuple[int, str]:
+    """The status and the body of the response."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -80,12 +81,63 @@ def test_properties_from_a_file_do_not_appear_in_the_process_list(kctl: Kctl, tm
 
 
 @pytest.mark.parametrize("detach", ["", "--detach"])
-def test_port_in_use_is_reported_once_and_leaves_no_files(kctl: Kctl, detach: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--port {port}", "127.0.0.1:{port} is in use"),
+        ("--port 0 --metrics-port {port}", "127.0.0.1:{port} is in use"),
+        ("--port 0 --embedded-zookeeper-port {port}", "port {port} of 127.0.0.1 is in use"),
+        ("--port {port} --secure", "127.0.0.1:{port} is in use"),
+        ("--port {before} --processes 2", "process 1: 127.0.0.1:{port} is in use"),
+        ("--port {before} --processes 2 --secure", "127.0.0.1:{port} is in use"),
+    ],
+)
+def test_port_in_use_is_reported_once_and_leaves_no_files(
+    kctl: Kctl, tmp_path: Path, options: str, reason: str, detach: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused = kctl(f"broker start --port {port} {detach}")
+        refused = kctl(f"broker start {options.format(port=port, before=port - 1)} {detach}")
     assert refused.status == 1
     last = refused.err.splitlines()[-1]
-    assert last.startswith(f"kctl: 127.0.0.1:{port} is in use")
+    assert last.startswith(f"kctl: {reason.format(port=port)}")
     assert "Traceback" not in refused.err
     assert status_of(kctl)["state"] == "stopped"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_in_the_folder_of_a_running_broker_leaves_its_certificate(kctl: Kctl, tmp_path: Path) -> None:
+    started = kctl("broker start --secure --port 0 --detach")
+    assert started.status == 0, started.err
+    certificate = tmp_path / "kctl" / "broker" / "security" / "broker.pem"
+    before = certificate.read_bytes()
+    refused = kctl("broker start --secure --port 0 --host other.example.com")
+    assert refused.status == 1
+    assert "is in use by the broker at" in refused.err
+    assert certificate.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", ["", "--processes 1", "--log-format json"])
+def test_the_lines_of_a_background_start_are_in_its_output_file(kctl: Kctl, tmp_path: Path, words: str) -> None:
+    started = kctl(f"broker start --port 0 --metrics-port 0 --detach {words}")
+    assert started.status == 0, started.err
+    lines = (tmp_path / "kctl" / "broker" / "broker.out").read_text().splitlines()
+    expected = ["metrics url=", "ZooKeeper server started", "serving broker=0"]
+    if words == "--log-format json":
+        assert all(isinstance(json.loads(line), dict) for line in lines)
+        expected = ['"metrics"', '"ZooKeeper server started"', '"serving"']
+    elif words:
+        expected = ["ZooKeeper server started", "serving broker=0"]
+    found = [next(number for number, line in enumerate(lines) if text in line) for text in expected]
+    assert found == sorted(found), lines
+    assert not any("try:" in line for line in lines), lines
+
+
+def test_a_background_start_that_fails_leaves_its_lines_and_the_reason(kctl: Kctl, tmp_path: Path) -> None:
+    words = "--port 0 --metrics-port 0 --zookeeper 127.0.0.1:1 -o zookeeper.connection.timeout.ms=200 --detach"
+    failed = kctl(f"broker start {words}")
+    assert failed.status == 1
+    assert failed.err.splitlines()[-1].startswith("kctl: ZooKeeper does not respond at 127.0.0.1:1"), failed.err
+    output = (tmp_path / "kctl" / "broker" / "broker.out").read_text()
+    assert "metrics url=" in output
+    assert "cannot start error=ZooKeeper does not respond at 127.0.0.1:1" in output
