@@ -18,7 +18,7 @@ from kctl.errors import ConfigError
 from kctl.input_files import read_regular
 from kctl.limits import KEY_STORE_FILE_BYTES_MAX
 from kctl.operating_system import private_file
-from kctl.security.cipher_suites import openssl_ciphers, tls_1_3_suites
+from kctl.security.cipher_suites import can_agree, openssl_ciphers, tls_1_3_suites, unknown_suites
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -43,7 +43,7 @@ class TlsSettings:
     enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     """TLSv1.2, TLSv1.3 or both."""
     cipher_suites: tuple[str, ...] = ()
-    """Names as in Java (IANA) or OpenSSL; empty for the defaults of OpenSSL."""
+    """Names as in Java (IANA) or OpenSSL; empty for the defaults."""
     client_auth: str = "none"
     """none, requested or required."""
     verifies_host_name: bool = True
@@ -121,6 +121,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     # the broker up to 160 ms for each connection that selects them (CVE-2002-20001).
     context.set_ecdh_curve(_GROUP)
     _configure(context, settings)
+    _check_agreement(context, settings)
     return context
 
 
@@ -170,16 +171,8 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions = [_VERSIONS[name] for name in _versions_with_ciphers(settings)]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    ciphers = openssl_ciphers(settings.cipher_suites)
-    if ciphers:
-        try:
-            context.set_ciphers(":".join(ciphers))
-        except ssl.SSLError:
-            raise ConfigError(
-                "ssl.cipher.suites",
-                ",".join(settings.cipher_suites),
-                "OpenSSL supports none of them: correct the names or remove the property",
-            ) from None
+    if ciphers := openssl_ciphers(settings.cipher_suites):
+        context.set_ciphers(":".join(ciphers))
     pair = _key_pair(settings)
     if pair is not None:
         _load_key_pair(context, settings, pair)
@@ -193,6 +186,12 @@ def _versions_with_ciphers(settings: TlsSettings) -> list[str]:
     name, value = "ssl.cipher.suites", ",".join(settings.cipher_suites)
     if not settings.cipher_suites:
         return versions
+    if unknown := unknown_suites(settings.cipher_suites):
+        raise ConfigError(
+            name,
+            value,
+            f"OpenSSL cannot offer {', '.join(unknown)}: correct or remove it, with the names of single suites",
+        )
     newest = tls_1_3_suites(settings.cipher_suites)
     if "TLSv1.3" in versions:
         offered = {entry["name"] for entry in ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).get_ciphers()}
@@ -210,6 +209,19 @@ def _versions_with_ciphers(settings: TlsSettings) -> list[str]:
     if not versions:
         raise ConfigError(name, value, "has no suite for ssl.enabled.protocols: add one or remove the property")
     return versions
+
+
+def _check_agreement(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Refuses suites that no client gets, however many of them it supports.  Raises ConfigError."""
+    ciphers = openssl_ciphers(settings.cipher_suites)
+    version = ssl.TLSVersion.TLSv1_2
+    if ciphers and context.minimum_version == version and not can_agree(context, version, ciphers):
+        raise ConfigError(
+            "ssl.cipher.suites",
+            ",".join(settings.cipher_suites),
+            "the server cannot use its suites of TLS 1.2: name some with ECDHE and the kind of its key "
+            "(ECDHE_RSA or ECDHE_ECDSA)",
+        )
 
 
 def _key_pair(settings: TlsSettings) -> KeyPair | None:

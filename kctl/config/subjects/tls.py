@@ -43,7 +43,7 @@ class TlsProperties:
         LIST,
         default=(),
         dynamic=Dynamic.PER_BROKER,
-        doc="Allowed cipher suites, as Java or OpenSSL names them; empty for the defaults of OpenSSL.",
+        doc="Allowed cipher suites, as Java or OpenSSL names them; empty for those with ECDHE and AES-GCM or ChaCha20.",
     )
     ssl_client_auth: str = prop(
         "ssl.client.auth",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +107,67 @@ def test_a_suite_with_javas_name_is_used(authority: CertificateAuthority, server
 def test_a_part_of_the_suites_of_tls_1_3_is_refused(server: Identity) -> None:
     with pytest.raises(ConfigError, match=r"Python cannot leave out single suites of TLS 1\.3: add TLS_AES_128"):
         server_context(TlsSettings.of({**_key_store(server, "pem"), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TLS_NO_SUCH_SUITE",
+        "TLS_ECDHE_ECDSA_WITH_AES_512_GCM_SHA256",
+        "TLS_ECDH_ECDSA_WITH_AES_128_GCM_SHA256",  # Java has it, OpenSSL does not.
+        "SSL_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_AES_128_CCM_SHA256",  # Python cannot enable it.
+        "NULL-SHA256",
+        "ADH-AES128-SHA",
+        "PSK-AES128-GCM-SHA256",
+        "HIGH",
+        "ECDHE+AESGCM",
+        "@SECLEVEL=0",
+        "ECDHE-ECDSA-AES128-GCM-SHA256:@SECLEVEL=0",
+    ],
+)
+def test_a_suite_that_openssl_cannot_offer_is_refused_among_others(
+    authority: CertificateAuthority, server: Identity, name: str
+) -> None:
+    suites = {"ssl.cipher.suites": f"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,{name}"}
+    expected = f"OpenSSL cannot offer {re.escape(name)}: "
+    with pytest.raises(ConfigError, match=expected):
+        server_context(TlsSettings.of({**_key_store(server, "pem"), **suites}))
+    with pytest.raises(ConfigError, match=expected):
+        client_context(TlsSettings.of({**_trust_store(authority, "pem"), **suites}))
+
+
+def test_suites_of_a_version_that_is_disabled_are_refused(server: Identity) -> None:
+    every_1_3 = "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"
+    for version, suites in (("TLSv1.2", every_1_3), ("TLSv1.3", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")):
+        settings = {"ssl.enabled.protocols": version, "ssl.cipher.suites": suites}
+        with pytest.raises(ConfigError, match=r"has no suite for ssl\.enabled\.protocols"):
+            server_context(TlsSettings.of({**_key_store(server, "pem"), **settings}))
+
+
+@pytest.mark.parametrize("suite", ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256"])
+def test_suites_that_the_key_of_a_server_cannot_use_are_refused(server: Identity, suite: str) -> None:
+    every_1_3 = "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"
+    for suites in (suite, f"{every_1_3},{suite}"):
+        with pytest.raises(ConfigError, match=r"the server cannot use its suites of TLS 1\.2"):
+            server_context(TlsSettings.of({**_key_store(server, "pem"), "ssl.cipher.suites": suites}))
+
+
+def test_the_name_that_java_lists_for_renegotiation_is_no_suite(
+    authority: CertificateAuthority, server: Identity
+) -> None:
+    suites = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
+    _, here = handshake({**_key_store(server, "pem"), "ssl.cipher.suites": suites}, _trust_store(authority, "pem"))
+    assert here.version() == "TLSv1.2"
+
+
+def test_suites_are_checked_where_clients_have_to_present_a_certificate(
+    authority: CertificateAuthority, server: Identity
+) -> None:
+    suite = {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "ssl.client.auth": "required"}
+    trust = _trust_store(authority, "pem")
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+        handshake({**_key_store(server, "pem"), **trust, **suite}, trust)
 
 
 def test_the_host_name_is_verified_unless_it_is_switched_off(authority: CertificateAuthority) -> None:

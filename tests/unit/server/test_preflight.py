@@ -19,6 +19,7 @@ from kctl.server.process import StartOptions
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from kctl.zookeeper.session import ZooKeeperSession
 from kctl.zookeeper.znodes import encode_cluster_id
+from tests.peers.certificates import CertificateAuthority
 
 SECRET = "correct horse battery staple"
 NOBODY = 65534
@@ -88,6 +89,20 @@ def test_all_kinds_of_problems_are_listed_at_once(tmp_path: Path) -> None:
     ]
     assert SECRET not in str(all_of_them)
     assert [path.name for path in tree(tmp_path)] == ["one", "meta.properties"]
+
+
+def test_unusable_cipher_suites_are_reported(tmp_path: Path) -> None:
+    identity = CertificateAuthority.create(tmp_path).issue("server")
+    properties = {
+        "listeners": "SSL://127.0.0.1:0",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.location": str(identity.pem),
+        "ssl.truststore.location": str(identity.certificate_pem),
+        "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_KRB5_WITH_DES_CBC_SHA",
+    }
+    problems = [(subject, text) for kind, subject, text in found(tmp_path / "data", properties) if kind == "error"]
+    assert {subject for subject, _ in problems} == {"ssl.cipher.suites"}
+    assert all("OpenSSL cannot offer TLS_KRB5_WITH_DES_CBC_SHA" in text for _, text in problems)
 
 
 @pytest.mark.parametrize(
