@@ -194,13 +194,10 @@ def test_partitions_that_are_listed_flat_are_grouped_in_slices() -> None:
 def test_the_partitions_of_a_large_topic_are_freed_in_slices() -> None:
     request = update_metadata([20 * SLICE + 7], is_flat=False)
     (topic,) = request.topic_states
-    left = [len(topic.partition_states)]
     with small_slices():
-        for _ in parts_of_update_metadata(request, may_clear=True):
-            left.append(len(topic.partition_states))
-    assert left[-1] <= SLICE
+        left = [len(topic.partition_states) for _ in parts_of_update_metadata(request, may_clear=True)]
     assert not topic.partition_states
-    assert max(before - after for before, after in pairwise(left)) <= SLICE
+    assert max(before - after for before, after in pairwise([20 * SLICE + 7, *left, 0])) <= SLICE
 
 
 def test_the_cache_is_the_same_after_an_update_in_parts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 from kctl.server.free_memory import GROWTH_BYTES, PAUSE_MAX, USEFUL_BYTES, Trims
 
@@ -32,7 +33,7 @@ def test_pages_are_returned_in_each_interval_while_that_is_of_use() -> None:
 def test_calls_without_use_become_rare() -> None:
     due = due_intervals(Trims(START), START + GROWTH_BYTES, returned=0, intervals=10 * PAUSE_MAX)
     assert due[:5] == [1, 3, 7, 15, 31]
-    assert {later - earlier for earlier, later in zip(due[7:], due[8:], strict=False)} == {PAUSE_MAX}
+    assert {later - earlier for earlier, later in pairwise(due[7:])} == {PAUSE_MAX}
 
 
 def test_growth_ends_a_long_pause() -> None:
