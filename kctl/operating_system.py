@@ -12,7 +12,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 MSG_MORE = 0x8000 if sys.platform == "linux" else 0
@@ -139,6 +140,25 @@ def return_large_blocks() -> bool:
     # Without the second one, glibc returns the end of the heap whenever 128 KiB of it are free.
     settings = ((_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (_M_TRIM_THRESHOLD, 2 * LARGE_BLOCK_BYTES))
     return mallopt is not None and all(mallopt(*setting) == 1 for setting in settings)
+
+
+def heap_trim() -> Callable[[], object] | None:
+    """A function that returns free pages of the heap to the system; None where the C library has none.
+
+    glibc returns only the free end of the heap by itself, and of the heaps of threads even less.  The function may be
+    called in any thread, and lets the others run Python meanwhile.
+    """
+    import ctypes  # noqa: PLC0415 - commands do not need it
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return None if trim is None else partial(trim, ctypes.c_size_t(0))
+
+
+def resident_bytes() -> int | None:
+    """The memory of this process that is in use, in pages of the system; None where the system does not count it."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int((_PROCESSES / "self" / "statm").read_bytes().split()[1]) * mmap.PAGESIZE
+    return None
 
 
 def usable_processors() -> int:

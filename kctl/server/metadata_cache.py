@@ -108,7 +108,7 @@ class MetadataCache:
         return self.apply(request, update)
 
     def apply(self, request: UpdateMetadataRequest, update: MetadataUpdate) -> list[TopicPartition]:
-        """As `update`, with the brokers of a request and partitions that have been converted."""
+        """As `update`, with the brokers of a request and partitions that have been converted, which are kept."""
         self.controller_id = request.controller_id
         self.brokers = {
             broker.id: LiveBroker(
@@ -127,7 +127,11 @@ class MetadataCache:
                 self._topic_ids[name] = topic.topic_id
                 self._names[topic.topic_id] = name
             if topic.changed:
-                self._topics.setdefault(name, {}).update(topic.changed)
+                known = self._topics.get(name)
+                if known is None:
+                    self._topics[name] = topic.changed  # Copying 80,000 partitions takes 10 ms.
+                else:
+                    known.update(topic.changed)
             if topic.deleted:
                 self._delete(name, topic.deleted)
                 deleted += [TopicPartition(name, index) for index in topic.deleted]

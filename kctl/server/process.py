@@ -24,7 +24,7 @@ from kctl.errors import KctlError
 from kctl.log_output.formats import LogFormat
 from kctl.log_output.handler import set_up_logging
 from kctl.operating_system import return_large_blocks
-from kctl.server import garbage_collection, state_dump
+from kctl.server import free_memory, garbage_collection, state_dump
 from kctl.server.background import DETACHED, BackgroundOutput, is_detached, log_stream_of_start
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
@@ -221,6 +221,7 @@ async def _serve(
         if starting.done():
             running = starting.result()
             garbage_collection.freeze()
+            background.add(loop.create_task(free_memory.return_free_pages(), name="free-memory"))
             if isinstance(loop, MeasuredEventLoop):
                 loop.restart_measurements()
                 lag = loop.lag

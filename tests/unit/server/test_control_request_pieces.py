@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -177,6 +178,26 @@ def test_large_topics_are_converted_in_parts_and_stored_as_a_whole(
         assert not any(topic.partition_states for topic in request.topic_states), "they are freed meanwhile"
     else:
         assert named(request) == before, "topics of a request that is shared are unchanged"
+
+
+def test_partitions_that_are_listed_flat_are_grouped_in_slices() -> None:
+    request = update_metadata([1] * (10 * SLICE), is_flat=True)
+    taken = 0
+    with small_slices():
+        for part, _ in parts_of_update_metadata(request):
+            if part.topic_states:
+                break
+            taken += 1
+    assert taken == 9, "all states are grouped before the first topic is complete"
+
+
+def test_the_partitions_of_a_large_topic_are_freed_in_slices() -> None:
+    request = update_metadata([20 * SLICE + 7], is_flat=False)
+    (topic,) = request.topic_states
+    with small_slices():
+        left = [len(topic.partition_states) for _ in parts_of_update_metadata(request, may_clear=True)]
+    assert not topic.partition_states
+    assert max(before - after for before, after in pairwise([20 * SLICE + 7, *left, 0])) <= SLICE
 
 
 def test_the_cache_is_the_same_after_an_update_in_parts() -> None:
