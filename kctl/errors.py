@@ -13,6 +13,7 @@ KctlError
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
@@ -313,11 +314,19 @@ class LogDirFailure(KctlError):
         self.path = path
 
 
+_USER_IN_URL = re.compile(r"://[^/?#\s]*@")
+
+
+def shown_value(value: object) -> str:
+    """The value of a property for an error text: without the user and the password of a URL."""
+    return _USER_IN_URL.sub("://[hidden]@", str(value))
+
+
 class ConfigError(KctlError):
     """An invalid value of a property; `name` is Kafka's name of the property."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(f"{name}={value}: {reason}")
+        super().__init__(f"{name}={shown_value(value)}: {reason}")
         self.name = name
         self.value = value
         self.reason = reason

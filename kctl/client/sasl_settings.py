@@ -14,16 +14,7 @@ from urllib.parse import urlsplit
 
 from kctl.errors import ConfigError, UsageError
 from kctl.integers import parse_integer
-from kctl.security.jaas import JaasError, LoginModule, parse_jaas
-
-MODULES = {
-    "PLAIN": "PlainLoginModule",
-    "SCRAM-SHA-256": "ScramLoginModule",
-    "SCRAM-SHA-512": "ScramLoginModule",
-    "OAUTHBEARER": "OAuthBearerLoginModule",
-    "GSSAPI": "Krb5LoginModule",
-}
-"""The login module of each supported mechanism."""
+from kctl.security.jaas import MODULES, JaasError, LoginModule, parse_jaas
 
 HIDDEN = "[hidden]"
 """Replaces a value in errors that may contain a secret."""
@@ -129,9 +120,8 @@ def _module(mechanism: str, text: str) -> LoginModule | None:
         module = parse_jaas(text)
     except JaasError as error:
         raise ConfigError(_JAAS, HIDDEN, str(error)) from None
-    if module.simple_name != MODULES[mechanism]:
-        reason = f"has {module.simple_name}, but {mechanism} (sasl.mechanism) needs {MODULES[mechanism]}"
-        raise ConfigError(_JAAS, HIDDEN, reason)
+    if problem := module.problem_for(mechanism):
+        raise ConfigError(_JAAS, HIDDEN, problem)
     return module
 
 

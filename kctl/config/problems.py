@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kctl.errors import ConfigError
+from kctl.errors import ConfigError, shown_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        shown = self.name if self.value is None else f"{self.name}={self.value}"
+        shown = self.name if self.value is None else f"{self.name}={shown_value(self.value)}"
         return f"{shown}: {self.reason}; {self.remedy}"
 
 

@@ -19,6 +19,15 @@ from dataclasses import dataclass, field
 from kctl.errors import KctlError
 from kctl.limits import JAAS_CHARACTERS_MAX
 
+MODULES = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+    "GSSAPI": "Krb5LoginModule",
+}
+"""The login module of each mechanism, without its package."""
+
 CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 
 _TOKEN = re.compile(
@@ -51,6 +60,17 @@ class LoginModule:
     def simple_name(self) -> str:
         """The class without its package: `ScramLoginModule`."""
         return self.class_name.rpartition(".")[2]
+
+    def problem_for(self, mechanism: str) -> str | None:
+        """Why the module does not serve a mechanism of `MODULES`; None if it does.
+
+        A module that is none of them is not named: a misplaced password would be shown.
+        """
+        needed = MODULES[mechanism]
+        if self.simple_name == needed:
+            return None
+        given = self.simple_name if self.simple_name in MODULES.values() else "another login module"
+        return f"has {given}, but {mechanism} needs {needed}"
 
 
 def parse_jaas(text: str) -> LoginModule:

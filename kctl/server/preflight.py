@@ -22,7 +22,7 @@ from kctl.config.listeners import (
     listener_endpoints,
     listener_properties,
 )
-from kctl.errors import ConfigError, CorruptLog, KctlError, NoNodeError
+from kctl.errors import ConfigError, CorruptLog, KctlError, NoNodeError, shown_value
 from kctl.input_files import read_regular
 from kctl.model import Endpoint
 from kctl.server import open_files
@@ -84,7 +84,7 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
     """
     examined = options.examine()
     for problem in examined.problems:
-        value = "" if problem.value is None else f"'{problem.value}' "
+        value = "" if problem.value is None else f"'{shown_value(problem.value)}' "
         yield Finding(Severity.ERROR, problem.name, f"{value}{problem.reason}; {problem.remedy}")
     for warning in examined.warnings:
         name, _, reason = warning.partition(": ")

@@ -161,13 +161,17 @@ def _path_element(name: str | None) -> str:
     return DEFAULT_ENTITY if name is None else sanitize(name)
 
 
+_JAVA_TYPES = {32: "a INT", 64: "a LONG"}
+"""As Kafka names them in the error, with its article."""
+
+
 def _integer_text(bits: int, key: str, value: float) -> str:
     """Rounds as Java casts do: towards zero, limited to the range of the type, and NaN to 0."""
     highest = (1 << bits - 1) - 1
     if math.isnan(value):
         return "0"
     if math.isinf(value) or abs((rounded := min(max(int(value + _EPSILON), -highest - 1), highest)) - value) > _EPSILON:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"The value of {key} must be an integer of {bits} bits: {value}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be {_JAVA_TYPES[bits]} value")
     return str(rounded)
 
 

@@ -80,7 +80,7 @@ def altered(current: Mapping[str, str], alterations: Sequence[Alteration]) -> Ma
                 credential_of_salted(mechanism, each.salted_password, salt=each.salt, iterations=each.iterations)
             )
         elif changed.pop(mechanism.config_key, None) is None:
-            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "The credential that is to be deleted does not exist.")
+            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
     return changed
 
 

@@ -60,9 +60,12 @@ class MechanismProperties:
         name = mechanism_property_name("sasl.jaas.config", listener=self.listener, mechanism=self.mechanism)
         text = self.properties.get(name, "")
         try:
-            return name, parse_jaas(text).options
+            module = parse_jaas(text)
         except JaasError as error:
             raise ConfigError(name, "[hidden]" if text else "", str(error)) from None
+        if problem := module.problem_for(self.mechanism):
+            raise ConfigError(name, "[hidden]", problem)
+        return name, module.options
 
     def kerberos_rules(self) -> tuple[Rule, ...]:
         """The rules that name Kerberos principals.  Raises ConfigError."""

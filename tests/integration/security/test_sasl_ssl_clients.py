@@ -1,16 +1,21 @@
-"""Clients of other projects on a broker with an authorizer: SCRAM over TLS, and mutual TLS, as users with ACLs."""
+"""Clients of other projects on a broker with an authorizer: SASL over TLS, and mutual TLS, as users with ACLs."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
 import json
 import ssl
 import subprocess
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
@@ -24,6 +29,7 @@ from confluent_kafka.admin import (
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.integration.clients import kcat
 from tests.integration.clients.aio_kafka import AioKafka
@@ -35,21 +41,26 @@ from tests.peers import kafkajs, probe
 from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.json_web_tokens import Issuer
-from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
+from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, PLAIN_PASSWORD, sasl_broker
 
 pytestmark = pytest.mark.clients
 
 TIMEOUT_S = 60
 SCRAM_USER, SCRAM_PASSWORD = "bob", "scram-secret-7395"
+PLAIN_USER, OAUTH_USER = "alice", "oauth-user"
 STRANGER = "mallory"
 """A user without any ACL."""
 PREFIX = "permitted-"
+MUTUAL_TLS = "mutual TLS"
 RECORDS = [(b"k%d" % number, b"v%d" % number) for number in range(50)]
 
 
 @dataclass(frozen=True)
 class Secured:
-    """A broker that permits SCRAM_USER and the owner of `client` what begins with PREFIX, and ADMIN everything."""
+    """A broker that permits one user of each kind, one being the owner of `client`, what begins with PREFIX.
+
+    ADMIN may do everything.
+    """
 
     sasl: str
     mutual: str
@@ -87,10 +98,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": f"User:{ADMIN}",
     }
-    with sasl_broker(folder / "broker", properties=properties) as broker:
+    with (
+        _served(folder / "broker") as address,
+        sasl_broker(
+            folder / "broker", properties={**properties, "sasl.oauthbearer.jwks.endpoint.url": f"{address}/keys.json"}
+        ) as broker,
+    ):
         secured = Secured(listeners["SASL"], listeners["MUTUAL"], authority, client, broker.issuer)
         _permit(secured)
         yield secured
+
+
+@contextlib.contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """The files of a folder by HTTP; yields its address."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def _permit(secured: Secured) -> None:
@@ -112,15 +138,22 @@ def _permit(secured: Secured) -> None:
             AclPermissionType.ALLOW,
         )
         for resource in (ResourceType.TOPIC, ResourceType.GROUP)
-        for user in (SCRAM_USER, "client")
+        for user in (SCRAM_USER, PLAIN_USER, OAUTH_USER, "client")
     ]
     for future in (*admin.alter_user_scram_credentials(upsertions).values(), *admin.create_acls(bindings).values()):
         future.result(TIMEOUT_S)
 
 
-def _librdkafka(secured: Secured, mode: str) -> dict[str, str]:
-    if mode != "mutual TLS":
-        return secured.rdkafka(SCRAM_USER, SCRAM_PASSWORD, mode)
+def _password(mode: str) -> tuple[str, str]:
+    return (PLAIN_USER, PLAIN_PASSWORD) if mode == "PLAIN" else (SCRAM_USER, SCRAM_PASSWORD)
+
+
+def _librdkafka(secured: Secured, mode: str) -> dict[str, Any]:
+    if mode == "OAUTHBEARER":
+        token = secured.issuer.token(OAUTH_USER)
+        return {**secured.rdkafka("", "", mode), "oauth_cb": lambda _: (token, 4e9)}
+    if mode != MUTUAL_TLS:
+        return {**secured.rdkafka(*_password(mode), mode)}
     return {
         "security.protocol": "ssl",
         "ssl.ca.location": str(secured.authority.pem),
@@ -129,54 +162,65 @@ def _librdkafka(secured: Secured, mode: str) -> dict[str, str]:
     }
 
 
-def _python(secured: Secured, mode: str) -> dict[str, Any]:
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
+class _AioToken(AioTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def _python(secured: Secured, mode: str, provider: Callable[[str], object] = _Token) -> dict[str, Any]:
     context = ssl.create_default_context(cafile=secured.authority.pem)
-    if mode == "mutual TLS":
+    if mode == MUTUAL_TLS:
         context.load_cert_chain(secured.client.pem)
         return {"security_protocol": "SSL", "ssl_context": context}
-    return {
-        "security_protocol": "SASL_SSL",
-        "ssl_context": context,
-        "sasl_mechanism": mode,
-        "sasl_plain_username": SCRAM_USER,
-        "sasl_plain_password": SCRAM_PASSWORD,
-    }
+    common = {"security_protocol": "SASL_SSL", "ssl_context": context, "sasl_mechanism": mode}
+    if mode == "OAUTHBEARER":
+        return {**common, "sasl_oauth_token_provider": provider(secured.issuer.token(OAUTH_USER))}
+    user, password = _password(mode)
+    return {**common, "sasl_plain_username": user, "sasl_plain_password": password}
+
+
+def _aiokafka(secured: Secured, mode: str) -> dict[str, Any]:
+    return _python(secured, mode, _AioToken)
 
 
 def _kafkajs(secured: Secured, mode: str) -> dict[str, Any]:
     authority = [secured.authority.identity.certificate_text]
-    if mode == "mutual TLS":
+    if mode == MUTUAL_TLS:
         return {
             "ssl": {"ca": authority, "key": secured.client.key_text, "cert": secured.client.certificate_text},
         }
-    return {
-        "ssl": {"ca": authority},
-        "sasl": {"mechanism": mode.lower(), "username": SCRAM_USER, "password": SCRAM_PASSWORD},
-    }
+    if mode == "OAUTHBEARER":
+        return {"ssl": {"ca": authority}, "sasl": {"mechanism": "oauthbearer", "token": secured.issuer.token()}}
+    user, password = _password(mode)
+    return {"ssl": {"ca": authority}, "sasl": {"mechanism": mode.lower(), "username": user, "password": password}}
 
 
 FAMILIES: Mapping[str, tuple[type[Any], Any]] = {
     "librdkafka": (Confluent, _librdkafka),
     "kafka-python": (KafkaPython, _python),
-    "aiokafka": (AioKafka, _python),
+    "aiokafka": (AioKafka, _aiokafka),
     "kafkajs": (KafkaJs, _kafkajs),
     "kcat": (Kcat, _librdkafka),
 }
 WHY_NOT = {"kafkajs": kafkajs.why_not, "kcat": kcat.why_not}
 
 
-CASES = [
-    ("librdkafka", "SCRAM-SHA-512"),
-    ("librdkafka", "mutual TLS"),
-    ("kafka-python", "SCRAM-SHA-256"),
-    ("kafka-python", "mutual TLS"),
-    ("aiokafka", "SCRAM-SHA-512"),
-    ("aiokafka", "mutual TLS"),
-    ("kafkajs", "SCRAM-SHA-256"),
-    ("kafkajs", "SCRAM-SHA-512"),
-    ("kcat", "SCRAM-SHA-256"),
-    ("kcat", "mutual TLS"),
-]
+MODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", MUTUAL_TLS)
+CANNOT = {("kcat", "OAUTHBEARER")}
+"""kcat has no option for a token."""
+CASES = [(family, mode) for family in FAMILIES for mode in MODES if (family, mode) not in CANNOT]
 
 
 @pytest.mark.parametrize(("family", "mode"), CASES)
@@ -184,7 +228,7 @@ def test_permitted_records_make_a_round_trip(secured: Secured, family: str, mode
     if reason := WHY_NOT.get(family, lambda: None)():
         pytest.skip(reason)
     base, settings_of = FAMILIES[family]
-    bootstrap = secured.mutual if mode == "mutual TLS" else secured.sasl
+    bootstrap = secured.mutual if mode == MUTUAL_TLS else secured.sasl
     client = type("Secured", (base,), {"settings": settings_of(secured, mode)})(bootstrap)
     topic = f"{PREFIX}{family}-{mode.replace(' ', '-')}"
     if family != "kcat":
@@ -194,9 +238,9 @@ def test_permitted_records_make_a_round_trip(secured: Secured, family: str, mode
     assert [(entry.key, entry.value) for entry in entries] == RECORDS
 
 
-@pytest.mark.parametrize("mode", ["SCRAM-SHA-512", "mutual TLS"])
+@pytest.mark.parametrize("mode", ["SCRAM-SHA-512", MUTUAL_TLS])
 def test_users_may_not_write_elsewhere(secured: Secured, mode: str) -> None:
-    bootstrap = secured.mutual if mode == "mutual TLS" else secured.sasl
+    bootstrap = secured.mutual if mode == MUTUAL_TLS else secured.sasl
     producer = Producer({"bootstrap.servers": bootstrap, **_librdkafka(secured, mode)})
     outcomes: list[KafkaError | None] = []
 

@@ -139,11 +139,19 @@ def test_changes_of_secret_properties_are_not_disclosed(planted: Planted) -> Non
             f'{module} required user_x="{PLANTED}" user_{ADMIN}="{ADMIN_PASSWORD}";'
         ),
         "listener.name.other.plain.sasl.jaas.config": f'{module} required user_x="{PLANTED}',
+        "listener.name.reauth.plain.sasl.jaas.config": f'my.{PLANTED} required user_x="\\"{PLANTED}\\\\";',
+        "listener.name.sasl.gssapi.sasl.jaas.config": f'{module} required a="b"; {PLANTED} required c="{PLANTED}";',
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{module} {PLANTED} c={PLANTED};",
         "sasl.jaas.config": f'required user_x="{PLANTED}',
+        "listener.name.sasl.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"https://x:{PLANTED}@host/keys",
+        "sasl.oauthbearer.token.endpoint.url": f"https://x:{PLANTED}@host/token",
+        "ssl.keystore.certificate.chain": f"-----BEGIN RSA PRIVATE KEY-----\\n{PLANTED}",
         "delegation.token.secret.key": f"{PLANTED}-key",
         "password.encoder.secret": f"{PLANTED}-encoder",
         "unknown.password": f"{PLANTED}-unknown",
         "listener.name.sasl.unknown.secret": f"{PLANTED}-unknown",
+        "ssl.keystore.pasword": f"{PLANTED}-misspelled",
+        "my.own.property": f"{PLANTED}-own",
     }
     with Attacker(planted.broker.plaintext) as client:
         planted.alter(client, BROKER, values)

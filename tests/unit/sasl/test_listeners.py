@@ -92,6 +92,7 @@ def test_users_and_mechanisms_change_for_new_connections() -> None:
 UNUSABLE = [
     {USERS: "nonsense sesame"},
     {USERS: jaas()},
+    {USERS: jaas("bob").replace("plain.PlainLoginModule", "scram.ScramLoginModule")},
     {MECHANISMS: "TELEPATHY,PLAIN"},
     {MECHANISMS: ""},
     {MECHANISMS: "PLAIN,OAUTHBEARER"},

@@ -27,6 +27,14 @@ def test_users_of_a_plain_module_are_options() -> None:
     }
 
 
+def test_a_module_of_another_mechanism_is_no_module_for_this_one() -> None:
+    module = parse_jaas(f"{PLAIN} required;")
+    assert module.problem_for("PLAIN") is None
+    assert module.problem_for("SCRAM-SHA-256") == "has PlainLoginModule, but SCRAM-SHA-256 needs ScramLoginModule"
+    misplaced = parse_jaas('my.secret required user_alice="x";')
+    assert misplaced.problem_for("PLAIN") == "has another login module, but PLAIN needs PlainLoginModule"
+
+
 @pytest.mark.parametrize(
     ("text", "options"),
     [
