@@ -1080,7 +1080,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1096,7 +1096,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tables verify')
@@ -1153,7 +1153,7 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1169,7 +1169,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark warmup')

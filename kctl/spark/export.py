@@ -331,6 +331,7 @@ class Exporter:
             has_incarnation_column=table.has_incarnation_column,
             partition_by=table.partition_by,
             rows=table.rows,
+            headers=table.headers,
         )
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:

@@ -125,6 +125,8 @@ async def import_export(
     await _check_rows(data, exported, starts, extents)
     if any(incarnations.values()):
         found.warnings.append("rows of earlier topics of this name, or from before a truncation, are left out")
+    if not data.header_form.is_list:
+        found.warnings.append(f"headers are imported as far as the export has them ({data.header_form.text})")
     if request.is_dry_run:
         found.partitions = [
             _result(number, starts[number], at.offset, 0, "planned") for number, at in _positions(exported)
@@ -230,8 +232,12 @@ def _records(batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
     """The offset of each row, and its record as arguments of Producer.send."""
     import pyarrow as pa  # noqa: PLC0415 - heavy
 
+    from kctl.spark.exec.headers import entries_of  # noqa: PLC0415 - imports pyarrow
+
     count = batch.num_rows
-    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else [None] * count
+    headers = [None] * count
+    if "headers" in batch.schema.names:
+        headers = entries_of(batch.column("headers")).to_pylist()
     stamps = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
     for offset, key, value, stamp_us, entries in zip(
         batch.column("offset").to_pylist(),

@@ -17,6 +17,7 @@ from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.file_task import FileTask
+from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
 from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import NO_PARTITIONS, Partitioning
 from kctl.spark.exec.progress import NOTHING, TaskProgress, running_tasks
@@ -155,6 +156,7 @@ def tasks_of(
     has_incarnation_column: bool = False,
     partition_by: Partitioning = NO_PARTITIONS,
     rows: RowSelection = ALL_ROWS,
+    headers: HeaderForm = HEADER_LIST,
 ) -> list[FileTask]:
     """One task per planned file, those with most offsets first.
 
@@ -173,6 +175,7 @@ def tasks_of(
             ),
             include_headers=plan.options.include_headers,
             compression=plan.options.compression.value,
+            headers=headers,
             partition_by=partition_by,
             rows=rows,
             may_skip=may_skip,

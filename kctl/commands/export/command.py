@@ -32,6 +32,7 @@ from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.engine import require_engine
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
+from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
 from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.exec.row_selection import RowSelection
@@ -133,7 +134,18 @@ def export(
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
     ] = "read_committed",
-    include_headers: Annotated[bool, typer.Option("--include-headers", help="Add the column `headers`.")] = False,
+    include_headers: Annotated[
+        bool, typer.Option("--include-headers", help="Add the column `headers`, with all of them in a list.")
+    ] = False,
+    headers: Annotated[
+        str | None,
+        typer.Option(
+            "--headers",
+            metavar="FORM",
+            help="Form of the column `headers`: list, map (of several headers with a name the last one counts) or "
+            "columns:NAME,NAME (a struct of these).  Fixed by the first run.",
+        ),
+    ] = None,
     compression: Annotated[
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
     ] = "zstd",
@@ -373,7 +385,7 @@ def export(
             partitions=parse_partitions(partitions),
         ),
         client=run.client_settings(),
-        options=FileOptions(include_headers, Compression(compression), level),
+        options=FileOptions(include_headers or headers is not None, Compression(compression), level),
         target_file_bytes=parse_size(target_file_size),
         on_data_loss=OnDataLoss(on_data_loss),
         adopts=adopt,
@@ -383,6 +395,7 @@ def export(
             is_shared=one_table,
             partition_by=by,
             rows=rows,
+            headers=HeaderForm.parse(headers) if headers else HEADER_LIST,
             catalog=catalog or None,
             namespace=namespace or "",
         ),
@@ -391,7 +404,7 @@ def export(
     )
     if adopt and request.table.mark != PARQUET_MARK:
         raise UsageError(
-            "--adopt is an option of --table parquet without --one-table, --partition-by, --select and --where"
+            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers"
         )
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")

@@ -10,23 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import cramjam
 import numpy as np
 
 from kctl.quantities import counted
 from kctl.records.batch import crc_ok, records_region
+from kctl.records.compression import Buffer, Codec
 from kctl.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.exec.varints import Bytes, Longs
 
 CHUNK_BYTES = 4 << 20
 """Measured optimum 4 to 8 MB: smaller needs more calls, larger exceeds the processor's cache."""
+BATCH_BYTES = 1 << 20
+"""Space for the batch that ends a chunk; a larger one is copied."""
+_IN_PLACE = {Codec.LZ4.value: cramjam.lz4, Codec.ZSTD.value: cramjam.zstd}
+"""Libraries that decompress into a buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """The records of some batches: batch i is data[starts[i]:ends[i]], in the order of offsets."""
 
-    data: memoryview | bytes
+    data: memoryview
     starts: Longs
     ends: Longs
     batches: Sequence[BatchHeader]
@@ -42,40 +48,96 @@ def chunks(data: memoryview, batches: Sequence[BatchHeader], *, size: int = CHUN
 
     Checks the checksum of every batch.  Raises CorruptRecords.
     """
-    group: list[BatchHeader] = []
-    regions: list[memoryview | bytes] = []
-    gathered = 0
+    gathered = _Gathered(data, size)
     for batch in batches:
         if batch.record_count == 0 and batch.size == HEADER_SIZE:
             continue  # kept by compaction for the producer's sequence number
-        regions.append(_region(data, batch))
-        group.append(batch)
-        gathered += len(regions[-1])
-        if gathered >= size:
-            yield _chunk(data, group, regions)
-            group, regions, gathered = [], [], 0
-    if group:
-        yield _chunk(data, group, regions)
+        gathered.add(batch)
+        if gathered.size >= size:
+            yield gathered.chunk()
+            gathered = _Gathered(data, size)
+    if gathered.batches:
+        yield gathered.chunk()
 
 
-def _region(data: memoryview, batch: BatchHeader) -> memoryview | bytes:
-    if not crc_ok(data, batch):
-        raise CorruptRecords(f"the batch at offset {batch.base_offset} fails its checksum")
-    if batch.record_count < 1:
-        raise CorruptRecords(f"the batch at offset {batch.base_offset} claims {counted(batch.record_count, 'record')}")
-    try:
-        region = records_region(data, batch)
-    except CorruptBatch as error:
-        raise CorruptRecords(f"the batch at offset {batch.base_offset}: {error}") from error
-    return bytes(region) if isinstance(region, bytearray) else region
+class _Gathered:
+    """A chunk under construction."""
 
+    def __init__(self, data: memoryview, size: int) -> None:
+        self.size = 0
+        """Bytes of the records so far."""
+        self._data = data
+        self._capacity = size + BATCH_BYTES
+        self._buffer: Bytes | None = None
+        """The decompressed records; None as long as no batch is compressed."""
+        self._ends: list[int] = []
+        self.batches: list[BatchHeader] = []
 
-def _chunk(data: memoryview, group: list[BatchHeader], regions: list[memoryview | bytes]) -> Chunk:
-    if not any(batch.attributes & CODEC_MASK for batch in group):
-        origin = group[0].position
-        starts = np.array([batch.position + HEADER_SIZE - origin for batch in group], np.int64)
-        ends = np.array([batch.end - origin for batch in group], np.int64)
-        return Chunk(data[origin : group[-1].end], starts, ends, group)
-    ends = np.cumsum([len(region) for region in regions], dtype=np.int64)
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    return Chunk(b"".join(regions), starts, ends, group)
+    def add(self, batch: BatchHeader) -> None:
+        """Adds the records of a batch.  Raises CorruptRecords."""
+        if not crc_ok(self._data, batch):
+            raise CorruptRecords(f"the batch at offset {batch.base_offset} fails its checksum")
+        if batch.record_count < 1:
+            raise CorruptRecords(
+                f"the batch at offset {batch.base_offset} claims {counted(batch.record_count, 'record')}"
+            )
+        if batch.attributes & CODEC_MASK or self._buffer is not None:
+            if self._buffer is None:
+                self._begin()
+            if not self._decompress_in_place(batch):
+                self._copy(self._region(batch))
+        else:
+            self.size += batch.end - batch.position - HEADER_SIZE
+        self.batches.append(batch)
+        self._ends.append(self.size)
+
+    def chunk(self) -> Chunk:
+        """The chunk."""
+        group = self.batches
+        if self._buffer is None:
+            origin = group[0].position
+            starts = np.array([batch.position + HEADER_SIZE - origin for batch in group], np.int64)
+            ends = np.array([batch.end - origin for batch in group], np.int64)
+            return Chunk(self._data[origin : group[-1].end], starts, ends, group)
+        ends = np.array(self._ends, np.int64)
+        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        return Chunk(memoryview(self._buffer[: self.size]), starts, ends, group)
+
+    def _begin(self) -> None:
+        """Copies the records of the batches that were not compressed."""
+        self._buffer = np.empty(max(self._capacity, self.size), np.uint8)
+        self.size = 0
+        for batch in self.batches:
+            self._copy(self._region(batch))
+
+    def _decompress_in_place(self, batch: BatchHeader) -> bool:
+        """Decompresses without a copy.
+
+        False for other codecs, and if this fails: `_region` finds what is wrong, or the batch needs more space.
+        """
+        assert self._buffer is not None
+        codec = _IN_PLACE.get(batch.attributes & CODEC_MASK)
+        if codec is None:
+            return False
+        compressed = self._data[batch.position + HEADER_SIZE : batch.end]
+        try:
+            self.size += codec.decompress_into(compressed, self._buffer[self.size :])
+        except cramjam.DecompressionError:
+            return False
+        return True
+
+    def _copy(self, region: Buffer) -> None:
+        assert self._buffer is not None
+        end = self.size + len(region)
+        if end > len(self._buffer):
+            larger = np.empty(max(end, 2 * len(self._buffer)), np.uint8)
+            larger[: self.size] = self._buffer[: self.size]
+            self._buffer = larger
+        self._buffer[self.size : end] = np.frombuffer(region, np.uint8)
+        self.size = end
+
+    def _region(self, batch: BatchHeader) -> Buffer:
+        try:
+            return records_region(self._data, batch)
+        except CorruptBatch as error:
+            raise CorruptRecords(f"the batch at offset {batch.base_offset}: {error}") from error

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from kctl.spark.exec.arrow_types import TIMESTAMP, arrow_type
 from kctl.spark.exec.column_types import UNDECODED, Columns, Decoding, Struct
+from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
+from kctl.spark.exec.headers import headers_type
 
-HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
-HEADERS = pa.list_(pa.field("element", pa.struct(HEADER_FIELDS)))
 CALENDAR_US = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The years 1 to 9999."""
 
@@ -30,15 +30,20 @@ REASON = pa.field("reason", pa.string())
 """In dead letters: why the record does not fit."""
 
 
-def schema(*, include_headers: bool, has_incarnation: bool = False, columns: Columns = UNDECODED) -> pa.Schema:
+def schema(
+    *,
+    include_headers: bool,
+    has_incarnation: bool = False,
+    columns: Columns = UNDECODED,
+    headers: HeaderForm = HEADER_LIST,
+) -> pa.Schema:
     """The Arrow schema of a file; undecoded, Spark reads it as the schema of its Kafka source."""
-    headers = [pa.field("headers", HEADERS)] if include_headers else []
     return pa.schema(
         [
             *fields_of("key", columns.key),
             *fields_of("value", columns.value),
             *_RECORD_FIELDS,
-            *headers,
+            *([pa.field("headers", headers_type(headers))] if include_headers else []),
             *([INCARNATION] if has_incarnation else []),
         ]
     )

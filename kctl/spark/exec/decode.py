@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from kctl.records.header import LOG_APPEND_TIME_BIT
 from kctl.spark.exec.arrow_types import TIMESTAMP
 from kctl.spark.exec.chunk import Chunk
-from kctl.spark.exec.columns import HEADER_FIELDS, HEADERS, schema
+from kctl.spark.exec.columns import schema
+from kctl.spark.exec.headers import HEADER_FIELDS, HEADERS
 from kctl.spark.exec.locate import Fields, Slots, locate, locate_headers
 from kctl.spark.exec.varints import Bytes, Longs
 

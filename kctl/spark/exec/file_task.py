@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kctl.client.settings import ClientSettings
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.fetch import OffsetRange
+from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
 from kctl.spark.exec.partitioning import Partitioning, Values
 from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
 
@@ -34,6 +35,7 @@ class FileTask:
     """All of one topic."""
     include_headers: bool
     compression: str
+    headers: HeaderForm = HEADER_LIST
     is_for_table: bool = False
     """Whether the file is part of an Iceberg or Delta table."""
     incarnation: int = 0

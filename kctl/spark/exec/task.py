@@ -33,6 +33,7 @@ from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader, TopicLeader
 from kctl.spark.exec.file_list import FileList, claim, read_list
 from kctl.spark.exec.file_task import FileTask, dead_letters_path
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.headers import formed
 from kctl.spark.exec.outcome import (
     BadRecords,
     CorruptRecords,
@@ -172,7 +173,12 @@ def _write(
         files,
         task,
         schema=selected(
-            schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0, columns=task.columns),
+            schema(
+                include_headers=task.include_headers,
+                has_incarnation=task.incarnation > 0,
+                columns=task.columns,
+                headers=task.headers,
+            ),
             task.rows.select,
         ),
         metadata=metadata,
@@ -279,6 +285,7 @@ class _Copy:
                 if self._filter:
                     decoded, removed = self._filter.filtered(decoded)
                     self._filtered += removed
+                decoded = formed(decoded, self._task.headers)
                 for unplaced in self._outputs.add(projected(decoded, self._outputs.schema)):
                     refused = batch.filter(pc.is_in(batch.column("offset"), unplaced.offsets))
                     self._refuse(range_, with_reason(refused, unplaced.reason))

@@ -14,6 +14,7 @@ from kctl.errors import UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.header_form import HEADER_LIST, LIST, HeaderForm
 from kctl.spark.exec.partitioning import NO_PARTITIONS, NONE, Partitioning
 from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
 from kctl.spark.exec.target import PackageMissing, is_object_store
@@ -59,6 +60,7 @@ class TableOptions:
 
     partition_by: Partitioning = NO_PARTITIONS
     rows: RowSelection = ALL_ROWS
+    headers: HeaderForm = HEADER_LIST
 
     @property
     def has_incarnation_column(self) -> bool:
@@ -74,6 +76,7 @@ class TableOptions:
         words += ["--partition-by", by.by] if by else []
         words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
         words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
+        words += [] if self.headers.is_list else ["--headers", self.headers.text]
         # Escaped, as an option begins with ` --`.
         words += ["--where", self.rows.where.replace("%", "%25").replace(" --", " %2D-")] if self.rows.where else []
         return " ".join(words)
@@ -90,6 +93,7 @@ class TableOptions:
             is_shared="one-table" in words,
             partition_by=partition_by,
             rows=RowSelection(select, unquote(words.get("where", ""))),
+            headers=HeaderForm.parse(words.get("headers", LIST)),
             catalog=catalog,
             namespace=namespace,
         )
@@ -120,6 +124,7 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
         is_shared=options.is_shared,
         partition_by=options.partition_by,
         select=options.rows.select,
+        headers=options.headers,
     )
 
 

@@ -29,6 +29,7 @@ from kctl.spark.commit_log import BrokenExportFolder, LostRace
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
 from kctl.spark.exec.outcome import FileOutcome
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.inventory import DamagedFile, Inventory
@@ -58,6 +59,7 @@ class TableLog:
         is_shared: bool,
         partition_by: Partitioning,
         select: Sequence[str] = (),
+        headers: HeaderForm = HEADER_LIST,
     ) -> None:
         """`open_table` returns the table in a directory of the target; "" is the target itself.
 
@@ -69,6 +71,7 @@ class TableLog:
         self._mark = mark
         self._partition_by = partition_by
         self._select = select
+        self._headers = headers
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._open_table = open_table
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
@@ -375,6 +378,7 @@ class TableLog:
                     include_headers=plan.options.include_headers,
                     has_incarnation=incarnations > 0,
                     columns=plan.topics[mine[0].tp.topic].columns,
+                    headers=self._headers,
                 ),
                 self._select,
             ),

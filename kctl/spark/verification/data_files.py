@@ -18,6 +18,8 @@ from kctl.spark.exec.arrow_types import VARIANT_TYPE
 from kctl.spark.exec.column_types import Columns, Format, columns_from_json, leaves
 from kctl.spark.exec.damage import damage_as_arrow_error
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.header_form import HEADER_LIST
+from kctl.spark.exec.headers import form_of, formed
 from kctl.spark.exec.task import COLUMNS_KEY
 from kctl.spark.exec.variant_values import json_of
 from kctl.spark.layout import incarnation_of
@@ -81,6 +83,8 @@ class DataFiles:
         """How the files were decoded: by the one with most columns, which are only added; None if that is unknown."""
         self.has_headers = False
         """Whether any file has them."""
+        self.header_form = HEADER_LIST
+        """Their form in data files; dead letters have the list."""
         self._files = files
         self._topic = topic
         self._is_table = is_table
@@ -100,7 +104,10 @@ class DataFiles:
             raise UnreadableFile(
                 f"{self._files.location}/{path} has no column {lacking[0]}: it is not a file of an export"
             )
-        self.has_headers |= "headers" in types
+        if "headers" in types:
+            self.has_headers = True
+            form = form_of(types["headers"])
+            self.header_form = self.header_form if form.is_list else form
         decoded = columns_from_json(json.loads((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}")))
         if self.decoded is None or _width(decoded) >= _width(self.decoded):
             self.decoded = decoded
@@ -245,7 +252,9 @@ class DataFiles:
             _longs(batch.column("partition").fill_null(-1)),
             incarnations,
             _longs(batch.column("offset").fill_null(-1)),
-            record_hashes(batch, self.columns) if with_hashes else np.zeros(batch.num_rows, np.uint64),
+            record_hashes(formed(batch, self.header_form), self.columns)
+            if with_hashes
+            else np.zeros(batch.num_rows, np.uint64),
         )
 
 

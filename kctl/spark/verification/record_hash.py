@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kctl.spark.exec.arrow_types import TIMESTAMP, VARIANT_TYPE
-from kctl.spark.exec.columns import HEADERS
+from kctl.spark.exec.headers import HEADERS, entries_of
 
 Hashes = NDArray[np.uint64]
 TYPES = {
@@ -49,7 +49,7 @@ def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
     if name == "timestamp":
         return bool(types.is_timestamp(type_) and type_.tz is not None)
     if name == "headers":
-        return bool(types.is_list(type_) or types.is_large_list(type_))
+        return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_map(type_) or types.is_struct(type_))
     return bool(types.is_integer(type_))
 
 
@@ -77,7 +77,7 @@ def _column_hashes(column: pa.Array, type_: pa.DataType) -> Hashes:
     if column.type == VARIANT_TYPE:
         metadata, value = (binary_hashes(column.field(name)) for name in ("metadata", "value"))
         return _with_nulls(_mixed(_mixed(metadata) + value), column)
-    column = column.cast(type_)
+    column = entries_of(column) if type_ == HEADERS else column.cast(type_)
     if pa.types.is_binary(column.type):
         return binary_hashes(column)
     if pa.types.is_list(column.type):

@@ -20,6 +20,7 @@ from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.columns import within_calendar
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import OffsetRange
+from kctl.spark.exec.headers import formed
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 from kctl.spark.exec.rows import RowFilter
 from kctl.spark.exec.task import OpenReader
@@ -154,6 +155,7 @@ class Verifier:
                             self.filtered += removed
                         for part in self._as_exported(records):
                             offsets = part.column("offset").to_numpy()
+                            part = formed(part, self._data.header_form)  # noqa: PLW2901 - as exported
                             ledger.add_records(number, offsets, record_hashes(part, columns))
                 except CorruptRecords as error:
                     raise CorruptRecords(f"{tp}: {error}") from error

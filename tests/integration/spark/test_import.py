@@ -175,6 +175,28 @@ def test_texts_are_imported_as_they_were(kctl_bootstrap: str, make_topic: MakeTo
 
 
 @LOCAL
+def test_headers_are_imported_as_far_as_the_export_has_them(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make_topic(kctl_bootstrap, 1)
+    given = [("a", b"1"), ("b", b"2"), ("a", None)]
+    source.produce({"value": b"%d" % n, "partition": 0, "headers": given[:n]} for n in range(4))
+    for form, expected in (
+        ("map", [(), given[:1], given[:2], given[1:]]),
+        ("columns:b,a", [(), given[:1], [given[1], given[0]], given[1:2]]),
+    ):
+        folder, name = tmp_path / form[:3], f"{source.name}-{form[:3]}"
+        export(source, folder, "--headers", form)
+        restored = Topic(kctl_bootstrap, name, 1, "local")
+        words = ["tables", "import", str(folder), restored.name, "--bootstrap-server", kctl_bootstrap]
+        capsys.readouterr()
+        assert main(words) == 0
+        assert f"headers are imported as far as the export has them ({form})" in capsys.readouterr().err
+        export(restored, tmp_path / name, "--include-headers")
+        assert [row[5] for row in read_rows(tmp_path / name, topics=[name])] == [tuple(one) for one in expected]
+
+
+@LOCAL
 def test_variants_are_imported_as_json(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     source = make_topic(kctl_bootstrap, 2)
     values = [b'{"b": [1.50, null], "a": 2e0}', b'"text"', b"null", None]

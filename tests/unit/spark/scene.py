@@ -75,6 +75,7 @@ class Cluster:
         """(partition, first offset) of batches that compaction has removed."""
         self.value: Callable[[int, int], bytes | None] = value
         """The value of the record of a partition with an offset."""
+        self.headers: Callable[[int], tuple[tuple[str, bytes | None], ...]] = lambda offset: ()
 
     def append(self, partition: int, count: int) -> None:
         self.ends[partition] += count
@@ -113,7 +114,7 @@ class Cluster:
         return b"".join(
             build_batch(
                 [
-                    Record(0, self.timestamp_ms(offset), b"k", self.value(partition, offset))
+                    Record(0, self.timestamp_ms(offset), b"k", self.value(partition, offset), self.headers(offset))
                     for offset in range(base, base + RECORDS_PER_BATCH)
                 ],
                 base_offset=base,

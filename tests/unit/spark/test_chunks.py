@@ -1,0 +1,58 @@
+"""Batches of all codecs in chunks, also those that need more space than a chunk has, and damaged ones."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kctl.records.batch import iterate_batches, iterate_records
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.header import Record, parse_header, seal
+from kctl.spark.exec import chunk
+from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.decode import decode
+from kctl.spark.exec.outcome import CorruptRecords
+
+
+def batch(base: int, codec: Codec, size: int = 100) -> bytes:
+    records = [Record(0, 0, b"k", os.urandom(size // 2) + bytes(size // 2)) for _ in range(3)]
+    return build_batch(records, base_offset=base, codec=codec)
+
+
+def decoded(data: bytes, size: int) -> list[tuple[int, bytes | None]]:
+    view = memoryview(data)
+    found = []
+    for one in chunks(view, list(iterate_batches(view)), size=size):
+        rows = decode(one, topic="t", partition=0, start=0, end=1 << 60)
+        found += zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
+    return found
+
+
+def expected(data: bytes) -> list[tuple[int, bytes | None]]:
+    view = memoryview(data)
+    return [
+        (record.offset, record.value)
+        for header in iterate_batches(view)
+        for record in iterate_records(view[header.position : header.end])
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 500, 1 << 20])
+@pytest.mark.parametrize("space", [1, 400, 1 << 20])
+def test_batches_of_all_codecs_follow_each_other(size: int, space: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk, "BATCH_BYTES", space)
+    codecs = [Codec.NONE, Codec.LZ4, Codec.NONE, *Codec, Codec.NONE, *reversed(Codec)]
+    data = b"".join(batch(3 * n, codec, 40 * (n + 1)) for n, codec in enumerate(codecs))
+    assert decoded(data, size) == expected(data)
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("lost", [1, 4, 5, 20])
+def test_a_frame_that_ends_early_is_corrupt(codec: Codec, lost: int) -> None:
+    short = bytearray(batch(3, codec)[:-lost])
+    short[8:12] = (len(short) - 12).to_bytes(4, "big")
+    seal(short, parse_header(short))
+    with pytest.raises(CorruptRecords, match="the batch at offset 3"):
+        decoded(bytes(short), 1 << 20)
