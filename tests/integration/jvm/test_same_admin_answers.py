@@ -606,6 +606,12 @@ TOPICS = [
     Case("delete", change(TOPIC, "t0", (DELETE, "flush.ms", None))),
     Case("set for another broker", change(BROKER, "7", (SET, "background.threads", "6"))),
     *(
+        Case(f"set {name} without a listener for broker '{broker}'", change(BROKER, broker, (SET, name, "PEM")))
+        for name in ("ssl.keystore.location", "ssl.truststore.type", "ssl.keystore.certificate.chain")
+        for broker in ("0", "")
+    ),
+    Case("set a key store of a listener", change(BROKER, "0", (SET, "listener.name.other.ssl.keystore.type", "PEM"))),
+    *(
         Case(f"level {operation}", change(LOGGER, "0", operation))
         for operation in (
             (SET, "kafka.server.KafkaApis", "WARN"),
