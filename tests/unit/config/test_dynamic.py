@@ -9,6 +9,7 @@ import pytest
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
 
+ONLY_PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 OF_LISTENERS = (
     *("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password"),
     *("ssl.keystore.key", "ssl.keystore.certificate.chain"),
@@ -121,8 +122,7 @@ def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[
             (
                 {name: "PEM"},
                 per_broker,
-                "These security configs can be dynamically updated only per-listener using the listener prefix: "
-                f"{name}=",
+                f"{ONLY_PER_LISTENER}: {name}=",
             )
             for name in OF_LISTENERS
             for per_broker in (True, False)
