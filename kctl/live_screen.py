@@ -9,11 +9,13 @@ Owner: event loop, in the main thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import termios
 import tty
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -22,6 +24,10 @@ from rich.live import Live
 from rich.text import Text
 
 READ_BYTES_MAX = 1024
+_ENDING = (signal.SIGHUP, signal.SIGQUIT)
+"""Signals that end a process without any of its code, unless they are handled; SIGTERM and SIGINT are by the command
+line.
+"""
 
 
 class LiveScreen:
@@ -47,6 +53,7 @@ class LiveScreen:
         self._loop = asyncio.get_running_loop()
         self._saved: list[object] | None = None
         self._live: Live | None = None
+        self._handled: list[signal.Signals] = []
 
     @property
     def size(self) -> tuple[int, int]:
@@ -71,18 +78,22 @@ class LiveScreen:
     def __enter__(self) -> Self:
         try:
             self._take()
-            for number, act in (
-                (signal.SIGWINCH, self._on_resize),
-                (signal.SIGTSTP, self._stop),
-            ):
-                self._loop.add_signal_handler(number, act)
+            actions: dict[signal.Signals, Callable[[], None]] = {
+                signal.SIGWINCH: self._on_resize,
+                signal.SIGTSTP: self._stop,
+                **{number: partial(self._end, number) for number in _ENDING},
+            }
+            for number, act in actions.items():
+                if signal.getsignal(number) is not signal.SIG_IGN:  # SIGHUP under nohup.
+                    self._loop.add_signal_handler(number, act)
+                    self._handled.append(number)
         except BaseException:
             self._release()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number in (signal.SIGWINCH, signal.SIGTSTP):
+        for number in self._handled:
             self._loop.remove_signal_handler(number)
         self._release()
 
@@ -123,6 +134,13 @@ class LiveScreen:
             # The terminal is gone.
             self._loop.remove_reader(self._input_fd)
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        """Restores the terminal and ends as without a handler, with a core dump for SIGQUIT."""
+        with contextlib.suppress(OSError):  # A terminal that is gone.
+            self._release()
+        self._loop.remove_signal_handler(number)
+        os.kill(os.getpid(), number)
 
     def _stop(self) -> None:
         """Ctrl-Z: gives the terminal back, stops the process, and takes the terminal again when it continues."""

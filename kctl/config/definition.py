@@ -27,6 +27,8 @@ class Dynamic(Enum):
     """Set in server.properties only."""
     PER_BROKER = "per-broker"
     """Set in /config/brokers/N."""
+    PER_LISTENER = "per-broker, with the prefix of a listener"
+    """Set in /config/brokers/N, as `listener.name.NAME.` and the name only."""
     CLUSTER_WIDE = "cluster-wide"
     """Set in /config/brokers/N or /config/brokers/<default>."""
 

@@ -27,9 +27,11 @@ _TOKEN_PROPERTIES = tuple(name for name in BROKER_PROPERTIES if name.startswith(
 """With these, a client that may change properties could make the broker open any URL or file (CVE-2025-27817)."""
 _READ_ONLY = "cannot be changed while the broker runs"
 _NO_DEFAULT = "cannot be a default for all brokers"
+_NEEDS_LISTENER = "can be changed for one listener only"
 _WORDS_OF_KAFKA = {
     _READ_ONLY: "Cannot update these configs dynamically",
     _NO_DEFAULT: "Cannot update these configs at default cluster level, broker id must be specified",
+    _NEEDS_LISTENER: "These security configs can be dynamically updated only per-listener using the listener prefix",
 }
 ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -243,6 +245,8 @@ def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | Non
     shown = "[hidden]" if described.sensitive else text
     if described.dynamic is Dynamic.READ_ONLY:
         return _read_only(name, shown)
+    if described.dynamic is Dynamic.PER_LISTENER:
+        return Problem(name, shown, _NEEDS_LISTENER, f"set listener.name.NAME.{name} with the name of the listener")
     if described.dynamic is Dynamic.PER_BROKER and not per_broker:
         return _no_default(name, shown)
     return _value_problem(name, described, text)

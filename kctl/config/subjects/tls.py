@@ -57,70 +57,70 @@ class TlsProperties:
         "ssl.keystore.type",
         STRING,
         default="JKS",
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Format of the keystore: JKS, PKCS12 or PEM; the file itself decides.",
     )
     ssl_keystore_location: str | None = prop(
         "ssl.keystore.location",
         STRING,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Keystore file with the broker's key and certificate.",
     )
     ssl_keystore_password: str | None = prop(
         "ssl.keystore.password",
         PASSWORD,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Password of the keystore.",
     )
     ssl_key_password: str | None = prop(
         "ssl.key.password",
         PASSWORD,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Password of the key in the keystore.",
     )
     ssl_keystore_key: str | None = prop(
         "ssl.keystore.key",
         PASSWORD,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="The broker's key as PEM text.",
     )
     ssl_keystore_certificate_chain: str | None = prop(
         "ssl.keystore.certificate.chain",
         PASSWORD,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="The broker's certificates, as PEM text.",
     )
     ssl_truststore_type: str = prop(
         "ssl.truststore.type",
         STRING,
         default="JKS",
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Format of the truststore: JKS, PKCS12 or PEM; the file itself decides.",
     )
     ssl_truststore_location: str | None = prop(
         "ssl.truststore.location",
         STRING,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Truststore file.",
     )
     ssl_truststore_password: str | None = prop(
         "ssl.truststore.password",
         PASSWORD,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="Password of the truststore.",
     )
     ssl_truststore_certificates: str | None = prop(
         "ssl.truststore.certificates",
         PASSWORD,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=Dynamic.PER_LISTENER,
         doc="The trusted certificates as PEM text.",
     )
     ssl_keymanager_algorithm: str = prop(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import resource
 import select
 import signal
 import struct
@@ -31,6 +32,7 @@ class Terminal:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # for SIGQUIT
         words = [sys.executable, "-m", "kctl", "top", "--interval", "300ms", "--bootstrap-server", bootstrap]
         self.process = subprocess.Popen(
             words, stdin=self.slave, stdout=self.slave, stderr=self.slave, cwd=ROOT, env=os.environ | {"TERM": "xterm"}
@@ -76,7 +78,15 @@ def test_the_screen_follows_keys_and_q_restores_the_terminal(terminal: Terminal)
 
 
 @ON_OURS
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, -signal.SIGHUP),
+        (signal.SIGQUIT, -signal.SIGQUIT),
+    ],
+)
 def test_a_signal_restores_the_terminal(terminal: Terminal, number: int, status: int) -> None:
     terminal.wait_for(b"BROKER")
     terminal.process.send_signal(number)

@@ -606,6 +606,12 @@ TOPICS = [
     Case("delete", change(TOPIC, "t0", (DELETE, "flush.ms", None))),
     Case("set for another broker", change(BROKER, "7", (SET, "background.threads", "6"))),
     *(
+        Case(f"set {name} without a listener for broker '{broker}'", change(BROKER, broker, (SET, name, "PEM")))
+        for name in ("ssl.keystore.location", "ssl.truststore.type", "ssl.keystore.certificate.chain")
+        for broker in ("0", "")
+    ),
+    Case("set a key store of a listener", change(BROKER, "0", (SET, "listener.name.other.ssl.keystore.type", "PEM"))),
+    *(
         Case(f"level {operation}", change(LOGGER, "0", operation))
         for operation in (
             (SET, "kafka.server.KafkaApis", "WARN"),
@@ -760,6 +766,42 @@ def test_groups_with_commits_in_an_open_transaction_are_known_alike(brokers: Sid
     )
     assert_same(responses)
     assert [each.ours.error_code for each in responses if each.case is deleted] == [69, 0, 0, 69]
+
+
+LOGGERS_WITHOUT_COUNTERPART = frozenset(
+    {
+        "com.yammer.metrics.reporting.JmxReporter",
+        "kafka.log.LogConfig",
+        "kafka.utils.CoreUtils$",
+        "kafka.utils.FileLock",
+        "kafka.utils.Log4jControllerRegistration$",
+        "org.apache.zookeeper.ClientCnxnSocket",
+        "org.apache.zookeeper.CreateMode",
+        "org.apache.zookeeper.SaslServerPrincipal",
+    }
+)
+"""Loggers of an Apache Kafka broker about what does not exist here."""
+PACKAGES_WITHOUT_COUNTERPART = (
+    "kafka.server.FinalizedFeature",
+    "org.apache.kafka.clients.",
+    "org.apache.kafka.common.",
+    "org.apache.zookeeper.client.",
+    "org.apache.zookeeper.common.",
+    "org.apache.zookeeper.server.",
+)
+
+
+def test_the_loggers_of_apache_kafka_are_known_by_their_names(brokers: SideBySide) -> None:
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=LOGGER, resource_name="0", configuration_keys=None
+    )
+    [described] = brokers.call([Case("all loggers", describe_configs.DescribeConfigsRequest(resources=[resource]))])
+    theirs, ours = (
+        {entry.name for entry in response.results[0].configs} for response in (described.apache, described.ours)
+    )
+    assert "kafka.server.KafkaApis" in theirs
+    unknown = theirs - ours - LOGGERS_WITHOUT_COUNTERPART
+    assert {name for name in unknown if not name.startswith(PACKAGES_WITHOUT_COUNTERPART)} == set()
 
 
 def test_error_codes_and_messages_equal_those_of_apache_kafka(brokers: SideBySide) -> None:

@@ -9,6 +9,13 @@ import pytest
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
 
+ONLY_PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
+OF_LISTENERS = (
+    *("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password"),
+    *("ssl.keystore.key", "ssl.keystore.certificate.chain"),
+    *("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates"),
+)
+
 
 def test_precedence_is_broker_then_default_then_file() -> None:
     view = ConfigView({"message.max.bytes": "1"})
@@ -111,6 +118,15 @@ def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[
             "Cannot update these configs at default cluster level, broker id must be specified: listeners=",
         ),
         ({"message.max.bytes": "x"}, True, "message.max.bytes=x: "),
+        *(
+            (
+                {name: "PEM"},
+                per_broker,
+                f"{ONLY_PER_LISTENER}: {name}=",
+            )
+            for name in OF_LISTENERS
+            for per_broker in (True, False)
+        ),
     ],
 )
 def test_refusals_begin_with_the_words_that_clients_of_kafka_look_for(
@@ -120,6 +136,16 @@ def test_refusals_begin_with_the_words_that_clients_of_kafka_look_for(
         asyncio.run(ConfigView({}).validate(overrides, per_broker=per_broker))
     assert caught.value.message is not None
     assert caught.value.message.startswith(begin)
+
+
+def test_key_stores_are_changed_for_one_listener_only() -> None:
+    """Kafka: SslConfigs.RECONFIGURABLE_CONFIGS."""
+    prefixed = {f"listener.name.secure.{name}": "PEM" for name in OF_LISTENERS}
+    asyncio.run(ConfigView({}).validate(prefixed, per_broker=True))
+    view = ConfigView({})
+    problems = view.set_dynamic_broker({**prefixed, **dict.fromkeys(OF_LISTENERS, "PEM")})
+    assert {problem.name for problem in problems} == set(OF_LISTENERS)
+    assert view.dynamic_broker == prefixed
 
 
 def test_names_of_plug_ins_and_replication_throttles_pass() -> None:
