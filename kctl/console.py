@@ -119,6 +119,8 @@ class Console:
         """Number of items of the last list; None before a list is shown."""
         self.stamp: str | None = None
         """With --watch, the time of the round, which each object of jsonl has as `watched_at`."""
+        self.has_output = False
+        """True once the document of json or yaml, or text in another format, is written."""
         self.csv_header: tuple[str, ...] | None = None
         """The last header that was written; owned by `CsvStream`."""
 
@@ -197,6 +199,7 @@ class Console:
         """Write the one document of a command with json or yaml."""
         from kctl.documents import json_text, yaml_text  # noqa: PLC0415 - not needed for tables
 
+        self.has_output = True
         if self.format is Format.YAML:
             self.stdout.write(yaml_text(value))
         else:
@@ -229,10 +232,12 @@ class Console:
 
     def verbatim(self, text: str) -> None:
         """Write text in the format of another program, or data; unchanged except on a terminal."""
+        self.has_output = True
         self.stdout.write(escape_lines(text) if self.stdout.isatty() else text)
 
     def data(self, data: bytes) -> None:
         """Write bytes in a format that the user gave; unchanged except on a terminal.  The command writes no text."""
+        self.has_output = True
         if self.stdout.isatty():
             self.stdout.write(escape_lines(data.decode(errors="surrogateescape")))
         else:

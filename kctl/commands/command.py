@@ -90,7 +90,16 @@ class LocalCommand(typer.core.TyperCommand):
         """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
         common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
         ctx.obj = self.invocation(common, ctx)
-        return self.run(ctx, common)
+        status = self.run(ctx, common)
+        self._complete_document(ctx)
+        return status
+
+    def _complete_document(self, ctx: Any) -> None:
+        """Writes the empty list of json and yaml if the command has found nothing to show."""
+        shown, console = shown_by(self.callback), ctx.obj.console
+        writes_other_text = ctx.params.get("compat") is not None
+        if shown and shown.is_list and console.format.is_document and not (console.has_output or writes_other_text):
+            console.show([], [])
 
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:
         """Calls the function of the command and returns its status."""

@@ -63,6 +63,7 @@ def apply(
     removed = extra if delete else []
     if not missing and not removed:
         run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
+        run.console.show(CHANGE_COLUMNS, [])
         return ExitStatus.DONE
     run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?")
     rows = []

@@ -95,8 +95,9 @@ def remove(
         return show_planned(run, acls, "would be removed")
     if not acls:
         run.console.note("no ACL is selected")
-        return ExitStatus.DONE
-    run.console.note("\n".join(f"  {binding}" for binding in acls))
+        return show_as_kafka(run, resources, []) if compat else show_planned(run, acls, "removed")
+    for binding in acls:
+        run.console.note(f"  {binding}")
     run.consent(f"Remove {counted(len(acls), 'ACL')}?")
     outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
     if compat:

@@ -132,7 +132,8 @@ def roll(
         _warn_of(run, steps)
         return ExitStatus.DONE
     if not allow_unavailable and not all(step.is_harmless for step in steps):
-        run.console.show(COLUMNS, rows)
+        if not run.console.format.is_document:  # Where the one document describes the error.
+            run.console.show(COLUMNS, rows)
         _warn_of(run, steps)
         raise Refused("clients could not use these partitions meanwhile: repeat with --allow-unavailable")
     run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?")

@@ -88,7 +88,7 @@ def delete(
             return row._replace(status="does not exist", error=None, message=None)
         return row
 
-    selected = selected_names(run, names, topic_regex, expect)
+    selected = selected_names(run, names, topic_regex, expect, PREVIEW_COLUMNS if dry_run else CHANGE_COLUMNS)
     if selected is None:
         return ExitStatus.UNMET
     if dry_run:
