@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kctl.quantities import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -30,7 +32,9 @@ def warn_of_clamped(run: Invocation, resets: Iterable[Reset]) -> None:
         run.console.warn(f"{tp}: offset {offset} lies outside of {held.start} to {held.end}; it becomes {new}")
     elif moved:
         shown = named([f"{tp} ({offset} becomes {new})" for tp, offset, new, _ in moved])
-        run.console.warn(f"{len(moved)} offsets lie outside of their partitions and become the start or end: {shown}")
+        run.console.warn(
+            f"{counted(len(moved), 'offset')} outside of their partitions become the start or end: {shown}"
+        )
 
 
 def warn_of_unsaved(run: Invocation, groups: Iterable[GroupDescription], saved: GroupOffsets) -> None:
@@ -48,7 +52,7 @@ def warn_of_unsaved(run: Invocation, groups: Iterable[GroupDescription], saved: 
             run.console.warn(f"{name}: {tp} has no saved offset; it stays at {offset}")
         elif kept:
             shown = named([f"{tp} (stays at {offset})" for tp, offset in kept])
-            run.console.warn(f"{name}: {len(kept)} partitions have no saved offset: {shown}")
+            run.console.warn(f"{name}: no saved offset for {counted(len(kept), 'partition')}: {shown}")
 
 
 def warn_of_partitions(run: Invocation, reasons: Mapping[str, Sequence[object]]) -> None:

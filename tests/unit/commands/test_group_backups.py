@@ -165,9 +165,9 @@ def test_one_warning_names_all_partitions_that_it_is_about(kctl: Kctl, cluster: 
         warnings = [one for one in kctl(f"groups {line}").err.splitlines() if one.startswith("kctl: warning:")]
         (moved, *others) = warnings
         assert moved.count(" becomes 10)") == 10
-        assert "offsets lie outside of their partitions and become the start or end: wide-0 (3 becomes 10), " in moved
+        assert "offsets outside of their partitions become the start or end: wide-0 (3 becomes 10), " in moved
         assert moved.endswith(" and 2 more" if "import" in line else " and 4 more")
-        unsaved = "reader: 2 partitions have no saved offset: wide-12 (stays at 20), wide-13 (stays at 20)"
+        unsaved = "reader: no saved offset for 2 partitions: wide-12 (stays at 20), wide-13 (stays at 20)"
         assert others == ([f"kctl: warning: {unsaved}"] if "import" in line else [])
 
 
