@@ -169,7 +169,7 @@ class Console:
         self.listed = sum(1 for _ in items) if is_flat else stream.count
 
     def show_one(self, item: Row) -> None:
-        """Show one object: one JSON or YAML object, a row of plain and CSV, or in a table a name and a value per line."""
+        """Show one object: one JSON or YAML object, a row of plain and CSV, in a table a name and a value per line."""
         fields = as_mapping(item)
         match self.format:
             case Format.JSON | Format.YAML:
