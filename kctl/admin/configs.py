@@ -297,8 +297,14 @@ def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None
 
 def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> str | None:
     """The value set for this resource itself; None if it is inherited."""
+    entry = own_entry(entries, resource, name)
+    return None if entry is None else entry.value
+
+
+def own_entry(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> ConfigEntry | None:
+    """The entry of a property that is set for this resource itself; its value is None if it is sensitive."""
     entry = entry_named(entries, name)
-    return entry.value if entry is not None and entry.source == resource.own_source else None
+    return entry if entry is not None and entry.source == resource.own_source else None
 
 
 async def _on_brokers_of(
