@@ -169,19 +169,16 @@ class Console:
         self.listed = sum(1 for _ in items) if is_flat else stream.count
 
     def show_one(self, item: Row) -> None:
-        """Show one object: one JSON or YAML object, a header and a row of CSV, or a name and a value per line."""
+        """Show one object: one JSON or YAML object, a row of plain and CSV, in a table a name and a value per line."""
         fields = as_mapping(item)
         match self.format:
             case Format.JSON | Format.YAML:
                 self.document(fields)
             case Format.JSONL:
                 self.line(fields)
-            case Format.CSV:
+            case Format.PLAIN | Format.CSV:
                 with self.stream([Column(name) for name in fields]) as stream:
                     stream.write(fields)
-            case Format.PLAIN:
-                for name, value in self._readable(fields).items():
-                    self.stdout.write(f"{cell(name)}\t{cell(value)}\n")
             case Format.TABLE:
                 titles = [cell(name.replace("_", "-")) for name in fields]
                 cells = [cell(value) for value in self._readable(fields).values()]

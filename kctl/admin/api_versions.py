@@ -29,7 +29,6 @@ OTHER_APIS = {
     71: "GetTelemetrySubscriptions",
     72: "PushTelemetry",
     73: "AssignReplicasToDirs",
-    74: "ListConfigResources",
     75: "DescribeTopicPartitions",
     76: "ShareGroupHeartbeat",
     77: "ShareGroupDescribe",

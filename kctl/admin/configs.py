@@ -28,6 +28,7 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kctl.protocol.apis.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 T = TypeVar("T")
 
@@ -83,6 +84,10 @@ class _Introduced(NamedTuple):
     key: int
     version: int
 
+    def missing_at(self, address: str) -> str:
+        """The error text for a broker without them."""
+        return f"the broker at {address} has no {self.name}, which need Kafka {self.kafka} or newer without ZooKeeper"
+
 
 _INTRODUCED: Mapping[ResourceType, _Introduced] = {
     # ListClientMetricsResources, which brokers with ZooKeeper do not have.
@@ -90,6 +95,10 @@ _INTRODUCED: Mapping[ResourceType, _Introduced] = {
     # ConsumerGroupDescribe with KIP-1099.
     ResourceType.GROUP: _Introduced("properties of groups", "4.0", 69, 1),
 }
+
+
+_TYPED_LISTS = _Introduced("lists of resources by type", "4.1", 74, 1)
+"""KIP-1142; version 0 is about subscriptions to metrics of clients alone."""
 
 
 class ConfigResource(NamedTuple):
@@ -193,6 +202,38 @@ async def describe_configs(
     return await _on_brokers_of(client, resources, send_to)
 
 
+async def list_client_metrics(client: ClusterClient) -> list[str]:
+    """The names of the subscriptions to metrics of clients.  Raises ApiError, also for brokers that have none."""
+    introduced = _INTRODUCED[ResourceType.CLIENT_METRICS]
+
+    async def send_to(connection: Connection) -> list[str]:
+        if not connection.versions.supports(ListConfigResourcesRequest):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, introduced.missing_at(connection.address))
+        return await _list_resources(connection, ResourceType.CLIENT_METRICS)
+
+    return await client.on_any_broker(send_to)
+
+
+async def list_groups_with_configs(client: ClusterClient) -> list[str]:
+    """The names of groups with properties of their own, which need no members.  Empty before Kafka 4.1."""
+
+    async def send_to(connection: Connection) -> list[str]:
+        if not connection.versions.has(_TYPED_LISTS.key, _TYPED_LISTS.version):
+            return []
+        return await _list_resources(connection, ResourceType.GROUP)
+
+    return await client.on_any_broker(send_to)
+
+
+async def _list_resources(connection: Connection, kind: ResourceType) -> list[str]:
+    version = connection.versions.highest(ListConfigResourcesRequest)
+    request = ListConfigResourcesRequest(resource_types=[kind] if version >= _TYPED_LISTS.version else [])
+    response = await connection.send(request, ListConfigResourcesResponse, version=version)
+    if response.error_code:
+        raise ApiError(ErrorCode.of(response.error_code))
+    return sorted(one.resource_name for one in response.config_resources if one.resource_type == kind)
+
+
 async def alter_configs(
     client: ClusterClient,
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
@@ -256,8 +297,14 @@ def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None
 
 def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> str | None:
     """The value set for this resource itself; None if it is inherited."""
+    entry = own_entry(entries, resource, name)
+    return None if entry is None else entry.value
+
+
+def own_entry(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> ConfigEntry | None:
+    """The entry of a property that is set for this resource itself; its value is None if it is sensitive."""
     entry = entry_named(entries, name)
-    return entry.value if entry is not None and entry.source == resource.own_source else None
+    return entry if entry is not None and entry.source == resource.own_source else None
 
 
 async def _on_brokers_of(
@@ -318,11 +365,7 @@ def _refusal(connection: Connection, resource: ConfigResource, error_code: int, 
         and introduced is not None
         and not connection.versions.has(introduced.key, introduced.version)
     ):
-        text = (
-            f"the broker at {connection.address} has no {introduced.name}, which need Kafka {introduced.kafka} or newer"
-            " without ZooKeeper"
-        )
-        return Outcome(resource.name, ErrorCode.UNSUPPORTED_VERSION, text)
+        return Outcome(resource.name, ErrorCode.UNSUPPORTED_VERSION, introduced.missing_at(connection.address))
     return outcome_of(resource.name, error_code, message)
 
 

@@ -6,6 +6,7 @@ API for quotas; there they can be changed in ZooKeeper only.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -201,9 +202,9 @@ def deciding_quota(found: Sequence[EntityQuotas], key: str, user: str, client_id
 
 
 def deciding_ip_quota(found: Sequence[EntityQuotas], ip: str) -> DecidingQuota:
-    """The quota for connections from an address."""
+    """The quota for connections from an address, which is in its usual form; an entity need not be."""
     values = {
-        name: one.quotas[CONNECTION_CREATION_RATE]
+        _usual_address(name): one.quotas[CONNECTION_CREATION_RATE]
         for one in found
         for kind, name in one.entity
         if kind == EntityType.IP and CONNECTION_CREATION_RATE in one.quotas
@@ -214,6 +215,14 @@ def deciding_ip_quota(found: Sequence[EntityQuotas], ip: str) -> DecidingQuota:
         return DecidingQuota(CONNECTION_CREATION_RATE, None, None, None, ())
     (text, value), *others = matching
     return DecidingQuota(CONNECTION_CREATION_RATE, value, text, "connections of the address", tuple(others))
+
+
+def _usual_address(name: str | None) -> str | None:
+    """The name of an entity; an address in its usual form, as the one of a connection."""
+    try:
+        return None if name is None else str(ipaddress.ip_address(name))
+    except ValueError:
+        return name  # That of a host.
 
 
 def entity_text(entity: Entity) -> str:

@@ -30,6 +30,7 @@ SINCE: Mapping[str, str] = {
     "ElectLeaders": "2.2",
     "ExpireDelegationToken": "1.1",
     "IncrementalAlterConfigs": "2.3",
+    "ListConfigResources": "3.7",
     "ListPartitionReassignments": "2.4",
     "ListTransactions": "3.0",
     "OffsetDelete": "2.4",

@@ -26,6 +26,16 @@ _PARTITION_MAX = 999_999
 _SIZE = re.compile(r"([0-9]+)([kmg]?)b?\Z", re.ASCII | re.IGNORECASE)
 
 
+def parse_ip_address(text: str, option: str) -> str:
+    """Read an IPv4 or IPv6 address; the result is its usual form.  Raises UsageError, also for the name of a host."""
+    import ipaddress  # noqa: PLC0415 - few commands take addresses
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise UsageError(f"{option} takes an IP address, such as 192.0.2.4, not '{text}'") from None
+
+
 def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     """Read one offset.  Raises UsageError."""
     match text:

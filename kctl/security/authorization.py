@@ -10,6 +10,8 @@ DESCRIBE_CONFIGS.  An ACL that denies one of them denies nothing else.
 
 from __future__ import annotations
 
+import ipaddress
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -291,3 +293,21 @@ def _has_denied_prefix(name: str, denied_prefixes: list[set[str]]) -> bool:
     if not denied_prefixes:
         return False
     return any(name[:length] in names for names in denied_prefixes for length in range(1, len(name) + 1))
+
+
+def java_address(client_host: str) -> str:
+    """The address in the form of InetAddress.getHostAddress, which ACLs use: IPv6 without `::`.
+
+    Takes the text of a Peer, with a slash.
+    """
+    text = client_host.rpartition("/")[2]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, ipaddress.IPv4Address):
+        return text
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    groups = ":".join(f"{group:x}" for group in struct.unpack(">8H", address.packed))
+    return f"{groups}%{address.scope_id}" if address.scope_id else groups

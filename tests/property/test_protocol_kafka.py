@@ -46,12 +46,14 @@ MISSING = {
             for kind in ("Request", "Response")
         ),
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
+        *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
         *("OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"),
         *HAND_WRITTEN,
     },
     LAST_WITH_ZOOKEEPER: {
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
+        *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
         *HAND_WRITTEN,
     },

@@ -15,6 +15,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows_one
+from kctl.commands.values import parse_ip_address
 from kctl.errors import UsageError
 from kctl.security.acls import (
     CLUSTER_NAME,
@@ -24,7 +25,7 @@ from kctl.security.acls import (
     ResourceType,
     principal_problem,
 )
-from kctl.security.authorization import AccessPolicy, AclIndex, Client, decide, parse_super_users
+from kctl.security.authorization import AccessPolicy, AclIndex, Client, decide, java_address, parse_super_users
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -97,16 +98,17 @@ def check(
     if requested not in SUPPORTED_OPERATIONS[kind]:
         names = ", ".join(each.label for each in SUPPORTED_OPERATIONS[kind])
         raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
+    address = None if host is None else _address(host)
     if from_ is None:
         acls, settings = run.on_cluster(_query)
     else:
         acls, settings = read_acls(from_), BrokerSettings(AccessPolicy(), ["super.users"])
     for property_name in settings.unknown:
         run.console.warn(f"the value of the broker property {property_name} is not known")
-    decision = decide(AclIndex(acls), settings.policy, Client(principal, host or ANY_HOST), requested, kind, name)
+    decision = decide(AclIndex(acls), settings.policy, Client(principal, address or ANY_HOST), requested, kind, name)
     row = CheckRow(
         principal,
-        host or ANY_HOST,
+        address or ANY_HOST,
         requested.label,
         f"{kind.label}:{name}",
         decision.is_allowed,
@@ -115,6 +117,11 @@ def check(
     )
     run.console.show_one(row)
     return ExitStatus.DONE if decision.is_allowed else ExitStatus.UNMET
+
+
+def _address(host: str) -> str:
+    """The address in the form of ACLs, which brokers compare as text.  Raises UsageError."""
+    return java_address(parse_ip_address(host, "--host"))
 
 
 def _reason(text: str, acl: AclBinding | None, requested: Operation) -> str:

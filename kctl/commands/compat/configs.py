@@ -1,17 +1,17 @@
 """The output of Kafka's kafka-configs, byte for byte.  Pure.
 
-ConfigCommand of 2.8, for topics and brokers also that of 3.9; tests compare with the tools themselves.
+ConfigCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kctl.admin.configs import BROKER_DEFAULTS, ConfigEntry, ConfigResource
+from kctl.admin.configs import BROKER_DEFAULTS, ConfigEntry, ConfigResource, ResourceType
 from kctl.admin.quotas import Entity, EntityQuotas, ScramUser
 from kctl.commands.compat.hash_order import java_order
 from kctl.commands.compat.java_text import java_double
-from kctl.commands.compat.versions import KAFKA_28
+from kctl.commands.compat.versions import KAFKA_4, KAFKA_28
 from kctl.model import java_hash
 from kctl.security.quotas import EntityType
 
@@ -54,6 +54,16 @@ def described(
         kind = "All" if with_inherited else "Dynamic"
         heading = f"{kind} configs for {resource.type.name.lower()} {resource.name} are:"
     return "".join(f"{line}\n" for line in (heading, *map(_property, shown)))
+
+
+def not_described(compat: str, resource: ConfigResource) -> str:
+    """The output of `--describe` for a resource that does not exist: 4 looks topics up first."""
+    kind = resource.type.name.lower()
+    if resource.type is not ResourceType.TOPIC:
+        return ""
+    if compat == KAFKA_4:
+        return f"The {kind} '{resource.name}' doesn't exist and doesn't have dynamic config.\n"
+    return f"Dynamic configs for {kind} {resource.name} are:\n"
 
 
 def _property(entry: ConfigEntry) -> str:

@@ -11,7 +11,7 @@ from kctl.admin.configs import ConfigEntry
 from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import Partition, Topic
 from kctl.commands.compat.hash_order import java_order
-from kctl.commands.compat.versions import KAFKA_28
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_28
 from kctl.model import NO_LEADER, TopicPartition, uuid_text
 
 _DEFAULT = "DEFAULT_CONFIG"
@@ -31,6 +31,36 @@ def created(name: str) -> str:
     return (_COLLISION if "." in name or "_" in name else "") + f"Created topic {name}.\n"
 
 
+def failed(message: str) -> str:
+    """The output if a topic cannot be created or described."""
+    return f"Error while executing topic command : {message}\n"
+
+
+def missing(compat: str, name: str) -> str:
+    """The output of --describe for a topic that is not listed; 3.9 prints its name as an Optional of Java."""
+    shown = f"Optional[{name}]" if compat == KAFKA_3 else name
+    return failed(f"Topic '{shown}' does not exist as expected")
+
+
+def with_overrides(
+    topics: Sequence[Topic],
+    configs: Mapping[str, Sequence[ConfigEntry]],
+    ongoing: Mapping[TopicPartition, Ongoing],
+) -> str:
+    """The output of --describe --topics-with-overrides: lines of topics with a property whose value is no default.
+
+    As in Kafka's tool, a value that is set for brokers counts too.
+    """
+    by_name = {topic.name: topic for topic in topics}
+    names = [name for name in _in_order(by_name) if any(one.source != _DEFAULT for one in configs.get(name, ()))]
+    return "".join(f"{_topic_line(by_name[name], configs[name], ongoing)}\n" for name in names)
+
+
+def _in_order(by_name: Mapping[str, Topic]) -> list[str]:
+    """The order of a map of futures, from which a map of the results is made."""
+    return java_order(java_order(sorted(by_name), room=len(by_name)), room=len(by_name))
+
+
 def described(
     compat: str,
     topics: Sequence[Topic],
@@ -43,10 +73,8 @@ def described(
     `configs` are all properties of the topics, in the order of the response.
     """
     by_name = {topic.name: topic for topic in topics}
-    # A map of futures, from which a map of the results is made.
-    order = java_order(java_order(sorted(by_name), room=len(by_name)), room=len(by_name))
     lines: list[str] = []
-    for topic in (by_name[name] for name in order):
+    for topic in (by_name[name] for name in _in_order(by_name)):
         if selected is None:
             lines.append(_topic_line(topic, configs.get(topic.name, ()), ongoing))
         lines += [

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
+from kctl.admin.configs import (
+    ConfigChange,
+    ConfigOperation,
+    alter_configs,
+    describe_configs,
+    entry_named,
+    own_entry,
+    value_after,
+)
 from kctl.admin.quotas import alter_quotas
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import configs as config_compat
-from kctl.commands.compat.versions import Compat
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_28, Compat
 from kctl.commands.configs import clients
 from kctl.commands.configs.resources import (
     DEFAULT_NAME,
@@ -33,7 +41,7 @@ from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.configs import ConfigEntry, ConfigResource
+    from kctl.admin.configs import ConfigEntry, ConfigResource, Described
     from kctl.admin.outcome import Outcome
     from kctl.admin.quotas import Entity, QuotaChange
     from kctl.client.cluster import ClusterClient
@@ -123,7 +131,6 @@ def alter(
     if not names and pattern is None:
         raise UsageError("name what to change, or give --topic-regex")
     if type_ in clients.TYPES:
-        clients.check_compat(compat)
         return _alter_clients(run, type_, names or [], client, changes, dry_run=dry_run, compat=compat is not None)
     if client is not None:
         raise UsageError("--client is for users, clients and ips")
@@ -133,6 +140,8 @@ def alter(
         if not resources:
             raise KctlError(f"no topic matches --topic-regex '{topic_regex}'")
         before = await describe_configs(cluster, resources, names=[change.name for change in changes])
+        if compat in {KAFKA_28, KAFKA_3}:
+            _refuse_unset(changes, before)
         outcomes = await alter_configs(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
         return [
             _change_row(resource, change, before[resource], outcomes[resource], dry_run=dry_run)
@@ -142,10 +151,11 @@ def alter(
 
     rows = run.on_brokers(query)
     status = run.status_of(rows)
-    if compat and status is ExitStatus.DONE and not dry_run:
-        altered = dict.fromkeys(row.name for row in rows)
+    if compat and not dry_run:
+        altered = dict.fromkeys(row.name for row in rows if not row.error)
         text = "".join(config_compat.altered(type_, None if name == DEFAULT_NAME else name) for name in altered)
         run.console.verbatim(text)
+        _warn_of_failures(run, rows)
         return status
     run.console.show(ALTER_COLUMNS, rows)
     return status
@@ -169,6 +179,8 @@ def _alter_clients(
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
         before = {one.entity: one.quotas for one in await clients.quotas_of(cluster, filters)}
+        if compat:
+            _refuse_unset_quotas(requested, [before.get(entity, {}) for entity in entities])
         outcomes = [await alter_quotas(cluster, entity, requested, validate_only=dry_run) for entity in entities]
         return [
             _quota_row(type_, entity, change, before.get(entity, {}), outcome, dry_run=dry_run)
@@ -178,11 +190,39 @@ def _alter_clients(
 
     rows = run.on_cluster(query)
     status = run.status_of(rows)
-    if compat and status is ExitStatus.DONE:
-        run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in entities))
+    if compat and not dry_run:
+        failed = {row.name for row in rows if row.error}
+        done = [entity for entity in entities if clients.shown_name(entity) not in failed]
+        run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in done))
+        _warn_of_failures(run, rows)
         return status
     run.console.show(ALTER_COLUMNS, rows)
     return status
+
+
+def _refuse_unset(changes: Sequence[ConfigChange], before: Described) -> None:
+    """Raises KctlError for the removal of a property that has no value of its own, which Kafka refused before 4."""
+    removed = [change.name for change in changes if change.operation is ConfigOperation.DELETE]
+    known = [(resource, found) for resource, found in before.items() if isinstance(found, list)]
+    _refuse(name for name in removed if any(own_entry(found, resource, name) is None for resource, found in known))
+
+
+def _refuse_unset_quotas(changes: Sequence[QuotaChange], before: Sequence[Mapping[str, float]]) -> None:
+    """Raises KctlError for the removal of a quota that is not set, which Kafka's tool refuses."""
+    _refuse(one.key for one in changes if one.value is None and any(one.key not in quotas for quotas in before))
+
+
+def _refuse(names: Iterable[str]) -> None:
+    """Raises KctlError, with the text of ConfigCommand, if there are any."""
+    if invalid := ",".join(names):
+        raise KctlError(f"Invalid config(s): {invalid}")
+
+
+def _warn_of_failures(run: Invocation, rows: Sequence[ConfigChangeRow]) -> None:
+    """With --compat, writes to stderr what has failed: Kafka's tool prints that there, too."""
+    for row in rows:
+        if row.error:
+            run.console.warn(f"{row.type} '{row.name}', {row.property}: {row.error}: {row.message}")
 
 
 def _quota_row(

@@ -16,7 +16,6 @@ from kctl.admin.quotas import (
     describe_quotas,
     describe_scram_users,
 )
-from kctl.commands.compat.versions import KAFKA_28
 from kctl.errors import UsageError
 from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType
 
@@ -89,9 +88,3 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
 
 def _part(kind: EntityType, name: str | None) -> FilterPart:
     return FilterPart(kind, None if name is None else entity_name(name), is_any=name is None)
-
-
-def check_compat(compat: str | None) -> None:
-    """Raises UsageError for a version whose text about users, clients and ips is not known."""
-    if compat not in {None, KAFKA_28}:
-        raise UsageError(f"--compat for users, clients and ips is {KAFKA_28}")

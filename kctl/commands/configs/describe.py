@@ -10,6 +10,7 @@ from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType, de
 from kctl.admin.outcome import Outcome
 from kctl.commands.command import examples
 from kctl.commands.compat import configs as config_compat
+from kctl.commands.compat.hash_order import java_order
 from kctl.commands.compat.versions import Compat
 from kctl.commands.configs import clients
 from kctl.commands.configs.resources import ClientName, Type, requested_resources, topic_pattern, type_and_name
@@ -141,7 +142,6 @@ def describe(
     if type_ in clients.TYPES:
         if all_ or property_:
             raise UsageError("--all and --property are not for users, clients and ips")
-        clients.check_compat(compat)
         return _describe_clients(run, clients.filters(type_, names, client), type_, compat=compat is not None)
     if client is not None:
         raise UsageError("--client is for users, clients and ips")
@@ -168,11 +168,14 @@ def _describe_as_kafka(
 ) -> ExitStatus:
     if only:
         raise UsageError("--compat and --property cannot be combined")
-    if type_ == "topic" and not names and pattern is None:
-        raise UsageError("--compat requires the names of topics, or --topic-regex")
 
     async def query(cluster: ClusterClient) -> list[tuple[ConfigResource, list[ConfigEntry] | Outcome]]:
-        resources = await requested_resources(cluster, type_, names, pattern)
+        if type_ == "topic" and not names and pattern is None:
+            # Kafka's tool includes internal topics, and has the names in a HashMap.
+            metadata = await cluster.metadata()
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in java_order(metadata.topics)]
+        else:
+            resources = await requested_resources(cluster, type_, names, pattern)
         if type_ == "broker" and not names:
             resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
         found = await describe_configs(cluster, resources, is_sorted=False)
@@ -181,6 +184,7 @@ def _describe_as_kafka(
     status = ExitStatus.DONE
     for resource, entries in run.on_brokers(query):
         if isinstance(entries, Outcome):
+            run.console.verbatim(config_compat.not_described(compat, resource))
             run.console.warn(f"{resource.type.name.lower()} '{resource.name}': {entries.message}")
             status = ExitStatus.FAILED
         else:

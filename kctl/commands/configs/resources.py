@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType
+from kctl.admin.configs import (
+    BROKER_DEFAULTS,
+    ConfigResource,
+    ResourceType,
+    list_client_metrics,
+    list_groups_with_configs,
+)
 from kctl.admin.groups import list_groups
 from kctl.commands.timed_search import NamePattern
 from kctl.errors import ApiError, UsageError
@@ -51,7 +57,7 @@ async def requested_resources(
 ) -> list[ConfigResource]:
     """The named resources, the topics that match, or all.
 
-    Raises UsageError for an invalid broker id and for unnamed client metrics.
+    Raises UsageError for an invalid broker id, and ApiError if unnamed client metrics cannot be listed.
     """
     kind = TYPES[type_]
     if pattern is not None:
@@ -71,8 +77,8 @@ async def _all_names(client: ClusterClient, kind: ResourceType) -> list[str]:
         groups, failed = await list_groups(client, (), ())
         if failed:
             raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
-        return [group.group_id for group in groups]
-    raise UsageError("name the subscriptions to client metrics; they cannot be listed")
+        return [*(group.group_id for group in groups), *await list_groups_with_configs(client)]
+    return await list_client_metrics(client)
 
 
 async def _brokers(client: ClusterClient, kind: ResourceType, names: list[str] | None) -> list[ConfigResource]:

@@ -63,7 +63,14 @@ Warmup = Annotated[
 Interval = Annotated[
     str, typer.Option("--interval", metavar="DURATION", help="Time between two rows of intermediate results.")
 ]
-HistogramOption = Annotated[bool, typer.Option("--histogram", help="Show how often each range of latencies occurred.")]
+HistogramOption = Annotated[
+    bool,
+    typer.Option(
+        "--histogram",
+        help="Show how often each range of latencies occurred; with plain and csv instead of the total, which is then a"
+        " note on stderr.",
+    ),
+]
 Create = Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")]
 Partitions = Annotated[
     int | None,

@@ -89,7 +89,7 @@ class Results:
         self._stream: RowStream | None = None
 
     def _begin(self) -> LoadRun:
-        if self._console.format in {Format.PLAIN, Format.JSONL}:
+        if self._console.format is Format.JSONL or (self._console.format is Format.PLAIN and not self._histogram):
             self._stream = self._console.stream(COLUMNS).__enter__()
         now_ns = time.perf_counter_ns()
         self._measured = Measurement(now_ns, warmup_ns=self._load.warmup_ns, interval_ns=self._interval_ns)
@@ -105,8 +105,7 @@ class Results:
             self._stream.write(row)
             self._console.flush()
         else:
-            latency = "" if row.p99_ms is None else f", p50 {row.p50_ms} ms, p99 {row.p99_ms} ms, max {row.max_ms} ms"
-            self._console.note(f"{row.records_per_s:,.0f} records/s, {row.mb_per_s:,.2f} MB/s{latency}")
+            self._console.note(_text(row))
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[LoadRun]:
@@ -142,6 +141,11 @@ class Results:
         if self._console.is_machine_readable:
             self._console.show_one(row._replace(histogram=buckets))
             return
+        if buckets is not None and self._console.format is not Format.TABLE:
+            # A program reads one table: that of the histogram.
+            self._console.note(f"total of {row.client}: {counted(row.records, 'record')}, {_text(row)}")
+            self._console.show(BUCKET_COLUMNS, buckets)
+            return
         if self._stream is not None:
             self._stream.write(row)
         else:
@@ -149,6 +153,12 @@ class Results:
         if buckets is not None:
             self._console.text("")
             self._console.show(BUCKET_COLUMNS, buckets)
+
+
+def _text(row: ResultRow) -> str:
+    """Rates and latencies in words."""
+    latency = "" if row.p99_ms is None else f", p50 {row.p50_ms} ms, p99 {row.p99_ms} ms, max {row.max_ms} ms"
+    return f"{row.records_per_s:,.0f} records/s, {row.mb_per_s:,.2f} MB/s{latency}"
 
 
 def _row(kind: str, client: str, found: Summary) -> ResultRow:

@@ -13,6 +13,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.quotas.rows import number_text, warn_if_throttled
 from kctl.commands.shown import shows
+from kctl.commands.values import parse_ip_address
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.security.quotas import CLIENT_KEYS
@@ -67,10 +68,11 @@ def check(
     run: Invocation = ctx.obj
     if not user:
         raise UsageError("--user must not be empty; clients without a login are ANONYMOUS")
+    address = None if ip is None else parse_ip_address(ip, "--ip")
     found, throttle_ms = run.on_cluster(describe_quotas)
     decided = [deciding_quota(found, key, user, client_id) for key in CLIENT_KEYS]
-    if ip is not None:
-        decided.append(deciding_ip_quota(found, ip))
+    if address is not None:
+        decided.append(deciding_ip_quota(found, address))
     run.console.show(CHECK_COLUMNS, [_row(one) for one in decided])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE

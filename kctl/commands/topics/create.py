@@ -107,8 +107,13 @@ def create(
         if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             row = row._replace(status="exists", error=None, message=None)
         rows.append(row)
-    if compat and not dry_run and all(one.outcome.is_done for one in created):
-        run.console.verbatim("".join(topic_compat.created(topic.name) for topic in topics))
-        return ExitStatus.DONE
+    if compat and not dry_run:
+        for one, row in zip(created, rows, strict=True):
+            if one.outcome.is_done:
+                run.console.verbatim(topic_compat.created(one.outcome.name))
+            elif row.error:
+                run.console.verbatim(topic_compat.failed(one.outcome.message))
+                run.console.warn(f"topic '{one.outcome.name}': {row.error}: {row.message}")
+        return run.status_of(rows)
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)

@@ -173,10 +173,21 @@ def describe(
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
 
 
+_UNLISTED = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""Kafka's tool lists the topics first, and such a topic is not among them."""
+
+
 def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, filters: TopicFilters) -> ExitStatus:
-    """Raises UsageError for --overrides, with which Kafka's tool prints other lines."""
-    if filters.has_overrides:
-        raise UsageError("--compat and --overrides cannot be combined")
+    """Raises UsageError for --overrides with a filter for partitions, which Kafka's tool refuses."""
+    only_overridden = filters.has_overrides
+    if only_overridden and filters.problems:
+        raise UsageError("--overrides with --compat cannot be combined with filters for partitions")
+    # Those of Kafka's tool include topics with a value that is set for brokers.
+    filters = filters._replace(has_overrides=False)
 
     async def query(client: ClusterClient) -> tuple[list[Topic], str, bool]:
         topics = await describe_topics(client, names) if names else await list_topics(client)
@@ -186,12 +197,18 @@ def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, fi
         resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in found]
         described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
         configs = {one.name: entries for one, entries in described.items() if not isinstance(entries, Outcome)}
-        text = topic_compat.described(compat, found, configs, await _ongoing(client), selected)
+        ongoing = await _ongoing(client)
+        if only_overridden:
+            text = topic_compat.with_overrides(found, configs, ongoing)
+        else:
+            text = topic_compat.described(compat, found, configs, ongoing, selected)
         return [topic for topic in topics if topic not in found], text, bool(selected)
 
     unknown, text, has_problems = run.on_cluster(query)
     run.console.verbatim(text)
     for topic in unknown:
+        if topic.error in _UNLISTED:
+            run.console.verbatim(topic_compat.missing(compat, topic.name))
         run.console.warn(f"topic '{topic.name}': {topic.error.description}")
     if unknown:
         return ExitStatus.FAILED

@@ -5,12 +5,10 @@ Handlers use it through `RequestContext.allows` and the other methods of the con
 
 from __future__ import annotations
 
-import ipaddress
-import struct
 from functools import lru_cache
 
 from kctl.security.acls import Operation, ResourceType
-from kctl.security.authorization import Client, Decision, Granted
+from kctl.security.authorization import Client, Decision, Granted, java_address
 from kctl.server.authorization import audit
 from kctl.server.authorization.audit import Question, audited
 from kctl.server.authorization.port import Authorizer, CachedAuthorizer
@@ -75,21 +73,3 @@ def _log(decision: Decision, question: Question) -> None:
 @lru_cache(maxsize=4_096)
 def _client(principal: str, client_host: str) -> Client:
     return Client(principal, java_address(client_host))
-
-
-def java_address(client_host: str) -> str:
-    """The address in the form of InetAddress.getHostAddress, which ACLs use: IPv6 without `::`.
-
-    Takes the text of a Peer, with a slash.
-    """
-    text = client_host.rpartition("/")[2]
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return text
-    if isinstance(address, ipaddress.IPv4Address):
-        return text
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    groups = ":".join(f"{group:x}" for group in struct.unpack(">8H", address.packed))
-    return f"{groups}%{address.scope_id}" if address.scope_id else groups

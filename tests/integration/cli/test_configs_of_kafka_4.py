@@ -21,6 +21,7 @@ def test_property_is_set_described_and_removed(kctl: Kctl, type_: str, name: str
     (config,) = [one for one in item["configs"] if one["property"] == name]
     assert config["value"] == value
     assert config["source"].startswith("DYNAMIC_")
+    assert kctl(f"configs describe {type_} --format json").document == [item]
     assert kctl(f"configs alter {type_} of-kafka-4 --delete {name}").status == 0
 
 

@@ -15,6 +15,7 @@ from kctl.protocol.apis import (
     describe_log_dirs,
     elect_leaders,
     incremental_alter_configs,
+    list_config_resources,
     list_partition_reassignments,
     metadata,
 )
@@ -247,6 +248,17 @@ class MovingCluster(FakeCluster):
                 )
             )
         return describe_configs.DescribeConfigsResponse(results=results)
+
+    def _list_config_resources(self, _broker: int, request: Any) -> Any:
+        kinds = request.resource_types or [16]
+        return list_config_resources.ListConfigResourcesResponse(
+            error_code=0,
+            config_resources=[
+                list_config_resources.ConfigResource(resource_name=name, resource_type=kind)
+                for kind, name in sorted(self.overrides)
+                if kind in kinds
+            ],
+        )
 
     def _incremental_alter_configs(self, broker: int, request: Any) -> Any:
         responses = []

@@ -126,6 +126,8 @@ def test_the_output_of_kafkas_tool() -> None:
         ("User:bob write topic:t", 3, "no ACL allows it"),
         ("User:bob read topic:other", 3, "the resource has no ACL"),
         ("User:bob read topic:t --host 10.0.0.1", 3, "denied by ACL"),
+        ("User:bob read topic:t --host fe80::1", 3, "denied by ACL"),
+        ("User:bob read topic:t --host fe80::2", 0, "allowed by ACL"),
         ("User:eve read topic:t", 3, "no ACL allows it"),
     ],
 )
@@ -133,12 +135,20 @@ def test_check_works_from_an_exported_document(
     words: str, status: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deny = GOOD | {"principal": "User:*", "host": "10.0.0.1", "permission": "deny"}
+    deny_6 = deny | {"host": "fe80:0:0:0:0:0:0:1"}
     path = tmp_path / "acls.json"
-    path.write_text(json.dumps({"version": 1, "acls": [GOOD | {"principal": "User:bob"}, deny]}))
+    path.write_text(json.dumps({"version": 1, "acls": [GOOD | {"principal": "User:bob"}, deny, deny_6]}))
     assert main(["acls", "check", *words.split(), "--from", str(path), "--format", "json"]) == status
     reported = capsys.readouterr()
     assert json.loads(reported.out)["reason"] == reason
     assert "super.users" in reported.err
+
+
+@pytest.mark.parametrize("host", ["zz", "10.0.0.256", "localhost"])
+def test_host_of_a_check_is_an_address(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["acls", "check", "User:bob", "read", "topic:t", "--from", "/dev/null", "--host", host]
+    assert main(line) == 2
+    assert f"--host takes an IP address, such as 192.0.2.4, not '{host}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("resource", ["t", "topic:", "any:x", "thing:x"])

@@ -15,6 +15,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
+from tests.unit.client.fake_cluster import FakeGroup
 from tests.unit.commands.conftest import Kctl
 
 INCREMENTAL_ALTER_CONFIGS = 44
@@ -151,7 +152,26 @@ def test_types_of_kafka_4_are_requested_from_any_broker(kctl: Kctl, cluster: Mov
         ran = kctl(f"configs alter {type_} billing --set interval.ms=5")
         assert (ran.status, ran.rows[0][0]) == (ExitStatus.DONE, type_)
         assert cluster.overrides[number, "billing"] == {"interval.ms": "5"}
-    assert "they cannot be listed" in kctl("configs describe client-metrics").err
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_unnamed_client_metrics_and_groups_are_listed(kctl: Kctl, cluster: MovingCluster, newest: int) -> None:
+    """Groups of which only properties exist are listed by version 1 alone."""
+    cluster.versions[74] = (0, newest)
+    cluster.overrides[16, "lag"] = cluster.overrides[16, "errors"] = {"interval.ms": "1"}
+    cluster.overrides[32, "billing"] = cluster.overrides[32, "idle"] = {"consumer.session.timeout.ms": "50000"}
+    cluster.groups["billing"] = FakeGroup()
+    ran = kctl("configs describe client-metrics")
+    assert (ran.status, [row[1] for row in ran.rows]) == (ExitStatus.DONE, ["errors", "lag"])
+    ran = kctl("configs describe group")
+    assert (ran.status, [row[1] for row in ran.rows]) == (ExitStatus.DONE, ["billing", "idle"][: 1 + newest])
+
+
+def test_brokers_without_client_metrics_are_named(kctl: Kctl, cluster: MovingCluster) -> None:
+    del cluster.versions[74]
+    ran = kctl("configs describe client-metrics")
+    assert ran.status == ExitStatus.FAILED
+    assert "has no subscriptions to metrics of clients, which need Kafka 3.7 or newer without ZooKeeper" in ran.err
 
 
 def test_loggers_are_described_by_their_broker(kctl: Kctl, cluster: MovingCluster) -> None:

@@ -154,6 +154,15 @@ def test_check_shows_which_quota_applies_and_which_it_overrides(kctl: Kctl, clus
         "connection_creation_rate": (3, ["ip (default): 4"]),
     }
     assert kctl("quotas check --ip 10.0.0.1").rows[-1][:3] == ["connection_creation_rate", "4", "ip (default)"]
+    cluster.quotas[("ip", "2001:db8:0:0:0:0:0:1"),] = {"connection_creation_rate": 7.0}
+    assert kctl("quotas check --ip 2001:db8::1").rows[-1][1] == "7"
+
+
+@pytest.mark.parametrize("ip", ["zz", "192.0.2", "localhost"])
+def test_check_refuses_what_is_not_an_address(kctl: Kctl, cluster: QuotaCluster, ip: str) -> None:
+    ran = kctl(f"quotas check --ip {ip}")
+    assert (ran.status, cluster.requests) == (ExitStatus.USAGE, [])
+    assert f"--ip takes an IP address, such as 192.0.2.4, not '{ip}'" in ran.err
 
 
 def test_configs_alter_sets_quotas_of_users_clients_and_ips(kctl: Kctl, cluster: QuotaCluster) -> None:

@@ -84,6 +84,7 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
     assert [entry.name for entry in APIS.values() if not entry.served] == [
         "describe_quorum",
         "consumer_group_describe",
+        "list_config_resources",
     ]
     assert (api_named("describe_groups").versions, api_named("describe_groups").served) == (range(7), range(6))
     assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(9), range(8))

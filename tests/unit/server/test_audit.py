@@ -8,8 +8,7 @@ import pytest
 
 from kctl.limits import LOG_LINES_OF_EVENT_MAX
 from kctl.security.acls import Operation, ResourceType
-from kctl.security.authorization import Client, Decision, Reason
-from kctl.server.authorization.access import java_address
+from kctl.security.authorization import Client, Decision, Reason, java_address
 from kctl.server.authorization.audit import Question, log, log_denied
 from tests.unit.log_lines import written_lines
 
