@@ -136,6 +136,26 @@ def test_the_lines_of_a_background_start_are_in_its_output_file(kctl: Kctl, tmp_
     assert not any("try:" in line for line in lines), lines
 
 
+@pytest.mark.parametrize("words", ["", "--processes 1"])
+def test_a_free_port_for_metrics_is_told(kctl: Kctl, words: str) -> None:
+    started = kctl(f"broker start --port 0 --metrics-port 0 --detach {words}")
+    assert started.status == 0, started.err
+    row = status_of(kctl)
+    url = row["metrics_url"]
+    assert f"metrics: {url}" in started.err.splitlines()
+    endpoint = url.removeprefix("http://").removesuffix("/metrics")
+    assert kctl(f"metrics show --endpoint {endpoint} --match process_cpu").status == 0
+    assert kctl("broker stop").status == 0
+    assert status_of(kctl)["metrics_url"] is None
+
+
+def test_a_free_port_for_metrics_is_not_known_to_other_commands(kctl: Kctl) -> None:
+    assert kctl("broker start --port 0 --metrics-port 0 --detach").status == 0
+    ran = kctl(f"metrics show --bootstrap-server {status_of(kctl)['address']}")
+    assert (ran.status, ran.err.count("\n")) == (1, 1)
+    assert "--endpoint HOST:PORT" in ran.err
+
+
 def test_a_background_start_that_fails_leaves_its_lines_and_the_reason(kctl: Kctl, tmp_path: Path) -> None:
     words = "--port 0 --metrics-port 0 --zookeeper 127.0.0.1:1 -o zookeeper.connection.timeout.ms=200 --detach"
     failed = kctl(f"broker start {words}")
