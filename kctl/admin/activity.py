@@ -98,6 +98,7 @@ class GroupOffsetActivity(NamedTuple):
     committed: int
     end_offset: int | None
     lag: int | None
+    """None without an end, and for a commit beyond it."""
     consumed_per_s: float | None
 
 
@@ -279,18 +280,27 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
             tp.partition,
             committed[tp],
             end,
-            None if end is None else max(0, end - committed[tp]),
+            _lag_of(committed[tp], end),
             _rate(before, committed, tp, old, new),
         )
 
 
 def _lag(name: str, sample: ClusterSample) -> int | None:
-    """Records that the group has not consumed, of partitions whose end is known; None if there are none."""
+    """Records that the group has not consumed, of partitions whose lag is known; None if there are none."""
     group = sample.groups.get(name)
     if group is None:
         return None
-    lags = [max(0, sample.ends[tp] - offset) for tp, offset in group.committed.items() if tp in sample.ends]
-    return sum(lags) if lags else None
+    lags = [_lag_of(offset, sample.ends.get(tp)) for tp, offset in group.committed.items()]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _lag_of(committed: int, end: int | None) -> int | None:
+    """As in `kctl groups lag`: None for a commit beyond the end too, since such a group reads nothing at all.
+
+    The end is younger than the commit, so that it is no commit of a moment later.
+    """
+    return None if end is None or committed > end else end - committed
 
 
 def _rate(

@@ -177,7 +177,8 @@ class Sampler:
             return known[1]
         endpoint: Endpoint | None = None
         with contextlib.suppress(KctlError, TimeoutError):
-            endpoint = await endpoint_of(self._client, broker_id)
+            found = await endpoint_of(self._client, broker_id)
+            endpoint = found if found is not None and found[1] else None
         if endpoint is not None and _is_loopback(endpoint[0]) and not _is_loopback(metadata.brokers[broker_id].host):
             endpoint = None  # The loopback address of another machine.
         self._found[broker_id] = (now_ms, endpoint)

@@ -29,7 +29,10 @@ class Sample(NamedTuple):
 
 
 async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str, int] | None:
-    """Host and port of the broker's endpoint, of any broker if None; None if it has none."""
+    """Host and port of the broker's endpoint, of any broker if None; None if it has none.
+
+    Port 0: the broker has chosen a free one, which it does not tell.
+    """
     from kctl.admin.configs import ConfigResource, ResourceType, describe_configs  # noqa: PLC0415 - not for --endpoint
 
     brokers = (await client.metadata(())).brokers
@@ -40,7 +43,7 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
     entries = (await describe_configs(client, [resource], names=["metrics.port", "metrics.host"]))[resource]
     values = {entry.name: entry.value for entry in entries} if isinstance(entries, list) else {}
     port = int(values.get("metrics.port") or -1)
-    if port <= 0:
+    if port < 0:
         return None
     host = values.get("metrics.host") or ""
     return (brokers[chosen].host if host in _ANY_INTERFACE else host), port

@@ -140,6 +140,21 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def store_problems(properties: Mapping[str, str]) -> list[ConfigError]:
+    """What is wrong with the key store and with the trust store among `ssl.*` properties.
+
+    `server_context` and `client_context` raise the first problem only.
+    """
+    problems = []
+    for prefixes in (("ssl.keystore.", "ssl.key."), ("ssl.truststore.",)):
+        own = {name: text for name, text in properties.items() if name.startswith(prefixes)}
+        try:
+            _configure(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), TlsSettings.of(own))
+        except ConfigError as error:
+            problems.append(error)
+    return problems
+
+
 def with_contents(settings: TlsSettings) -> TlsSettings:
     """The settings of a client with the contents of its stores as PEM texts in place of their paths.
 

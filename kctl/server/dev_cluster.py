@@ -269,6 +269,9 @@ class DevCluster:
         except OSError:
             os.close(fd)
             return  # it runs
+        if _accepts(port):
+            os.close(fd)
+            raise KctlError(f"zookeeper: port {port} of {LOOPBACK}, which the cluster has chosen for it, is in use")
         try:
             command = [*module_command("kctl"), "zookeeper", "start", "--port", str(port)]
             command += ["--data-dir", str(self.path / "zookeeper"), "--log-format", log_format]

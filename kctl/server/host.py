@@ -76,6 +76,7 @@ class BrokerHost:
                 self.folder.zookeeper,
                 host=LOOPBACK,
                 port=self._embedded_zookeeper_port,
+                port_option="--embedded-zookeeper-port",
                 on_failure=self._zookeeper_failed,
             )
             self._embedded.bind()

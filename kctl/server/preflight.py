@@ -6,8 +6,10 @@ and the security of connections.  Ports are bound and released at once.  Directo
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -25,6 +27,7 @@ from kctl.config.listeners import (
 from kctl.errors import ConfigError, CorruptLog, KctlError, NoNodeError, shown_value
 from kctl.input_files import read_regular
 from kctl.model import Endpoint
+from kctl.security.tls import store_problems
 from kctl.server import open_files
 from kctl.server.authorization.loading import authorizer_of
 from kctl.server.clock import SystemClock
@@ -48,6 +51,7 @@ from kctl.zookeeper.session import ZooKeeperSession
 
 DESCRIPTORS_MIN = 4_096
 _DYNAMIC = "; if it is stored in ZooKeeper (kctl configs alter broker), the broker reads it there"
+_TLS_OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.ssl\.")
 _ADDRESS_PROPERTIES = frozenset({"listeners", "listener.security.protocol.map", "host.name", "port"})
 _LISTENER_PROPERTIES = frozenset(
     {
@@ -102,6 +106,9 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
     if unusable.isdisjoint(_LISTENER_PROPERTIES):
         async for finding in _listeners(view):
             yield finding
+    else:
+        for finding in await asyncio.to_thread(_stores, view):
+            yield finding
     for finding in _authorizer(view):
         yield finding
     for finding in [*_data_folder(options.folder), *_log_directories(examined.config, is_running=running is not None)]:
@@ -140,8 +147,7 @@ async def _listeners(view: ConfigView) -> AsyncIterator[Finding]:
     endpoints = listener_endpoints(view.current)
     for endpoint in endpoints:
         if endpoint.security_protocol in TLS_PROTOCOLS:
-            finding = await _certificates(view, endpoint)
-            if finding is not None:
+            for finding in await _certificates(view, endpoint):
                 yield finding
         if endpoint.security_protocol.startswith("SASL_"):
             async for finding in _mechanisms(view, endpoint):
@@ -156,18 +162,27 @@ async def _listeners(view: ConfigView) -> AsyncIterator[Finding]:
             yield _error(error.name, message)
 
 
-async def _certificates(view: ConfigView, endpoint: Endpoint) -> Finding | None:
+async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
     certificates = ListenerCertificates(view)
     try:
         await certificates.load([endpoint])
     except ConfigError as error:
         given = listener_properties(view.static, endpoint.listener)
+        stores = [_of(each) for each in await asyncio.to_thread(store_problems, given)]
         if any(name.startswith("ssl.keystore.") for name in given):
-            return _of(error)
-        return Finding(Severity.WARNING, error.name, f"listener {endpoint.listener}: {error.reason}{_DYNAMIC}")
+            return list(dict.fromkeys([_of(error), *stores]))
+        message = f"listener {endpoint.listener}: {error.reason}{_DYNAMIC}"
+        return [Finding(Severity.WARNING, error.name, message), *stores]
     finally:
         await certificates.close()
-    return None
+    return []
+
+
+def _stores(view: ConfigView) -> list[Finding]:
+    """The problems of all key stores and trust stores, for listeners that cannot be told from the properties."""
+    listeners = dict.fromkeys(["", *(found[1] for name in view.static if (found := _TLS_OF_LISTENER.match(name)))])
+    problems = [problem for each in listeners for problem in store_problems(listener_properties(view.static, each))]
+    return list(dict.fromkeys(map(_of, problems)))
 
 
 async def _mechanisms(view: ConfigView, endpoint: Endpoint) -> AsyncIterator[Finding]:

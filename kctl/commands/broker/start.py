@@ -201,6 +201,9 @@ def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | 
         return
     if secure is not None:
         run.console.note(f"client properties: {secure.client_properties}, for PKCS12: {secure.java_properties}")
+    running = folder.running()
+    if running is not None and running.metrics_url:
+        run.console.note(f"metrics: {running.metrics_url}")
     for line in (
         f"broker serving on {addresses}, data in {folder.path}; try:",
         f"  {kctl} topics create hello --partitions 3{where}",

@@ -23,6 +23,7 @@ COLUMNS = (
     Column("pid", numeric=True),
     Column("zookeeper"),
     Column("data_dir"),
+    Column("metrics_url"),
 )
 
 
@@ -35,6 +36,8 @@ class BrokerRow(NamedTuple):
     pid: int | None
     zookeeper: str | None
     data_dir: str
+    metrics_url: str | None
+    """The endpoint for metrics, with --processes that of the service; null without one."""
 
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
@@ -45,12 +48,15 @@ def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     The exit status is 0 if it accepts connections, else 3; of several brokers, all have to.
     """
     run: Invocation = ctx.obj
-    found = brokers_in(DataFolder(data_dir_of(data_dir)))
-    run.console.show(COLUMNS, [_row(folder, running) for folder, running in found])
+    root = DataFolder(data_dir_of(data_dir))
+    found = brokers_in(root)
+    service = root.running()
+    metrics_url = service.metrics_url or None if service else None
+    run.console.show(COLUMNS, [_row(folder, running, metrics_url) for folder, running in found])
     return ExitStatus.DONE if all(running for _, running in found) else ExitStatus.UNMET
 
 
-def _row(folder: DataFolder, running: RunningBroker | None) -> BrokerRow:
+def _row(folder: DataFolder, running: RunningBroker | None, metrics_url: str | None) -> BrokerRow:
     return BrokerRow(
         state="serving" if running else "starting" if folder.is_locked() else "stopped",
         address=running.address if running else None,
@@ -58,4 +64,5 @@ def _row(folder: DataFolder, running: RunningBroker | None) -> BrokerRow:
         pid=running.pid if running else None,
         zookeeper=running.zookeeper if running else None,
         data_dir=str(folder.path),
+        metrics_url=metrics_url if running else None,
     )

@@ -9,7 +9,7 @@ from typing import Self
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kctl.client.loop_thread import LoopThread
-from kctl.server.metrics.endpoint import MetricsEndpoint
+from kctl.server.metrics.endpoint import AddressOptions, MetricsEndpoint
 from kctl.server.metrics.exposition import Format, exposition
 from kctl.server.metrics.naming import Dialect
 from kctl.spark.following import FollowState
@@ -29,7 +29,9 @@ class FollowMetrics:
         self.state = state
         """Replaced by the exporting thread; a scrape reads it once."""
         self._thread: LoopThread | None = None
-        self._endpoint = MetricsEndpoint(self._scrape, self._not_ready)
+        self._endpoint = MetricsEndpoint(
+            self._scrape, self._not_ready, AddressOptions("--metrics-port", "--metrics-listen")
+        )
 
     def serve(self, host: str, port: int) -> int:
         """Serves from now on; returns the port.  Raises ListenError."""

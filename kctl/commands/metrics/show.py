@@ -96,6 +96,11 @@ def show(
             "the broker has no endpoint for metrics: start it with --metrics-port N (property metrics.port), or give "
             "the endpoint of another exporter with --endpoint HOST:PORT"
         )
+    if not found[1]:
+        raise KctlError(
+            "the broker has chosen a free port for metrics (metrics.port=0), which its log and 'kctl broker status' "
+            "show: give it with --endpoint HOST:PORT"
+        )
     samples = [each for each in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(each))]
     items = [MetricItem(s.metric, s.labels, s.value if math.isfinite(s.value) else None) for s in samples]
     rows = [MetricRow(s.metric, _labels(s), f"{s.value:.15g}") for s in samples]

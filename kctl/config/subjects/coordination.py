@@ -70,6 +70,15 @@ class CoordinationProperties:
         importance=Importance.HIGH,
         doc="Timeout of the first connection to ZooKeeper; zookeeper.session.timeout.ms if not set.",
     )
+    zookeeper_sync_time_ms: int = prop(
+        "zookeeper.sync.time.ms",
+        INT,
+        default=2000,
+        importance=Importance.LOW,
+        unused="Kafka 2.8 deprecates it and does not use it either: where a broker must see another's write, it has "
+        "ZooKeeper bring its server up to date first",
+        doc="How far a follower of the ensemble may be behind its leader.",
+    )
     zookeeper_max_in_flight_requests: int = prop(
         "zookeeper.max.in.flight.requests",
         INT,

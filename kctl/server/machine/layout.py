@@ -22,6 +22,7 @@ from kctl.server.process import DEFAULT_PORT, StartOptions
 _PORT_OF_LISTENER = re.compile(r":([0-9]{1,5})(?=\s*(?:,|\Z))")
 _NUMBER = re.compile(r"\s*[0-9]{1,9}\s*")
 _LISTENERS = ("listeners", "advertised.listeners")
+_METRICS = "the endpoint for metrics"
 _PORTS = ("port", "advertised.port")
 
 
@@ -128,15 +129,14 @@ def _check_ports(processes: list[StartOptions], metrics: tuple[str, int] | None)
             raise UsageError(f"--processes {len(processes)}: {owner} would have port {port}; choose lower ports")
         other = owners.setdefault(port, owner)
         if other != owner:
-            raise UsageError(
-                f"--processes {len(processes)}: {other} and {owner} would both have port {port}; choose another"
-                " --port-step"
-            )
+            option = "--metrics-port" if other == _METRICS else "--port-step"
+            both = f"{other} and {owner} would both have port {port}"
+            raise UsageError(f"--processes {len(processes)}: {both}; choose another {option}")
 
 
 def _ports(processes: list[StartOptions], metrics: tuple[str, int] | None) -> Iterator[tuple[str, int]]:
     if metrics is not None and metrics[1]:
-        yield "the endpoint for metrics", metrics[1]
+        yield _METRICS, metrics[1]
     for index, options in enumerate(processes):
         properties = options.properties()
         text = properties.get("listeners", f":{properties.get('port', '')}")

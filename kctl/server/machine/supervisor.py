@@ -55,6 +55,7 @@ class Supervisor:
                 self.folder.zookeeper,
                 host=LOOPBACK,
                 port=self._options.service.embedded_zookeeper_port or 0,
+                port_option="--embedded-zookeeper-port",
                 on_failure=self._zookeeper_failed,
             )
             self._embedded.bind()

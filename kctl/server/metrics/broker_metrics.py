@@ -99,10 +99,10 @@ class BrokerMetrics:
 
     async def _make(self, form: Format) -> list[bytes]:
         process = await self._loop.run_in_executor(None, self._process.collect)
-        lag = None
-        if self._sources is not None and self._sources.base.configs.current.metrics_consumer_lag:
-            lag = await self._group_lag.read(self._sources)
-        return await exposition(self._families(process, lag), form, self._dialect)
+        if self._sources is None or not self._sources.base.configs.current.metrics_consumer_lag:
+            return await exposition(self._families(process, None), form, self._dialect)
+        async with self._group_lag.read(self._sources) as lag:
+            return await exposition(self._families(process, lag), form, self._dialect)
 
     def _families(self, process: list[Metric], lag: ClusterLag | None) -> Iterator[AnyFamily | Metric | None]:
         yield from process

@@ -16,7 +16,7 @@ from kctl.admin.lag import LagReader
 from kctl.client.cluster import ClusterClient
 from kctl.errors import KctlError
 from kctl.limits import METRICS_SEND_MS_MAX
-from kctl.server.metrics.endpoint import MetricsEndpoint, ScrapeFailed
+from kctl.server.metrics.endpoint import AddressOptions, MetricsEndpoint, ScrapeFailed
 from kctl.server.metrics.exposition import Format, exposition
 from kctl.server.metrics.naming import Dialect
 from kctl.server.metrics.subjects import lag
@@ -38,7 +38,7 @@ class LagExporter:
         warn: Callable[[str], None],
     ) -> None:
         """A collection is used for `cache_ms`; `warn` gets each new reason why there is none."""
-        self.endpoint = MetricsEndpoint(self.scrape, self._not_ready)
+        self.endpoint = MetricsEndpoint(self.scrape, self._not_ready, AddressOptions("--port", "--listen"))
         self._client = client
         self._reader = reader
         self._cache_s = cache_ms / 1000

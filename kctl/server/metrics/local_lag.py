@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kctl.admin.group_lag import GroupLag, PartitionLag
 from kctl.admin.lag_facts import NOTHING_FETCHED, Facts, LogRange
@@ -65,6 +65,13 @@ class LocalLag:
     """The searches for unread records in these partitions."""
     missing: dict[Commit, None]
     """The commits in partitions that other brokers lead."""
+
+    def clear(self) -> None:
+        """Frees the contents, one after the other."""
+        contents: list[dict[Any, Any]] = [group.offsets for group in self.groups]
+        for each in (*contents, self.logs, self.searches, self.missing):
+            while each:
+                each.popitem()
 
 
 class _Read(NamedTuple):

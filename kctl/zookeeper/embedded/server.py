@@ -62,12 +62,15 @@ class EmbeddedZooKeeper:
         port: int = 0,
         *,
         tick_time_ms: int = TICK_TIME_MS,
+        port_option: str = "--port",
         on_failure: Callable[[ZooKeeperError], None] = lambda _: None,
     ) -> None:
+        """`port_option` is the option with which the user chooses the port, for error texts."""
         self.host = host
         self.port = port
         self._data_dir = data_dir
         self._tick_time_ms = tick_time_ms
+        self._port_option = port_option
         self._on_failure = on_failure
         self._traffic = four_letter_words.Traffic()
         self._connections: dict[Connection, None] = {}
@@ -106,7 +109,7 @@ class EmbeddedZooKeeper:
             sock.listen(LISTEN_BACKLOG)
         except OSError as error:
             sock.close()
-            raise _port_unusable(self.host, self.port, error) from error
+            raise _port_unusable(self.host, self.port, error, self._port_option) from error
         self.port = sock.getsockname()[1]
         self._sock = sock
         return sock
@@ -460,7 +463,10 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _port_unusable(host: str, port: int, error: OSError) -> ZooKeeperError:
+def _port_unusable(host: str, port: int, error: OSError, option: str) -> ZooKeeperError:
     if error.errno == errno.EADDRINUSE:
-        return ZooKeeperError(f"port {port} of {host} is in use; stop its process or choose another port")
+        message = f"port {port} of {host} is in use; stop its process or choose another port with {option}"
+        return ZooKeeperError(message)
+    if error.errno == errno.EACCES:
+        return ZooKeeperError(f"port {port} of {host} may not be bound by this user; choose a {option} above 1023")
     return ZooKeeperError(f"cannot listen on {host}:{port}: {error.strerror}")

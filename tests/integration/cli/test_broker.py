@@ -82,25 +82,28 @@ def test_properties_from_a_file_do_not_appear_in_the_process_list(kctl: Kctl, tm
 
 @pytest.mark.parametrize("detach", ["", "--detach"])
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "reason", "option"),
     [
-        ("--port {port}", "127.0.0.1:{port} is in use"),
-        ("--port 0 --metrics-port {port}", "127.0.0.1:{port} is in use"),
-        ("--port 0 --embedded-zookeeper-port {port}", "port {port} of 127.0.0.1 is in use"),
-        ("--port {port} --secure", "127.0.0.1:{port} is in use"),
-        ("--port {before} --processes 2", "process 1: 127.0.0.1:{port} is in use"),
-        ("--port {before} --processes 2 --secure", "127.0.0.1:{port} is in use"),
+        ("--port {port}", "127.0.0.1:{port} is in use", "--port"),
+        ("--port 0 --metrics-port {port}", "127.0.0.1:{port} is in use", "--metrics-port"),
+        ("--port 0 --embedded-zookeeper-port {port}", "port {port} of 127.0.0.1 is", "--embedded-zookeeper-port"),
+        ("--port {port} --secure", "127.0.0.1:{port} is in use", "--port"),
+        ("--port {free} --port-step {step} --processes 2", "process 1: 127.0.0.1:{port} is in use", "--port"),
+        ("--port {free} --port-step {step} --processes 2 --secure", "127.0.0.1:{port} is in use", "--port"),
     ],
 )
 def test_port_in_use_is_reported_once_and_leaves_no_files(
-    kctl: Kctl, tmp_path: Path, options: str, reason: str, detach: str
+    kctl: Kctl, tmp_path: Path, options: str, reason: str, option: str, detach: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        refused = kctl(f"broker start {options.format(port=port, before=port - 1)} {detach}")
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    free, port = sorted(server.getsockname()[1] for server in servers)
+    with servers[0], servers[1]:
+        next(server for server in servers if server.getsockname()[1] == free).close()
+        refused = kctl(f"broker start {options.format(port=port, free=free, step=port - free)} {detach}")
     assert refused.status == 1
     last = refused.err.splitlines()[-1]
     assert last.startswith(f"kctl: {reason.format(port=port)}")
+    assert option in last.split()
     assert "Traceback" not in refused.err
     assert status_of(kctl)["state"] == "stopped"
     assert list(tmp_path.iterdir()) == []
@@ -131,6 +134,26 @@ def test_the_lines_of_a_background_start_are_in_its_output_file(kctl: Kctl, tmp_
     found = [next(number for number, line in enumerate(lines) if text in line) for text in expected]
     assert found == sorted(found), lines
     assert not any("try:" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("words", ["", "--processes 1"])
+def test_a_free_port_for_metrics_is_told(kctl: Kctl, words: str) -> None:
+    started = kctl(f"broker start --port 0 --metrics-port 0 --detach {words}")
+    assert started.status == 0, started.err
+    row = status_of(kctl)
+    url = row["metrics_url"]
+    assert f"metrics: {url}" in started.err.splitlines()
+    endpoint = url.removeprefix("http://").removesuffix("/metrics")
+    assert kctl(f"metrics show --endpoint {endpoint} --match process_cpu").status == 0
+    assert kctl("broker stop").status == 0
+    assert status_of(kctl)["metrics_url"] is None
+
+
+def test_a_free_port_for_metrics_is_not_known_to_other_commands(kctl: Kctl) -> None:
+    assert kctl("broker start --port 0 --metrics-port 0 --detach").status == 0
+    ran = kctl(f"metrics show --bootstrap-server {status_of(kctl)['address']}")
+    assert (ran.status, ran.err.count("\n")) == (1, 1)
+    assert "--endpoint HOST:PORT" in ran.err
 
 
 def test_a_background_start_that_fails_leaves_its_lines_and_the_reason(kctl: Kctl, tmp_path: Path) -> None:

@@ -223,5 +223,5 @@ def test_a_cluster_that_cannot_be_reached_is_status_503_with_the_reason(tmp_path
         assert process.is_running
         ran = command_line({"KCTL_BOOTSTRAP_SERVER": f"127.0.0.1:{nobody}"})(f"metrics serve --port {port}")
         assert ran.status == 1
-        assert "is in use by another process" in ran.err
+        assert "is in use by another process: choose another port for metrics with --port\n" in ran.err
     assert process.log_text.count("the cluster cannot be read") == 1

@@ -80,7 +80,8 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> No
     port = filled.rpartition(":")[2]
     result = kctl("start", "--port", port, "--data-dir", str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == f"kctl: port {port} of 127.0.0.1 is in use; stop its process or choose another port\n"
+    advice = "stop its process or choose another port with --port"
+    assert result.stderr == f"kctl: port {port} of 127.0.0.1 is in use; {advice}\n"
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,9 @@ def test_lag_of_a_group_and_how_fast_it_grows() -> None:
     assert (group.lag, group.lag_per_s, group.consumed_per_s) == (0, -90, 90)
 
 
-def test_a_commit_beyond_the_end_is_no_negative_lag() -> None:
+def test_a_commit_beyond_the_end_has_no_lag_as_in_the_lag_of_groups() -> None:
     [group] = group_activity(100, 100, 50, 50).groups
-    assert group.lag == 0
+    assert group.lag is None
 
 
 def test_a_verdict_is_filled_in_by_a_function() -> None:

@@ -72,7 +72,7 @@ def test_port_0_stays_a_free_port() -> None:
     ("given", "message"),
     [
         ({"listeners": "PLAINTEXT://:65534"}, "process 2 would have port 65536; choose lower ports"),
-        ({"metrics.port": "9094"}, "the endpoint for metrics and process 2 would both have port 9094"),
+        ({"metrics.port": "9094"}, "process 2 would both have port 9094; choose another --metrics-port"),
         ({"port": "65535"}, "process 1 would have port 65536"),
     ],
 )

@@ -8,6 +8,7 @@ Values are gathered in lists of numbers and texts: thousands of objects for each
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
 from kctl.admin.group_lag import GroupLag
@@ -62,6 +63,7 @@ TIME_LEFT = _gauge(
 FAILURES = _gauge("exporter", "failures", "errors", "Brokers and groups with an error in this collection")
 _PARTITIONS_PER_SLICE = 100
 """Partitions whose values are gathered, in 0.3 ms, before the next look at the clock."""
+_FREED_PER_SLICE = 2_000
 PER_PARTITION = (CURRENT_OFFSET, OLDEST_OFFSET, LEADER, REPLICAS, IN_SYNC, PREFERRED, UNDER_REPLICATED)
 DEFINITIONS = (
     BROKERS,
@@ -117,6 +119,7 @@ def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]
         yield Family(VERDICT, ((label_text(consumergroup=one.outcome.name), one.verdict.value) for one in groups))
         yield Family(TIME_LEFT, _seconds(names, left_ms))
         yield single(FAILURES, found.failures)
+    yield from _freed(names, committed, lags, waits_ms, left_ms)
 
 
 def _of_partitions(found: ClusterLag) -> Iterator[Family | None]:
@@ -130,6 +133,15 @@ def _of_partitions(found: ClusterLag) -> Iterator[Family | None]:
             yield None
     for definition, each in zip(PER_PARTITION, values, strict=True):
         yield Family(definition, _known(names, each))
+    yield from _freed(names, *values)
+
+
+def _freed(*lists: list[Any]) -> Iterator[None]:
+    """Frees the elements in pieces: 100,000 texts at once take 4 ms."""
+    for each in lists:
+        while each:
+            del each[-_FREED_PER_SLICE:]
+            yield None
 
 
 def _values(one: PartitionSummary) -> tuple[int | None, ...]:
