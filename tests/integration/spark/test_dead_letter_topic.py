@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -91,7 +92,8 @@ def letters(topic: Topic) -> list[tuple[int, bytes, bytes, dict[str, bytes]]]:
                 ended.add(message.partition() or 0)
             else:
                 ended.discard(message.partition() or 0)
-                headers = {name: value for name, value in message.headers() or () if isinstance(value, bytes)}
+                pairs: list[Any] = list(message.headers() or ())
+                headers: dict[str, bytes] = dict(pairs)
                 found.append((message.partition() or 0, message.key() or b"", message.value() or b"", headers))
         return len(ended) == topic.partitions
 
@@ -114,11 +116,11 @@ def assert_each_once(source: Topic, bad: Topic) -> None:
         assert headers["kctl.dead-letter.partition"] == b"%d" % row[0]
         assert headers["kctl.dead-letter.offset"] == b"%d" % row[1]
         assert b"JSON" in headers["kctl.dead-letter.reason"]
-    for number in range(source.partitions):
+    for source_partition in range(source.partitions):
         offsets = [
             int(headers["kctl.dead-letter.offset"])
             for _, _, _, headers in found
-            if headers["kctl.dead-letter.partition"] == b"%d" % number
+            if headers["kctl.dead-letter.partition"] == b"%d" % source_partition
         ]
         assert offsets == sorted(offsets)
 
