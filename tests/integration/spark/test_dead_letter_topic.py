@@ -188,4 +188,4 @@ def test_a_topic_that_cannot_get_letters_is_refused_before_anything_is_written(
         assert complaint in capsys.readouterr().err
     assert not (tmp_path / "lake").exists()
     assert main([*words, *LENIENT]) == 0
-    assert len(read_rows(tmp_path / "lake", topics=[source.name])) == 2
+    assert len(read_rows(tmp_path / "lake" / source.name, topics=[source.name])) == 2
