@@ -1080,7 +1080,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1090,6 +1090,7 @@ _kctl() {
         --value) words='binary string json avro protobuf variant' flags='' ;;
         --key) words='binary string json avro protobuf variant' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
+        --dead-letter-topic) kind='names-topics' ;;
         --engine) words='local spark' flags='' ;;
         --deploy-mode) words='client cluster' flags='' ;;
         --py-files) kind='file' ;;
@@ -1153,7 +1154,7 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1163,6 +1164,7 @@ _kctl() {
         --value) words='binary string json avro protobuf variant' flags='' ;;
         --key) words='binary string json avro protobuf variant' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
+        --dead-letter-topic) kind='names-topics' ;;
         --engine) words='local spark' flags='' ;;
         --deploy-mode) words='client cluster' flags='' ;;
         --py-files) kind='file' ;;

@@ -156,11 +156,12 @@ class CommitLog:
         """All committed data files with their batch, except those that were compacted.  Reads all commits."""
         return {path: file.batch for path, file in self._paths()[0].items()}
 
-    def committed_letters(self) -> dict[str, CommittedFile]:
-        """All committed files with dead letters.  Reads all commits."""
+    def committed_letters(self, *, after: int = -1) -> dict[str, CommittedFile]:
+        """All committed files with dead letters of the batches after `after`.  Reads these commits."""
         return {
             one["path"]: CommittedFile(batch, one["bytes"])
             for batch in sorted(self._batches(layout.COMMITS))
+            if batch > after
             for one in self._read(layout.COMMITS, batch).get("dead_letters", ())
         }
 

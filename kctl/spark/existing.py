@@ -79,6 +79,18 @@ class ExportedTopic:
     """Whether the table lacks rows of its last batches, because another program has set it back."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutstandingLetters:
+    """The committed files with dead letters of the batches of a topic after a certain one."""
+
+    position: TopicPosition
+    batch: int
+    """The last committed batch."""
+    paths: tuple[str, ...]
+    """They may have letters of other topics too."""
+    is_table: bool
+
+
 class ExistingExport:
     """The export in a target."""
 
@@ -122,6 +134,26 @@ class ExistingExport:
     def topic(self, name: str) -> ExportedTopic:
         """The files of one topic.  Raises UsageError if it is not in the export; as `state`."""
         return self._of_folder(name) if self.options.kind is TableKind.PARQUET else self._of_table(name)
+
+    def outstanding_letters(self, name: str, *, after: int) -> OutstandingLetters | None:
+        """The dead letters of the batches of a topic after batch `after`; None if the topic has no batch."""
+        directory = "" if self.options.is_shared else layout.topic_directory(name)
+        if self.options.kind is TableKind.PARQUET:
+            log = self._commit_log()
+            positions = log.positions()
+            topics, batch = positions.topics, positions.last_batch
+            paths = tuple(path for path in log.committed_letters(after=after) if self._is_of(path, name))
+        else:
+            state = table_opener(self.options, self._files, [name])(directory).state()
+            if state is None:
+                return None
+            topics, batch = state.topics, state.batch
+            paths = self._dead_letters_of_table(directory, state, after=after)
+        if name not in topics:
+            return None
+        return OutstandingLetters(
+            position=topics[name], batch=batch, paths=paths, is_table=self.options.kind is not TableKind.PARQUET
+        )
 
     def _of_folder(self, name: str) -> ExportedTopic:
         log = self._commit_log()
@@ -202,12 +234,12 @@ class ExistingExport:
             is_set_back=state is not None and not state.has_rows,
         )
 
-    def _dead_letters_of_table(self, directory: str, state: TableState) -> tuple[str, ...]:
-        """Without those of batches that are not committed; of the last batch those that its commit names."""
+    def _dead_letters_of_table(self, directory: str, state: TableState, *, after: int = -1) -> tuple[str, ...]:
+        """Of the batches after `after`, without those that are not committed; of the last one those in its commit."""
         folder = dead_letters_path(f"{directory}/data".lstrip("/"))
         found: list[str] = []
         for batch in self._files.names(folder):
-            if batch.isdecimal() and int(batch) <= state.batch:
+            if batch.isdecimal() and after < int(batch) <= state.batch:
                 is_listed = int(batch) == state.batch and state.is_latest
                 paths = self._data_files(f"{folder}/{batch}")
                 found += [path for path in paths if not is_listed or path in state.dead_letters]

@@ -20,6 +20,7 @@ from kctl.client.registry.client import RegistryClient
 from kctl.environment import Clock
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.spark.adoption import find_files, plan_adoption
 from kctl.spark.cluster_reads import (
     Samples,
@@ -111,7 +112,8 @@ class Listener:
 class Exporter:
     """One run.
 
-    `files`, `look`, `sample`, `take`, `starts` and `start_runner` are its ports; the defaults are the real ones.
+    `files`, `look`, `sample`, `take`, `starts`, `start_runner` and `write_letters` are its ports; the defaults are the
+    real ones.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Exporter:
         take: Callable[[ExportRequest, Plan], RecordSample] | None = None,
         starts: Callable[[ExportRequest, Collection[TopicPartition]], Mapping[TopicPartition, int]] | None = None,
         start_runner: StartEngine | None = None,
+        write_letters: Callable[[ExportRequest, Files], int] | None = None,
     ) -> None:
         self._request = request
         self._clock = clock
@@ -134,6 +137,7 @@ class Exporter:
         self._sample = sample or sample_logs
         self._take = take or take_record_sample
         self._starts = starts or log_starts
+        self._write_letters = write_letters
         self._decided: tuple[tuple[object, ...], dict[str, Columns]] | None = None
         self._start_runner = start_runner
         self._runner: TaskRunner | None = None
@@ -173,12 +177,17 @@ class Exporter:
         if self._start_runner is None:
             require_engine(self._request.engine)
         self._request.decoding.require_packages()
+        if self._request.dead_letter_topic and self._write_letters is None:
+            from kctl.spark.dead_letter_topic import check_dead_letter_topic  # noqa: PLC0415 - only this option
+
+            check_dead_letter_topic(self._request)
         with self._stack:
             view = self._prepare_new_folder() if self._log.is_new() else None
             self._log.create()
             # The engine ends before the lock is released.
             with self._log.lock(), self._stack:
                 self._run_locked(view, listener)
+                self._write_dead_letters()
         return self._report
 
     def _prepare_new_folder(self) -> ClusterView:
@@ -216,6 +225,17 @@ class Exporter:
         if plan is not None:
             plan = self._begin(plan)
             self._carry_out(plan, positions, listener, Origin.NEW)
+
+    def _write_dead_letters(self) -> None:
+        """Writes the dead letters of this run, and those of an interrupted one, to their topic."""
+        if not self._request.dead_letter_topic:
+            return
+        from kctl.spark.dead_letter_topic import write_dead_letters  # noqa: PLC0415 - only this option
+
+        write = self._write_letters or write_dead_letters
+        count = write(self._request, self._files)
+        if count:
+            self._on_note(f"{counted(count, 'dead letter')} written to the topic {self._request.dead_letter_topic}")
 
     def _plannable(self, positions: Positions) -> ClusterView:
         """The selected topics, from here on without those that cannot be planned while others can be.
@@ -332,6 +352,7 @@ class Exporter:
             partition_by=table.partition_by,
             rows=table.rows,
             headers=table.headers,
+            letters_have_headers=bool(self._request.dead_letter_topic),
         )
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:

@@ -32,8 +32,14 @@ class ExportRequest:
     table: TableOptions = field(default_factory=TableOptions)
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     registry: RegistrySettings | None = None
+    dead_letter_topic: str = ""
+    """The topic that gets the dead letters too; empty: none."""
 
     def __post_init__(self) -> None:
+        if self.dead_letter_topic and not self.decoding.keeps_bad:
+            raise UsageError("--dead-letter-topic is an option of --on-bad-record dead-letter")
+        if self.dead_letter_topic in self.selection.topics:
+            raise UsageError(f"--dead-letter-topic: {self.dead_letter_topic} is one of the exported topics")
         if self.table.kind is not TableKind.PARQUET:
             for one in self.decoding.fields:
                 if one.format is Format.VARIANT:

@@ -14,16 +14,14 @@ import that was interrupted at any time is not refused.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import committed_offsets
 from kctl.client.group_metadata import GroupMetadata
-from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
@@ -35,16 +33,12 @@ from kctl.spark.exec.files import Files
 from kctl.spark.existing import ExistingExport, ExportedTopic
 from kctl.spark.live_topic import LiveLog, LiveTopic, live_topics
 from kctl.spark.plan import TopicPosition
+from kctl.spark.row_writer import Route, RowSpan, RowWriter, due_runs, overlapping, records_of
 from kctl.spark.tables.kinds import TableKind
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kctl.spark.verification.data_files import DataFiles, Extent
 
-COMMIT_MS = 1_000
-"""How long a transaction is open."""
-AFTER_INTERRUPT_S = 5.0
 _UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
 _NEEDED = ("key", "value", "timestamp")
 
@@ -140,122 +134,19 @@ async def import_export(
         GroupMetadata(found.group), {TopicPartition(request.topic, number): start for number, start in starts.items()}
     )
     await transaction.commit()
-    await _Writer(client, request, found, data, transaction).run(exported, starts, extents, on_rows)
+    spans = [RowSpan(number, at.incarnation, starts[number], at.offset) for number, at in _positions(exported)]
+    route = Route(request.topic, lambda number: number, lambda number: TopicPartition(request.topic, number))
+    counts = await RowWriter(client, data, transaction, route, request.codec).run(spans, extents, records_of, on_rows)
+    found.partitions = [
+        _result(span.partition, span.start, span.end, count, "imported" if span.start < span.end else "complete")
+        for span, count in zip(spans, counts, strict=True)
+    ]
     return found
 
 
 def import_group(topic: str, position: TopicPosition) -> str:
     """The group with the progress of imports of an exported topic into `topic`, and their transactional id."""
     return f"kctl-import.{topic}.{position.topic_id if position.topic_id.int else position.cluster_id}"
-
-
-class _Writer:
-    """Writes rows in transactions.  Owner: event loop."""
-
-    def __init__(
-        self, client: ClusterClient, request: ImportRequest, found: Import, data: DataFiles, transaction: Transaction
-    ) -> None:
-        self._topic = request.topic
-        self._found = found
-        self._data = data
-        self._transaction = transaction
-        self._now_ms = client.transport.monotonic_ms
-        self._committed_ms = self._now_ms()
-        self._failure: KctlError | None = None
-        settings = ProducerSettings(codec=request.codec)
-        self._producer = Producer(client, settings, self._delivered, transaction=transaction)
-        self._moved: dict[TopicPartition, int] = {}
-        self._rows = 0
-
-    async def run(
-        self,
-        exported: ExportedTopic,
-        starts: Mapping[int, int],
-        extents: Mapping[int, list[Extent]],
-        on_rows: Callable[[int], None],
-    ) -> None:
-        try:
-            for number, at in _positions(exported):
-                before = self._rows
-                for run in _due(extents.get(number, ()), starts[number]):
-                    await self._write(number, at.incarnation, starts[number], run, on_rows)
-                is_moved = starts[number] < at.offset
-                if is_moved:
-                    self._moved[TopicPartition(self._topic, number)] = at.offset
-                self._found.partitions.append(
-                    _result(
-                        number, starts[number], at.offset, self._rows - before, "imported" if is_moved else "complete"
-                    )
-                )
-            await self._commit()
-        except BaseException:
-            self._producer.abandon()
-            with contextlib.suppress(TimeoutError, KctlError):
-                async with asyncio.timeout(AFTER_INTERRUPT_S):
-                    await self._transaction.abort()  # otherwise the coordinator aborts it after its time-out
-            raise
-
-    async def _write(
-        self, number: int, incarnation: int, start: int, run: Sequence[Extent], on_rows: Callable[[int], None]
-    ) -> None:
-        tp = TopicPartition(self._topic, number)
-        position = self._moved.get(tp, start)
-        for batch in self._data.ordered_records([one.group for one in run], number, incarnation, start):
-            if not batch.num_rows:
-                continue
-            for offset, row in _records(batch):
-                await self._producer.send(self._topic, partition=number, **row)
-                position = offset + 1
-            self._rows += batch.num_rows
-            self._moved[tp] = position
-            await self._producer.flush()
-            on_rows(self._rows)
-            if self._now_ms() - self._committed_ms >= COMMIT_MS:
-                await self._commit()
-
-    async def _commit(self) -> None:
-        """Commits the records sent so far, and the progress, in one transaction."""
-        await self._producer.flush()
-        if self._failure is not None:
-            raise self._failure
-        if self._moved:
-            await self._transaction.add_offsets(GroupMetadata(self._found.group), self._moved)
-        await self._transaction.commit()
-        self._committed_ms = self._now_ms()
-
-    def _delivered(self, delivery: Delivery) -> None:
-        if delivery.error is not None:
-            self._failure = self._failure or delivery.error
-
-
-def _records(batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The offset of each row, and its record as arguments of Producer.send."""
-    import pyarrow as pa  # noqa: PLC0415 - heavy
-
-    from kctl.spark.exec.headers import entries_of  # noqa: PLC0415 - imports pyarrow
-
-    count = batch.num_rows
-    headers = [None] * count
-    if "headers" in batch.schema.names:
-        headers = entries_of(batch.column("headers")).to_pylist()
-    stamps = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    for offset, key, value, stamp_us, entries in zip(
-        batch.column("offset").to_pylist(),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-        stamps,
-        headers,
-        strict=True,
-    ):
-        yield (
-            offset,
-            {
-                "key": key,
-                "value": value,
-                "timestamp_ms": -1 if stamp_us is None else stamp_us // 1000,
-                "headers": [(entry["key"], entry["value"]) for entry in entries or ()],
-            },
-        )
 
 
 def _source(existing: ExistingExport, request: ImportRequest) -> str:
@@ -316,7 +207,7 @@ def _has_records(log: LiveLog) -> bool:
 
 def _check_order(exported: ExportedTopic, extents: Mapping[int, list[Extent]]) -> None:
     for partition, found in extents.items():
-        for run in _overlapping(found):
+        for run in overlapping(found):
             for before, after in itertools.pairwise(run):
                 if before.group.path != after.group.path:
                     raise NotImportable(
@@ -331,7 +222,7 @@ async def _check_rows(
     """Reads all rows that would be written.  Raises NotImportable for an offset that is there twice, UnreadableFile."""
     for number, at in _positions(exported):
         position = starts[number]
-        for run in _due(extents.get(number, ()), starts[number]):
+        for run in due_runs(extents.get(number, ()), starts[number]):
             groups = [one.group for one in run]
             for batch in data.ordered_records(groups, number, at.incarnation, starts[number]):
                 for offset in batch.column("offset").to_pylist():
@@ -340,24 +231,6 @@ async def _check_rows(
                         raise NotImportable(f"{path}: offset {offset} of partition {number} is there twice")
                     position = offset + 1
                 await asyncio.sleep(0)  # for an interrupt
-
-
-def _due(extents: Iterable[Extent], start: int) -> Iterator[list[Extent]]:
-    """The runs of overlapping extents with offsets from `start` on."""
-    return (run for run in _overlapping(extents) if run[-1].last >= start)
-
-
-def _overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
-    """Extents in ascending order in runs of those that overlap; the last of a run reaches furthest."""
-    run: list[Extent] = []
-    for extent in extents:
-        if run and extent.first > run[-1].last:
-            yield run
-            run = []
-        run.append(extent)
-        run.sort(key=lambda one: one.last)
-    if run:
-        yield run
 
 
 def _positions(exported: ExportedTopic) -> list[tuple[int, Any]]:

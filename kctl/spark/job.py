@@ -157,6 +157,7 @@ def tasks_of(
     partition_by: Partitioning = NO_PARTITIONS,
     rows: RowSelection = ALL_ROWS,
     headers: HeaderForm = HEADER_LIST,
+    letters_have_headers: bool = False,
 ) -> list[FileTask]:
     """One task per planned file, those with most offsets first.
 
@@ -176,6 +177,7 @@ def tasks_of(
             include_headers=plan.options.include_headers,
             compression=plan.options.compression.value,
             headers=headers,
+            letters_have_headers=letters_have_headers,
             partition_by=partition_by,
             rows=rows,
             may_skip=may_skip,

@@ -99,7 +99,7 @@ COLUMNS = (
         "kctl export --topic-regex 'shop[.].*' --to /data/shop",
         "kctl export orders payments --to s3://lake/shop --table delta",
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
-        "kctl export orders --to lake/ --value json --on-bad-record dead-letter",
+        "kctl export orders --to lake/ --value json --on-bad-record dead-letter --dead-letter-topic orders-bad",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
@@ -257,6 +257,15 @@ def export(
             "DIR/_dead_letters.",
         ),
     ] = "fail",
+    dead_letter_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--dead-letter-topic",
+            metavar="TOPIC",
+            help="With --on-bad-record dead-letter: an existing topic that gets these records too, each once, after "
+            "the commit.",
+        ),
+    ] = None,
     engine: Annotated[
         Literal["local", "spark"] | None,
         typer.Option(
@@ -400,6 +409,7 @@ def export(
             namespace=namespace or "",
         ),
         decoding=decoding,
+        dead_letter_topic=dead_letter_topic or "",
         registry=_registry(run, decoding, schema_registry),
     )
     if adopt and request.table.mark != PARQUET_MARK:

@@ -101,7 +101,7 @@ class _Gathered:
             return Chunk(self._data[origin : group[-1].end], starts, ends, group)
         ends = np.array(self._ends, np.int64)
         starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        return Chunk(memoryview(self._buffer[: self.size]), starts, ends, group)
+        return Chunk(self._buffer[: self.size].data, starts, ends, group)
 
     def _begin(self) -> None:
         """Copies the records of the batches that were not compressed."""

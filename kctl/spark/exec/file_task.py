@@ -45,6 +45,8 @@ class FileTask:
     columns: Columns = field(default_factory=Columns)
     keeps_bad: bool = False
     """Whether records that cannot be decoded go into the dead letters; else they end the task."""
+    letters_have_headers: bool = False
+    """Whether dead letters have headers, also if the data files have none."""
     may_skip: bool
     """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
 

@@ -276,7 +276,7 @@ class _Copy:
                     partition=partition,
                     start=range_.start,
                     end=range_.end,
-                    include_headers=self._task.include_headers,
+                    include_headers=self._task.include_headers or self._task.letters_have_headers,
                 )
                 if self._task.is_for_table:
                     batch = within_calendar(batch)

@@ -70,8 +70,10 @@ class Rows(NamedTuple):
 class DataFiles:
     """The data files of one topic."""
 
-    def __init__(self, files: Files, paths: Iterable[str], topic: str, *, is_table: bool) -> None:
-        """Reads all footers.  Raises UnreadableFile."""
+    def __init__(
+        self, files: Files, paths: Iterable[str], topic: str, *, is_table: bool, more: tuple[str, ...] = ()
+    ) -> None:
+        """Reads all footers.  `more` are columns that `records` has too, if a file has them.  Raises UnreadableFile."""
         self.groups: list[RowGroup] = []
         self.missing: list[str] = []
         """Paths without a file."""
@@ -88,6 +90,7 @@ class DataFiles:
         self._files = files
         self._topic = topic
         self._is_table = is_table
+        self._more = more
         for path in paths:
             try:
                 with damage_as_arrow_error(), files.open(path) as file:
@@ -172,7 +175,7 @@ class DataFiles:
         Raises UnreadableFile.
         """
         with self._opened(group.path) as parquet:
-            for batch in self._batches(parquet, group, self.columns):
+            for batch in self._batches(parquet, group, dict.fromkeys((*self.columns, *self._more))):
                 rows = self._rows(group.path, batch, with_hashes=False)
                 mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
                 mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))

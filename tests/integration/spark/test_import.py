@@ -24,7 +24,7 @@ from kctl.client.settings import ClientSettings, parse_servers
 from kctl.client.transaction import Transaction
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.spark import importing
+from kctl.spark import row_writer
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.existing import ExistingExport
 from kctl.spark.importing import ImportRequest, import_export, import_group
@@ -50,7 +50,7 @@ IMPORT = """
 import itertools, os, signal, sys
 from kctl.cli import main
 from kctl.client.transaction import Transaction
-from kctl.spark import importing
+from kctl.spark import row_writer
 from kctl.spark.verification import data_files
 
 def kill_at(moment):
@@ -63,7 +63,7 @@ async def commit(transaction, *arguments, **named):
     await committed(transaction, *arguments, **named)
     kill_at(f"after {number}")
 
-importing.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 100
+row_writer.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 100
 numbers, committed, Transaction.commit = itertools.count(), Transaction.commit, commit
 sys.exit(main(sys.argv[2:]))
 """
@@ -248,7 +248,7 @@ def test_an_import_that_is_interrupted_after_any_batch_is_exact(
     status, rows = run("--dry-run")
     assert (status, [(row["start"], row["records"], row["status"]) for row in rows]) == (0, [(0, 0, "planned")] * 2)
     # Four batches of 30 rows, each in a transaction of its own; the runs end in the first, second and third of theirs.
-    monkeypatch.setattr(importing, "COMMIT_MS", 0)
+    monkeypatch.setattr(row_writer, "COMMIT_MS", 0)
     monkeypatch.setattr(data_files, "READ_ROWS_MAX", 30)
     abort = Transaction.abort
 

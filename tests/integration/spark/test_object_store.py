@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -109,6 +110,50 @@ def test_of_exporters_to_s3_at_once_none_writes_a_record_twice(kctl_bootstrap: s
     assert any(driver.returncode == 0 for driver in drivers)
     assert_exact(topic, open_files(target))
     assert export(topic, target)["batches"] == []
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_in_s3_are_exact_after_kills_and_with_two_exporters_at_once(
+    kctl_bootstrap: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    s3_url: str,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in (
+        ("TYPE", "sql"),
+        ("URI", f"sqlite:///{tmp_path}/catalog.db"),
+        ("S3__ENDPOINT", s3_url),
+    ):
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__SHOP__{name}", value)
+    topic = filled(make_topic, kctl_bootstrap, 3_000)
+    target = f"s3://{s3_server.BUCKET}/{topic.name}-{kind}"
+    options = ("--table", kind, "--target-file-size", "32k", *(("--catalog", "shop") if kind == "iceberg" else ()))
+    files = open_files(target)
+    with subprocess.Popen(export_command(topic, target, *options), stdout=subprocess.PIPE) as driver:
+        folder = f"{topic.name}/data/000000000000"
+        started = lambda: bool(files.names(folder)) or driver.poll() is not None  # noqa: E731
+        wait_until(started, what="the first file", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
+        driver.kill()
+    append(topic, 300)
+    assert export(topic, target, *options)["records"] == 3_300
+    append(topic, 600)
+    command = export_command(topic, target, *options)
+    drivers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    outputs = [driver.communicate(timeout=RUN_TIMEOUT_S) for driver in drivers]
+    assert {driver.returncode for driver in drivers} <= {0, 5}, outputs
+    export(topic, target, *options)
+    catalog = ("--catalog", "shop") if kind == "iceberg" else ()
+    cluster = ("--bootstrap-server", kctl_bootstrap, "--format", "json", "--timeout", "60s")
+    capsys.readouterr()
+    assert main(["tables", "compact", target, "--yes", *catalog, *cluster[2:4]]) == 0
+    capsys.readouterr()
+    assert main(["tables", "verify", topic.name, target, "--from-start", *catalog, *cluster]) == 0
+    compared = [(row["status"], row["table_records"]) for row in json.loads(capsys.readouterr().out)]
+    assert compared == [("equal", 1_300)] * 3
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)

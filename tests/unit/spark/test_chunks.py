@@ -23,7 +23,7 @@ def batch(base: int, codec: Codec, size: int = 100) -> bytes:
 
 def decoded(data: bytes, size: int) -> list[tuple[int, bytes | None]]:
     view = memoryview(data)
-    found = []
+    found: list[tuple[int, bytes | None]] = []
     for one in chunks(view, list(iterate_batches(view)), size=size):
         rows = decode(one, topic="t", partition=0, start=0, end=1 << 60)
         found += zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
