@@ -41,12 +41,26 @@ def gssapi_client(settings: SaslSettings, host: str) -> SaslClient:
     service = gssapi.Name(f"{settings.service_name}@{host}", gssapi.NameType.hostbased_service)
     try:
         name = gssapi.Name(settings.principal, gssapi.NameType.kerberos_principal) if settings.principal else None
-        store = {"client_keytab": f"FILE:{settings.keytab}"} if settings.keytab else None
+        store = _store(settings)
         credentials = gssapi.Credentials(name=name, usage="initiate", store=store) if name or store else None
         context = gssapi.SecurityContext(name=service, creds=credentials, usage="initiate")
     except failure as error:
         raise AuthenticationFailed(f"authentication with GSSAPI failed: {_text(error)}") from None
     return _KerberosClient(context, failure)
+
+
+def _store(settings: SaslSettings) -> dict[str, str] | None:
+    """Where credentials come from, for gssapi; None for the user's ticket cache.
+
+    Tickets from a key tab stay in memory: the user's cache may have those of another principal, which the library
+    refuses to replace.  Java's login module does not look into the cache either.
+    """
+    if not settings.keytab:
+        return None
+    return {
+        "client_keytab": f"FILE:{settings.keytab}",
+        "ccache": f"MEMORY:kctl {settings.principal} {settings.keytab}",
+    }
 
 
 def _text(error: Exception) -> str:

@@ -90,6 +90,8 @@ class KazooLink:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
         self.session_id = 0
+        self.is_secured = False
+        """Whether a TLS handshake has succeeded.  With TLS 1.3 a server refuses the client's certificate after it."""
         security = security or ZooKeeperSecurity()
         self._tls = security.tls
         self._requests = KazooRequests(chroot, security)
@@ -188,11 +190,13 @@ class KazooLink:
             return sock
         try:
             sock.settimeout(timeout_s)
-            return context.wrap_socket(sock, server_hostname=host)
+            secured = context.wrap_socket(sock, server_hostname=host)
         except OSError as error:
             sock.close()
             self.call_on_loop(self._tls_failed, tls_problem(error, host))
             raise
+        self.is_secured = True
+        return secured
 
     def _tls_failed(self, problem: str) -> None:
         """Fails the start of the session; a later connection is tried again until the session expires."""

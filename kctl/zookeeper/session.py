@@ -98,7 +98,13 @@ class ZooKeeperSession:
                 if self._create_chroot:
                     await self._link.make_chroot()
         except TimeoutError:
+            is_refused = self._link.is_secured and not self._link.session_id
             await self.close()
+            if is_refused:
+                raise ZooKeeperError(
+                    f"ZooKeeper at {self._hosts} began no session on TLS connections (waited {timeout_ms} ms): check "
+                    "that it trusts the certificate in zookeeper.ssl.keystore.location"
+                ) from None
             raise ZooKeeperError(
                 f"ZooKeeper does not respond at {self._hosts} (waited {timeout_ms} ms): "
                 "start it, or correct the address (zookeeper.connect)"

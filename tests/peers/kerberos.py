@@ -28,6 +28,13 @@ def why_not() -> str | None:
     return None
 
 
+def why_no_sasl_library() -> str | None:
+    """Why librdkafka cannot use tickets on this machine; None when it can.  Its SASL library loads mechanisms."""
+    if not any(Path("/usr/lib").glob("*/sasl2/libgssapiv2.so")):
+        return "the SASL library has no GSSAPI: install libsasl2-modules-gssapi-mit"
+    return None if _program("kinit") else "kinit is missing: install krb5-user"
+
+
 def _program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=_SBIN)
 
@@ -51,6 +58,17 @@ class Realm:
         self._run("kadmin.local", "-q", f"addprinc -randkey {principal}@{REALM}")
         self._run("kadmin.local", "-q", f"ktadd -k {path} {principal}@{REALM}")
         return path
+
+    def log_in(self, principal: str) -> None:
+        """Puts tickets of a new principal into the user's ticket cache, instead of others."""
+        import gssapi  # noqa: PLC0415 - optional
+
+        cache = self.environment["KRB5CCNAME"]
+        Path(cache.removeprefix("FILE:")).unlink(missing_ok=True)
+        name = gssapi.Name(f"{principal}@{REALM}", gssapi.NameType.kerberos_principal)
+        store = {"client_keytab": f"FILE:{self.key_table(principal)}", "ccache": cache}
+        assert gssapi.Credentials(name=name, usage="initiate", store=store).lifetime > 0
+        assert Path(cache.removeprefix("FILE:")).exists()
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [_program(program) or program, *arguments]

@@ -1,4 +1,4 @@
-"""GSSAPI with a key distribution centre: the Java client and kafka-python log in with tickets, other clients do not."""
+"""GSSAPI with a key distribution centre: Java, librdkafka and kctl log in with tickets, other clients do not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.raw_client import connected, receive_frame, request
+from tests.integration.clients import kcat
+from tests.integration.clients.kcat import Kcat
 from tests.integration.security.test_sasl_clients import java_properties, run_java
 from tests.integration.security.test_users_command import kctl
 from tests.peers import kerberos, probe
@@ -68,7 +70,29 @@ def test_the_java_client_logs_in_with_a_ticket(kerberized: KerberosBroker, tmp_p
     assert java(kerberized, tmp_path, "alice", table) == "ok"
 
 
-def test_kctl_logs_in_with_a_ticket(kerberized: KerberosBroker, tmp_path: Path) -> None:
+@pytest.mark.clients
+def test_librdkafka_logs_in_with_a_ticket(kerberized: KerberosBroker, tmp_path: Path) -> None:
+    """Debian's kcat, because confluent-kafka's wheels have no Kerberos."""
+    if reason := kcat.why_not() or kerberos.why_no_sasl_library():
+        pytest.skip(reason)
+    records = [(b"k%d" % number, b"v%d" % number) for number in range(50)]
+    client = Kcat(kerberized.address)
+    client.settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.keytab": str(kerberized.realm.key_table("carol")),
+        "sasl.kerberos.principal": f"carol@{REALM}",
+    }
+    client.produce("tickets", records)
+    assert [(entry.key, entry.value) for entry in client.consume("tickets", len(records))] == records
+    client.settings = {**client.settings, "sasl.kerberos.service.name": "mail"}
+    with pytest.raises(AssertionError, match=r"mail/localhost@KCTL\.TEST not found in Kerberos database"):
+        client.produce("tickets", records)
+
+
+def test_kctl_logs_in_with_a_key_tab_beside_tickets_of_another_user(kerberized: KerberosBroker, tmp_path: Path) -> None:
+    kerberized.realm.log_in("somebody-else")
     table = kerberized.realm.key_table("app-reports")
     file = tmp_path / "client.properties"
     file.write_text(

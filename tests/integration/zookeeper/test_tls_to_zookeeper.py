@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socketserver
+import ssl
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,3 +118,39 @@ def test_host_name_that_the_certificate_lacks_is_refused(
     address = ensemble.secure.replace("localhost", "127.0.0.1")
     assert main(["zookeeper", "get", "/zookeeper", "--zookeeper", address, "--zk-tls-config-file", str(config)]) == 4
     assert "IP address mismatch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("hosts", "valid_days", "reason"),
+    [(["localhost"], (-10, -1), "certificate has expired"), (["elsewhere.example"], (-1, 10), "Hostname mismatch")],
+)
+def test_a_server_with_a_wrong_certificate_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: list[str], valid_days: tuple[int, int], reason: str
+) -> None:
+    authority = CertificateAuthority.create(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("zookeeper", hosts=hosts, valid_days=valid_days).pem)
+    config = tmp_path / "zookeeper.properties"
+    config.write_text(format_properties(Ensemble("", "", authority).properties()))
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"localhost:{server.server_address[1]}"
+        words = ["--zookeeper", address, "--zk-tls-config-file", str(config)]
+        assert main(["zookeeper", "get", "/zookeeper", *words]) == 4
+        server.shutdown()
+    assert reason in capsys.readouterr().err
+
+
+def test_the_ensemble_refuses_a_client_of_an_unknown_authority(
+    ensemble: Ensemble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stranger = CertificateAuthority.create(tmp_path, "Other authority").issue("kafka")
+    config = tmp_path / "zookeeper.properties"
+    config.write_text(
+        format_properties({**ensemble.properties(), "zookeeper.ssl.keystore.location": str(stranger.pkcs12)})
+    )
+    words = ["--zookeeper", ensemble.secure, "--zk-tls-config-file", str(config)]
+    assert main(["zookeeper", "get", "/zookeeper", *words]) == 4
+    assert "zookeeper.ssl.keystore.location" in capsys.readouterr().err
