@@ -286,6 +286,19 @@ RESERVED_DESCRIPTORS = _limit(
     on_excess="new connections are closed and logged",
 )
 
+SCARCE_DESCRIPTORS = _limit(
+    "the part of them that is left for other files than segments (at most an eighth of the process's limit)",
+    1_024,
+    "descriptors",
+    on_excess="the segments that were opened first are closed until they are used again",
+)
+CLOSED_SEGMENTS_PER_FLUSH = _limit(
+    "closed segments of one log that are flushed together, with three open files for each",
+    8,
+    "segments",
+    on_excess="further ones are flushed afterwards",
+)
+
 _subject("Files and names given to commands")
 
 NAMED_FILE_BYTES_MAX = _limit(

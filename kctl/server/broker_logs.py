@@ -15,6 +15,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.world import World
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
+from kctl.storage.open_segments import OPEN_SEGMENTS
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class BrokerLogs:
         topics = {topic: config_of(topic) for topic in self._configs.topic_overrides}
         self.manager.default_config = LogConfig.of(topic_config_ignoring_errors(self._configs.current, {})[0])
         self._set_recovery_threads()
+        OPEN_SEGMENTS.descriptor_max = open_files.descriptors_for_segments(open_files.limit())
         await self._loop.run_in_executor(None, self.manager.load, topics)
         self._are_loaded = True
         segments = sum(len(partition_log.segments) for partition_log in self.manager.logs.values())

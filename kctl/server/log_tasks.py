@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _FLUSH_CHECK_MS = 1_000
 _REMOVAL_CHECK_MS = 1_000
 _IDLE_PRODUCER_CHECK_MS = 600_000
+_PLANS_PER_LOG_MAX = 100
 _PLANNED_PER_SLICE = 500
 """Logs whose flushes are planned, in about 1 ms, before other work may be done."""
 
@@ -122,17 +123,28 @@ class LogTasks:
                 await self._flush(partition_log, plan)
             await pause()
 
-    async def _flush(self, partition_log: Log, plan: FlushPlan) -> None:
+    async def _flush(self, partition_log: Log, first: FlushPlan) -> None:
+        """Runs a plan, and those for the closed segments that it leaves."""
+        plan: FlushPlan | None = first
+        for _ in range(_PLANS_PER_LOG_MAX):
+            if plan is None:
+                break
+            plan = await self._flush_planned(partition_log, plan)
+
+    async def _flush_planned(self, partition_log: Log, plan: FlushPlan) -> FlushPlan | None:
         started_ms = self._clock.monotonic_ms()
         try:
             await in_thread(plan.run)
             self._replicas.flushes.times.record(self._clock.monotonic_ms() - started_ms)
             partition_log.flushed(plan, self._clock.now_ms())
+            if plan.offset < partition_log.active_segment.base_offset:
+                return partition_log.plan_due_flush(self._clock.now_ms())
         except OSError as error:
             if plan.directory == partition_log.directory:  # Else the log was deleted or moved in the meantime.
                 self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
+        return None
 
     def _last_stable_offset_of(self, partition_log: Log) -> int:
         return partition_log.last_stable_offset(self._replicas.high_watermark_of(partition_log.topic_partition))

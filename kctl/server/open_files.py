@@ -6,7 +6,7 @@ processes with a low soft limit, often 1024, which they may raise themselves up 
 
 from __future__ import annotations
 
-from kctl.limits import RESERVED_DESCRIPTORS
+from kctl.limits import RESERVED_DESCRIPTORS, SCARCE_DESCRIPTORS
 from kctl.operating_system import open_files_limit, raise_open_files_limit
 
 OTHER_DESCRIPTORS = 1_000
@@ -30,6 +30,13 @@ def descriptors_for_connections(limit: int) -> int:
     return limit - min(RESERVED_DESCRIPTORS, limit // 4)
 
 
+def descriptors_for_segments(limit: int) -> int:
+    """From this descriptor on, files of segments are closed when further ones are opened."""
+    if limit < 0:
+        return 1 << 31
+    return limit - min(SCARCE_DESCRIPTORS, limit // 8)
+
+
 def shortage(limit: int, *, segments: int) -> str | None:
     """A warning if the limit is too low for all segments to be open at once; None if it is not."""
     needed = segments + OTHER_DESCRIPTORS
@@ -37,5 +44,5 @@ def shortage(limit: int, *, segments: int) -> str | None:
         return None
     return (
         f"the limit of {limit} open files is too low for {segments} segments and their clients: allow {needed} or more "
-        "(ulimit -n, LimitNOFILE); when it is reached, log directories go offline"
+        "(ulimit -n, LimitNOFILE); when it is reached, segments are closed and opened again, which takes time"
     )

@@ -44,11 +44,12 @@ class FlushPlan:
         """The number of truncations at that time; a plan from before a truncation does not cover later records."""
 
     def run(self) -> None:
-        """Write the snapshots, sync the files, then their directory.  Raises OSError."""
+        """Write the snapshots, sync the files, then their directory; close the files.  Once.  Raises OSError."""
         for draft in self.drafts:
             draft.write()
         for file in self._open_files:
             file.sync()
+        self._open_files = ()  # A plan may live longer than its run, and has many of them.
         self._files.sync_directory(self.directory)
 
 

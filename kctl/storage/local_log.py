@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kctl.environment import Random
+from kctl.limits import CLOSED_SEGMENTS_PER_FLUSH
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files
 from kctl.storage.log_directory import DelayedRemovals
@@ -89,12 +90,20 @@ class LocalLog:
         for segment in new:
             segment.change_suffix("")
 
-    def files_to_sync(self, recovery_point: int, *, closed_segments_only: bool) -> list[File]:
-        """Return the open files with the records from the recovery point on, for fsync."""
+    def end_of_closed(self, recovery_point: int) -> int:
+        """Return the end of the closed segments to sync together: CLOSED_SEGMENTS_PER_FLUSH from the recovery point."""
+        following = self.segments.from_index(self.segments.floor_index(recovery_point) + CLOSED_SEGMENTS_PER_FLUSH)
+        return following[0].base_offset if following else self.segments.active.base_offset
+
+    def files_to_sync(self, recovery_point: int, end: int | None = None) -> list[File]:
+        """Return the open files of the segments with records from the recovery point on, for fsync.
+
+        With `end`, only those of segments before this base offset.
+        """
         segments = self.segments.from_index(self.segments.floor_index(recovery_point))
-        if closed_segments_only:
-            segments.pop()
-        return [file for segment in segments for file in segment.files_to_sync()]
+        return [
+            file for segment in segments if end is None or segment.base_offset < end for file in segment.files_to_sync()
+        ]
 
     def release(self) -> None:
         """Close the files without writing anything."""

@@ -441,10 +441,10 @@ class Log:
         return self.plan_flush(closed_segments_only=not self._flush.is_time_over(now_ms, self.config))
 
     def plan_flush(self, *, closed_segments_only: bool = False) -> FlushPlan:
-        """Return a plan to sync all records, or only those of closed segments.  Raises LogDirFailure."""
-        end = self._segments.active.base_offset if closed_segments_only else self.log_end_offset
+        """Return a plan to sync all records, or only those of the next closed segments.  Raises LogDirFailure."""
+        end = self._local.end_of_closed(self.recovery_point) if closed_segments_only else self.log_end_offset
         with self.disk():
-            files = self._local.files_to_sync(self.recovery_point, closed_segments_only=closed_segments_only)
+            files = self._local.files_to_sync(self.recovery_point, end if closed_segments_only else None)
             if not closed_segments_only:
                 self._flush.is_truncation_unsynced = False
             return self._plan_sync(files, end)
@@ -458,7 +458,7 @@ class Log:
             [*files, *beside],
             offset=offset,
             truncations=self._flush.truncations,
-            drafts=self.snapshots.take_drafts(),
+            drafts=self.snapshots.take_drafts(offset),
         )
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
@@ -630,7 +630,15 @@ class Log:
         LogDirFailure.
 
         The plan is None if nothing changed since the last flush, which is the case for most logs of a large broker.
+        Closed segments that are many are synced at once, so that few files are open.
         """
+        while (end := self._local.end_of_closed(self.recovery_point)) < self._segments.active.base_offset:
+            plan = self.plan_flush(closed_segments_only=True)
+            with self.disk():
+                plan.run()
+            self.flushed(plan)
+            if self.recovery_point < end:
+                break  # The log was truncated below its recovery point.
         with self.disk():
             state = self.producer_state
             state.skip_to(self.log_end_offset)

@@ -13,7 +13,7 @@ loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from uuid import UUID
@@ -324,12 +324,12 @@ class LogManager:
                     )
         return deleted
 
-    def plan_flushes(self, now_ms: int, logs: Iterable[Log] | None = None) -> list[tuple[Log, FlushPlan]]:
-        """Return a plan for each log with a flush that is due; after running it call `log.flushed(plan, now_ms)`.
+    def plan_flushes(self, now_ms: int, logs: Iterable[Log] | None = None) -> Iterator[tuple[Log, FlushPlan]]:
+        """Yield a plan for each log with a flush that is due; after running it call `log.flushed(plan, now_ms)`.
 
-        `logs` are some of `all`; those that were deleted meanwhile are left out.
+        `logs` are some of `all`; those that were deleted meanwhile are left out.  Run each plan before the next one is
+        made: its files are open.
         """
-        plans: list[tuple[Log, FlushPlan]] = []
         for log in self.all() if logs is None else logs:
             if log.log_directory.is_online and self._is_current(log):
                 try:
@@ -337,8 +337,7 @@ class LogManager:
                 except LogDirFailure:
                     continue  # LogDirectory.fail has logged it.
                 if plan is not None:
-                    plans.append((log, plan))
-        return plans
+                    yield log, plan
 
     def plan_removals(self, now_ms: int) -> RemovalPlan:
         """Return a plan to remove the files and directories that are due."""

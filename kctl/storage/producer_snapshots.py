@@ -140,12 +140,15 @@ class ProducerSnapshots:
         if not in_memory or in_memory + len(state.producers) <= PRODUCERS_PER_PARTITION_MAX:
             self._captured[offset] = SnapshotDraft(offset, state.capture())
 
-    def take_drafts(self) -> list[SnapshotDraft]:
-        """Return the drafts to write or to free that were captured since the last call.  Raises OSError."""
+    def take_drafts(self, end: int) -> list[SnapshotDraft]:
+        """Return the drafts to write, up to the offset `end`, or to free that were captured since the last call.
+
+        Raises OSError.
+        """
         drafts = self._useless
         self._useless = []
         for draft in self._captured.values():
-            if not draft.path:
+            if not draft.path and draft.offset <= end:
                 self._draft_number += 1
                 path = f"{self.path(draft.offset)}.{self._draft_number}{DRAFT_SUFFIX}"
                 draft.write_to(self._files.open(path, create=True))

@@ -33,6 +33,7 @@ from kctl.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
+from kctl.storage.open_segments import OPEN_SEGMENTS
 from kctl.storage.segment_indexes import SegmentIndexes
 from kctl.storage.transaction_index import TransactionIndex
 
@@ -46,6 +47,7 @@ class Segment:
     """The batches from `base_offset` on, in one file."""
 
     __slots__ = (
+        "__weakref__",
         "_file",
         "_files",
         "_first_timestamp",
@@ -125,6 +127,7 @@ class Segment:
         if config.preallocate:
             file.truncate(config.segment_bytes)
         segment._file = file
+        OPEN_SEGMENTS.opened(segment, file)
         segment._indexes.create(preallocate=not suffix)
         segment.transaction_index.clear()
         return segment
@@ -135,10 +138,12 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The file of batches, opened on first use."""
-        if self._file is None:
-            self._file = self._files.open(self.path(LOG_SUFFIX))
-        return self._file
+        """The file of batches, opened when it is used, and again if it was closed because descriptors were scarce."""
+        file = self._file
+        if file is None:
+            file = self._file = self._files.open(self.path(LOG_SUFFIX))
+            OPEN_SEGMENTS.opened(self, file)
+        return file
 
     @property
     def indexes(self) -> SegmentIndexes:
@@ -334,7 +339,8 @@ class Segment:
         kinds = [INDEX_SUFFIX, TIME_INDEX_SUFFIX]
         if self.transaction_index.exists:
             kinds.append(TRANSACTION_INDEX_SUFFIX)
-        return [self.file, *(self._files.open(self.path(kind), create=True) for kind in kinds)]
+        batches = self._file or self._files.open(self.path(LOG_SUFFIX))  # Not kept open.
+        return [batches, *(self._files.open(self.path(kind), create=True) for kind in kinds)]
 
     def change_suffix(self, suffix: str, kinds: Sequence[str] = INDEXES_FIRST) -> list[str]:
         """Rename all files of the segment, by default the batches last; return their new paths.
@@ -372,6 +378,7 @@ class Segment:
 
     def close(self) -> None:
         """Close the file once no reader uses it."""
+        OPEN_SEGMENTS.closed(self)
         self._file = None
 
     def _load_indexes(self) -> None:

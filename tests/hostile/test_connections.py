@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from kctl.limits import LISTEN_BACKLOG, TURN_REQUESTS_MAX
 from kctl.model import Endpoint
@@ -22,6 +23,7 @@ from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.requests.context import Peer
+from tests.hostile.fuzzing import VALID, ValidClient
 from tests.hostile.raw_client import (
     API_VERSIONS,
     connected,
@@ -182,6 +184,29 @@ def test_idle_connections_leave_descriptors_to_the_log(tmp_path: Path) -> None:
         for sock in idle:
             sock.close()
         wait_until(lambda: is_served(broker.bootstrap), "new connections are served again")
+        assert " ERROR " not in broker.log_text
+
+
+def test_a_topic_with_more_segments_than_descriptors_is_written_and_read(tmp_path: Path) -> None:
+    limited = ("sh", "-c", 'ulimit -n 400; exec "$@"', "sh")
+    with kctl_broker(tmp_path / "data", run_by=limited) as broker, contextlib.ExitStack() as stack:
+        valid = ValidClient(broker.bootstrap)
+        valid.prepare()
+        small = ConfigEntry("segment.bytes", "100", incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(ConfigResource.Type.TOPIC, VALID, incremental_configs=[small])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.incremental_alter_configs([topic])[topic].result(60)
+        valid.produce(1)
+        for _ in range(500):
+            stack.enter_context(connected(broker.bootstrap))
+        wait_until(lambda: "closing a new connection" in broker.log_text, "the broker refuses connections")
+        valid.produce(600)
+        stack.close()
+        wait_until(lambda: is_served(broker.bootstrap), "new connections are served again")
+        assert valid.consumed() == list(range(601))
+        assert len(list((broker.logs_dir / f"{VALID}-0").glob("*.log"))) > 400
+        broker.restart()
+        assert valid.consumed() == list(range(601))
         assert " ERROR " not in broker.log_text
 
 

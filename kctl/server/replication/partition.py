@@ -42,6 +42,10 @@ class PartitionState(Protocol):
     controller_epoch: int
 
 
+_WATCHERS_MAX = 8
+"""So many watchers are not searched for those that need no notifications."""
+
+
 class Watcher(Protocol):
     """Is notified of changes of a partition."""
 
@@ -103,6 +107,7 @@ class Partition:
 
     __slots__ = (
         "_lag_time_max_ms",
+        "_watchers_max",
         "adding_replicas",
         "broker_id",
         "controller_epoch",
@@ -153,11 +158,19 @@ class Partition:
         self.followers: dict[int, FollowerState] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.watchers: list[Watcher] = []
+        self._watchers_max = _WATCHERS_MAX
         log.watchers = self.watchers
 
     def watch(self, watcher: Watcher) -> None:
-        """Notifies the watcher of changes until its `is_watching` is False."""
-        self.watchers[:] = [*(each for each in self.watchers if each.is_watching), watcher]
+        """Notifies the watcher of changes until its `is_watching` is False.
+
+        Those that are not any more are removed when there are twice as many as after the last time: with a search each
+        time, a fetch of 250 partitions took 50 ms when 1,000 sessions had the same partitions.
+        """
+        if len(self.watchers) >= self._watchers_max:
+            self.watchers[:] = [each for each in self.watchers if each.is_watching]
+            self._watchers_max = max(2 * len(self.watchers), _WATCHERS_MAX)
+        self.watchers.append(watcher)
 
     def replace_log(self, log: Log) -> None:
         """The replica is in another log directory from now on."""

@@ -215,3 +215,45 @@ def test_partition_applies_any_object_with_the_leader_and_isr_fields() -> None:
     partition.apply(newer, 0)
     assert (was_reassigning, partition.is_reassigning) == (False, True)
     assert (partition.leader, partition.is_leader, partition.partition_epoch) == (2, False, 3)
+
+
+class Watching:
+    """A watcher that counts how often it was asked whether it still needs notifications."""
+
+    asked = 0
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        self._is_open = is_open
+        self.notified = 0
+
+    @property
+    def is_watching(self) -> bool:
+        Watching.asked += 1
+        return self._is_open
+
+    def moved(self) -> None:
+        self.notified += 1
+
+    def high_watermark_moved(self) -> None:
+        self.notified += 1
+
+
+def test_thousands_of_watchers_are_added_without_a_search_for_each() -> None:
+    partition, _ = led(7, [0])
+    Watching.asked = 0
+    watchers = [Watching() for _ in range(2_000)]
+    for watcher in watchers:
+        partition.watch(watcher)
+    assert Watching.asked < 2 * len(watchers)
+    partition.notify()
+    assert {watcher.notified for watcher in watchers} == {1}
+
+
+def test_watchers_that_have_gone_are_removed() -> None:
+    partition, _ = led(7, [0])
+    partition.watch(staying := Watching())
+    for _ in range(2_000):
+        partition.watch(Watching(is_open=False))
+    assert len(partition.watchers) <= 10
+    partition.notify()
+    assert staying.notified == 1

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import CLOSED_SEGMENTS_PER_FLUSH
 from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType
 from kctl.records.header import Record, parse_header
+from kctl.storage import segment
 from kctl.storage.batch_reader import read_past_damage
 from kctl.storage.config import LogConfig
+from kctl.storage.files import RealFiles
+from kctl.storage.open_segments import CLOSED_TOGETHER, OpenSegments
 from kctl.storage.transaction_index import AbortedTransaction
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
@@ -225,6 +231,45 @@ def test_a_segment_is_rolled_when_the_next_batch_does_not_fit() -> None:
         "00000000000000000004.timeindex",
         "leader-epoch-checkpoint",
     ]
+
+
+def test_closed_segments_are_flushed_a_few_at_a_time() -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=100))
+    for _ in range(2 * CLOSED_SEGMENTS_PER_FLUSH + 3):
+        machine.append(b"x" * 20)
+    recovery_points = [machine.log.recovery_point]
+    while (plan := machine.log.plan_due_flush(NOW_MS)) is not None:
+        plan.run()
+        machine.log.flushed(plan, NOW_MS)
+        recovery_points.append(machine.log.recovery_point)
+    active = machine.log.active_segment.base_offset
+    assert recovery_points == [0, CLOSED_SEGMENTS_PER_FLUSH, 2 * CLOSED_SEGMENTS_PER_FLUSH, active]
+    assert active == machine.log.segment_count - 1
+
+
+def test_segments_are_closed_and_opened_again_when_descriptors_are_scarce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    descriptor_max = lowest_free + 2 * CLOSED_TOGETHER
+    open_segments = OpenSegments()
+    open_segments.descriptor_max = descriptor_max
+    monkeypatch.setattr(segment, "OPEN_SEGMENTS", open_segments)
+    machine = LogOnDisk(LogConfig(segment_bytes=100), files=RealFiles(), at=str(tmp_path))
+    count = 10 * CLOSED_TOGETHER
+    parts = []
+    for offset in range(count):
+        machine.append(b"x" * 20)
+        assert machine.log.active_segment.file.fileno() < descriptor_max + CLOSED_TOGETHER
+        if offset == 0:
+            parts = [machine.log.read(0, 1000, max_offset=1)]
+    machine.log.flush()
+    for offset in range(count):
+        part = machine.log.read(offset, 1000, max_offset=count)
+        assert part.fileno() < descriptor_max + CLOSED_TOGETHER
+        assert [record.offset for record in iterate_records(part.read())] == [offset]
+    assert [record.offset for record in iterate_records(parts[0].read())] == [0], "a reader keeps its file"
 
 
 def test_a_segment_is_rolled_by_record_time() -> None:

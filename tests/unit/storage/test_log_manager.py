@@ -131,12 +131,12 @@ def test_retention_and_flushes_go_over_all_logs() -> None:
     manager = manager_on(disk, default_config=config)
     for partition in range(3):
         produce(manager.get_or_create(TopicPartition("orders", partition)), 4)
-    plans = manager.plan_flushes(NOW_MS)
+    plans = list(manager.plan_flushes(NOW_MS))
     assert len(plans) == 3
     for log, plan in plans:
         plan.run()
         log.flushed(plan, NOW_MS)
-    assert manager.plan_flushes(NOW_MS) == []
+    assert list(manager.plan_flushes(NOW_MS)) == []
     assert manager.apply_retention(NOW_MS + 11, lambda tp: tp.partition) == 3
     assert len(manager.plan_removals(NOW_MS + 11)) > 3
 

@@ -126,6 +126,6 @@ def test_periodic_work_leaves_out_logs_that_were_deleted_meanwhile() -> None:
     produce(manager.get_or_create(TP, config=LogConfig(retention_bytes=0, segment_bytes=100, flush_ms=0)), 4)
     logs = manager.all()
     manager.delete(TP)
-    assert manager.plan_flushes(NOW_MS, logs) == []
+    assert list(manager.plan_flushes(NOW_MS, logs)) == []
     assert manager.apply_retention(NOW_MS, lambda _: 4, logs) == 0
     assert manager.online_directories
