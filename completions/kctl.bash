@@ -174,7 +174,7 @@ _kctl() {
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
         --type) words='classic consumer share streams' flags='' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -185,7 +185,7 @@ _kctl() {
         flags='--show --all --group-regex --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -259,7 +259,7 @@ _kctl() {
         --topic) kind='names-topics' ;;
         --from-file) kind='file' ;;
         --backup-dir) kind='directory' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;

@@ -1,6 +1,6 @@
 """The output of Kafka's kafka-consumer-groups about groups, byte for byte, for scripts that parse it.
 
-ConsumerGroupCommand of 2.8 and of 4.3; tests compare with the tools themselves.
+ConsumerGroupCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kctl.commands.compat.hash_order import (
     scala_mutable_order,
 )
 from kctl.commands.compat.java_text import java_length, padded
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.commands.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -25,9 +26,6 @@ from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
-
-KAFKA_28 = "kafka-2.8"
-KAFKA_4 = "kafka-4"
 
 _MISSING = "-"
 _NAME_WIDTH = 15
@@ -69,10 +67,10 @@ def describe_as_kafka(
 
 
 def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
-    """The output of --list, with --state and since 4 --type; groups in the order of the brokers' responses."""
+    """The output of --list, with --state and since 3.8 --type; groups in the order of the brokers' responses."""
     known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
     names = java_order(known)
-    with_types = with_types and compat == KAFKA_4
+    with_types = with_types and compat != KAFKA_28
     if not with_states and not with_types:
         return "".join(f"{name}\n" for name in names)
     rows = [["GROUP", *["TYPE"] * with_types, *["STATE"] * with_states]]
@@ -81,7 +79,7 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, wit
         state = "Unknown" if compat == KAFKA_28 and group.state not in _STATES_28 else group.state
         rows.append([name, *[group.type.capitalize() or "Unknown"] * with_types, *[state] * with_states])
     width = _width(names, _NAME_WIDTH)
-    if compat == KAFKA_4:
+    if compat != KAFKA_28:
         return "".join(
             f"{padded(name, width + 10)} {' '.join(f'{cell:<20}' for cell in more)}\n" for name, *more in rows
         )
@@ -89,7 +87,7 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, wit
 
 
 def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """The output of --describe --offsets; `verbose` adds a column since 4."""
+    """The output of --describe --offsets; `verbose` adds a column since 4.  3.9 does not end the last line."""
     rows = list(_offset_rows(compat, group))
     if not rows:
         return ""
@@ -112,12 +110,13 @@ def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
         epochs = ["LEADER-EPOCH", *(_number(one.leader_epoch) for one, _ in rows)]
         table = [[*cells[:3], epoch, *cells[3:]] for cells, epoch in zip(table, epochs, strict=True)]
         widths.insert(3, 15)
-    return "\n" + "".join(_line(cells, widths) + "\n" for cells in table)
+    lines = [_line(cells, widths) for cells in table]
+    return "\n" + "\n".join(lines) + ("" if compat == KAFKA_3 else "\n")
 
 
 def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """The output of --describe --members; `verbose` adds the assignments. 4.3 also prints the titles if there are no
-    members.
+    """The output of --describe --members; `verbose` adds the assignments.  Since 3.9 the titles are printed also
+    without members.
     """
     if compat == KAFKA_28 and not group.members:
         return ""
@@ -138,7 +137,7 @@ def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
         del widths[2]
     assignments = [""] * len(table)
     if verbose:
-        assignments = _assignments_28(group.members) if compat == KAFKA_28 else _assignments_4(group)
+        assignments = _assignments_4(group) if compat == KAFKA_4 else _assignments(compat, group.members)
     lines = [_line(cells, widths) + " " + more for cells, more in zip(table, assignments, strict=True)]
     return "\n" + "".join(f"{line}\n" for line in lines)
 
@@ -146,18 +145,16 @@ def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose: bool) -> str:
     """The output of --describe --state; `verbose` adds columns since 4 that are set for the consumer protocol only."""
     name, count = group.outcome.name, str(len(group.members))
-    is_28 = compat == KAFKA_28
-    coordinator = f"{group.coordinator} {'' if is_28 else ' '}({coordinator_id})"
+    is_4 = compat == KAFKA_4
+    coordinator = f"{group.coordinator} {'' if compat == KAFKA_28 else ' '}({coordinator_id})"
     width = max(_COORDINATOR_WIDTH, len(coordinator))
-    strategy = group.protocol if is_28 else group.protocol or _MISSING
+    strategy = group.protocol or _MISSING if is_4 else group.protocol
     table = [
         ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
         [name, coordinator, strategy, group.state, count],
     ]
-    widths = (
-        [width, _COORDINATOR_WIDTH, 20, 15, 0] if is_28 else [max(_NAME_WIDTH, java_length(name)), width, 20, 20, 0]
-    )
-    if verbose and not is_28:
+    widths = [max(_NAME_WIDTH, java_length(name)), width, 20, 20, 0] if is_4 else [width, _COORDINATOR_WIDTH, 20, 15, 0]
+    if verbose and is_4:
         epochs = [_cell(group.group_epoch), _cell(group.target_assignment_epoch)]
         table = [
             [*cells[:4], *more, cells[4]]
@@ -204,11 +201,22 @@ def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOf
         unread.difference_update(member.assignment)
         partitions: Sequence[TopicPartition] = member.assignment
         if compat == KAFKA_28:  # It sorts by partition only, and then copies into a map.
-            partitions = scala_map_order(sorted(java_copy_order(partitions), key=lambda tp: tp.partition))
+            partitions = scala_map_order(_by_partition(java_copy_order(partitions)))
+        elif compat == KAFKA_3:
+            partitions = java_order(_by_partition(java_copy_order(partitions)))
         for tp in partitions:
             yield known[tp], member
-    for tp in sorted(unread) if compat == KAFKA_4 else scala_mutable_order(sorted(unread)):
+    rest = sorted(unread)
+    if compat == KAFKA_28:
+        rest = scala_mutable_order(rest)
+    elif compat == KAFKA_3:
+        rest = java_order(_by_partition(java_order(rest)))
+    for tp in rest:
         yield known[tp], None
+
+
+def _by_partition(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    return sorted(partitions, key=lambda tp: tp.partition)
 
 
 def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
@@ -220,9 +228,14 @@ def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
     ]
 
 
-def _assignments_28(members: Iterable[GroupMember]) -> list[str]:
+def _assignments(compat: str, members: Iterable[GroupMember]) -> list[str]:
+    """3.9 omits the topics, and sorts the partitions as texts."""
     texts = (
-        sorted(f"{topic}({_numbers(them)})" for topic, them in _by_topic(one.assignment).items()) for one in members
+        sorted(
+            f"({','.join(sorted(map(str, them)))})" if compat == KAFKA_3 else f"{topic}({_numbers(them)})"
+            for topic, them in _by_topic(one.assignment).items()
+        )
+        for one in members
     )
     return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in texts)]
 

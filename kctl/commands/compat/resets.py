@@ -1,6 +1,6 @@
 """The output of Kafka's kafka-consumer-groups about resets, byte for byte, including the order of rows.  Pure.
 
-ConsumerGroupCommand of 2.8 and of 4.3; tests compare with the tools themselves.
+ConsumerGroupCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from kctl.admin.offset_reset import Reset, Scenario
 from kctl.admin.reset_file import format_offsets
 from kctl.commands.compat.hash_order import java_copy_order, java_merged_order, java_order, scala_map_order
 from kctl.commands.compat.java_text import java_length, padded
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.model import TopicPartition
-
-KAFKA_4 = "kafka-4"
 
 _TITLES = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
 _NAME_WIDTH = 15
@@ -25,18 +24,18 @@ def exported(resets: Iterable[Reset], *, with_group: bool) -> str:
 
 
 def table(compat: str, resets: Iterable[Reset]) -> str:
-    """The output of --reset-offsets without --export."""
+    """The output of --reset-offsets without --export; that of 3.9 is one line."""
     rows = [_TITLES, *((group, tp.topic, str(tp.partition), str(new)) for group, tp, new in _offsets(resets))]
     widths = [30, 30, 10, 15]
     if compat == KAFKA_4:
         widths = [*(max(_NAME_WIDTH, *(java_length(row[index]) for row in rows)) for index in (0, 1)), 10, 0]
     lines = (" ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n" + "".join(f"{line}\n" for line in lines)
+    return "\n" + "".join(line if compat == KAFKA_3 else f"{line}\n" for line in lines)
 
 
 def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
-    """The warnings of version 4 on stdout about partitions without a record at or after the time."""
-    if compat != KAFKA_4 or scenario is not Scenario.TIME:
+    """The warnings since 3.8 on stdout about partitions without a record at or after the time."""
+    if compat == KAFKA_28 or scenario is not Scenario.TIME:
         return ""
     return "".join(
         f"\nWarn: Partition {one.partition} from topic {one.topic} is empty. Falling back to latest known offset.\n"
@@ -50,7 +49,8 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
     of_group: dict[str, dict[TopicPartition, Reset]] = {}
     for one in resets:
         of_group.setdefault(one.group, {})[one.tp] = one
-    groups = java_order(of_group) if compat == KAFKA_4 else scala_map_order(java_copy_order(of_group))
+    is_java = compat != KAFKA_28
+    groups = java_order(of_group) if is_java else scala_map_order(java_copy_order(of_group))
     ordered: list[Reset] = []
     for group in groups:
         found = of_group[group]
@@ -58,10 +58,9 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
         if scenario is Scenario.CURRENT:
             committed = [tp for tp in ordered_tps if found[tp].old is not None]
             others = [tp for tp in ordered_tps if found[tp].old is None]
-            is_4 = compat == KAFKA_4
-            ordered_tps = java_merged_order(committed, others) if is_4 else scala_map_order([*committed, *others])
+            ordered_tps = java_merged_order(committed, others) if is_java else scala_map_order([*committed, *others])
         else:
-            ordered_tps = java_order(ordered_tps) if compat == KAFKA_4 else scala_map_order(ordered_tps)
+            ordered_tps = java_order(ordered_tps) if is_java else scala_map_order(ordered_tps)
         ordered.extend(found[tp] for tp in ordered_tps)
     return ordered
 

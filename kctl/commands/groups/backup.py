@@ -16,9 +16,10 @@ from kctl.commands.values import format_time
 from kctl.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kctl.admin.group_description import GroupDescription
+    from kctl.admin.outcome import Outcome
     from kctl.commands.invocation import Invocation
 
 HINT = "; give another --backup-dir, or --no-backup"
@@ -34,19 +35,25 @@ def backup_folder(backup_dir: str | None, cluster_id: str | None) -> Path:
     return folder_of(folder, cluster_id)
 
 
+def unreadable(groups: Iterable[GroupDescription]) -> dict[str, Outcome]:
+    """The errors of the groups that exist and whose offsets cannot be read, such as for lack of a permission."""
+    return {
+        group.outcome.name: group.outcome
+        for group in groups
+        if not (group.outcome.is_done or group.outcome.error is ErrorCode.GROUP_ID_NOT_FOUND)
+        and group.type not in OTHER_TYPES
+    }
+
+
 def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *, backup_dir: str | None) -> None:
     """Saves the offsets of the groups, if they have any.  Raises Refused if that fails.
 
-    Groups of type share and streams have no offsets that could be read; they are left out with a warning.
+    None of them is `unreadable`.  Groups of type share and streams have no offsets that could be read; they are left
+    out with a warning.
     """
     for group in groups:
-        outcome = group.outcome
         if group.type in OTHER_TYPES:
-            run.console.warn(f"group '{outcome.name}' is a {group.type} group: its offsets are not backed up")
-        elif not outcome.is_done and outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise Refused(
-                f"the offsets of group '{outcome.name}' cannot be backed up: {outcome.message.rstrip('.')}{HINT}"
-            )
+            run.console.warn(f"group '{group.outcome.name}' is a {group.type} group: its offsets are not backed up")
     offsets = committed_of(group for group in groups if group.type not in OTHER_TYPES)
     if not offsets:
         return

@@ -9,7 +9,7 @@ import typer
 from kctl.admin.groups import delete_groups, look_up_groups
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups.backup import back_up
+from kctl.commands.groups.backup import HINT, back_up, unreadable
 from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.deletion import previewed_deletion
 from kctl.commands.groups.options import All, BackupDir, DryRun, GroupRegex, NoBackup
@@ -57,14 +57,22 @@ def delete(
     async def preview(client: ClusterClient) -> list[Outcome]:
         return [previewed_deletion(group) for group in await look_up_groups(client, requested)]
 
+    unsaved: dict[str, Outcome] = {}
+
     async def act(client: ClusterClient) -> list[Outcome]:
-        return await delete_groups(client, requested)
+        chosen = [name for name in requested if name not in unsaved]
+        deleted = await delete_groups(client, chosen) if chosen else []
+        return sorted([*unsaved.values(), *deleted], key=lambda one: one.name)
 
     if not dry_run:
         run.consent(f"Delete {', '.join(requested)} with all committed offsets?")
         if requested and not no_backup:
             groups = run.on_brokers(lambda client: look_up_groups(client, requested))
-            back_up(run, groups, "delete", backup_dir=backup_dir)
+            unsaved = unreadable(groups)
+            for name in unsaved:
+                run.console.warn(f"group '{name}' is not deleted: its offsets cannot be backed up{HINT}")
+            readable = [group for group in groups if group.outcome.name not in unsaved]
+            back_up(run, readable, "delete", backup_dir=backup_dir)
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
     rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]

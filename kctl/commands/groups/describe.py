@@ -9,9 +9,10 @@ import typer
 from kctl.admin.groups import describe_groups
 from kctl.commands.command import examples
 from kctl.commands.compat.groups import describe_as_kafka
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
-from kctl.commands.groups.options import All, Compat, GroupRegex, Names
+from kctl.commands.groups.options import All, GroupRegex, Names
 from kctl.commands.groups.selection import group_pattern, selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand

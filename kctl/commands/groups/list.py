@@ -13,8 +13,9 @@ from kctl.admin.groups import list_groups as query
 from kctl.admin.outcome import Outcome
 from kctl.commands.command import examples
 from kctl.commands.compat.groups import listed
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups.options import Compat, GroupRegex
+from kctl.commands.groups.options import GroupRegex
 from kctl.commands.groups.selection import group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.omissions import note_omissions

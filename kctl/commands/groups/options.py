@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-CompatVersion = Literal["kafka-2.8", "kafka-4"]
 Names = Annotated[list[str] | None, typer.Argument(help="Groups.  Default: all.", metavar="GROUP")]
 All = Annotated[bool, typer.Option("--all", help="All groups except those of type share and streams.")]
 GroupRegex = Annotated[
@@ -26,9 +25,6 @@ TopicRegex = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
-Compat = Annotated[
-    CompatVersion | None, typer.Option("--compat", help="Print what Kafka's own tool of that version prints.")
-]
 BackupDir = Annotated[
     str | None,
     typer.Option(

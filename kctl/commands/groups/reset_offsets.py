@@ -8,12 +8,13 @@ import typer
 
 from kctl.admin.offset_reset import Scenario, plan_resets
 from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.compat.versions import CompatVersion
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, ResetRow, reset_row
 from kctl.commands.groups.offset_warnings import warn_of_clamped
-from kctl.commands.groups.options import All, BackupDir, CompatVersion, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
+from kctl.commands.groups.options import All, BackupDir, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
 from kctl.commands.groups.selection import all_selected_groups, group_pattern, topic_pattern, with_matching_topics
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows

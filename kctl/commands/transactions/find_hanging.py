@@ -14,6 +14,7 @@ from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
+from kctl.commands.omissions import note_omissions
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
 from kctl.commands.shown import shows
@@ -106,6 +107,7 @@ def find_hanging(
     idle_since_ms = now_ms - parse_duration_ms(idle)
 
     tps = run.on_brokers(lambda client: _partitions(client, scope))
+    note_omissions(run, tps, "topics")
     found, failed = run.on_brokers(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
     if compat:
         run.console.verbatim(transaction_compat.hanging(found, tps, now_ms))

@@ -22,6 +22,7 @@ from tests.peers.markers import wait_for_markers
 TOOLS = "org.apache.kafka.tools.consumer"
 GROUP_COMMANDS = (
     (apache_kafka.OLDEST_JUDGE, "kafka.admin.ConsumerGroupCommand", "kafka-2.8"),
+    (apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "kafka-3"),
     (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "kafka-4"),
 )
 CONSOLE_CONSUMERS = (

@@ -62,8 +62,6 @@ def test_failed_elections_name_the_exception() -> None:
 
 def test_invalid_options_of_compat_are_refused(kctl: Kctl) -> None:
     for line in (
-        "configs describe user --compat kafka-3",
-        "configs describe topic --compat kafka-2.8",
         "configs describe topic orders --property retention.ms --compat kafka-3",
         "configs describe topic orders --client app",
     ):
