@@ -1753,7 +1753,7 @@ complete -c kctl -n '__kctl_in broker start' -l metrics-port -x -d 'Port of the 
 complete -c kctl -n '__kctl_in broker start' -l processes -x -d 'Brokers to run as one service, one for each core.  Default: one broker.'
 complete -c kctl -n '__kctl_in broker start' -l port-step -x -d 'With --processes: distance between the ports of one broker and the next.  Default: 1.'
 complete -c kctl -n '__kctl_in broker start' -l log-format -x -a 'text json' -d 'Write the log as text or as one JSON object per line; also KCTL_LOG_FORMAT.  Default: text.'
-complete -c kctl -n '__kctl_in broker start' -l detach -d 'Run in the background; returns when the broker accepts connections.'
+complete -c kctl -n '__kctl_in broker start' -l detach -d 'Run in the background, with the log in DATA_DIR/broker.out; returns when the broker accepts connections.'
 complete -c kctl -n '__kctl_in broker start' -l format -x -a 'table plain json jsonl yaml csv' -d 'How to show the result.  Default: table on a terminal, plain elsewhere.'
 complete -c kctl -n '__kctl_in broker start' -l header -d 'With plain, begin with a line of column titles.'
 complete -c kctl -n '__kctl_in broker start' -l schema -d 'Print the JSON Schema of the output, or with --format jsonl that of a line, and do nothing else.'

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 
+from kctl.environment import Random
 from kctl.records.compression import Codec
 from kctl.records.header import TimestampType
 from kctl.records.validate import TIMESTAMP_DIFFERENCE_UNLIMITED, AppendRules
@@ -73,6 +74,11 @@ class LogConfig:
     def roll_ms(self) -> int:
         """The maximum age of an active segment in ms; for a compacted log at most `max.compaction.lag.ms` (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    def random_jitter_ms(self, random: Random) -> int:
+        """How much earlier than `roll_ms` a segment is rolled, so that those of many logs are not at the same time."""
+        bound_ms = min(self.segment_jitter_ms, self.segment_ms)
+        return random.randrange(0, bound_ms) if bound_ms > 0 else 0
 
     @cached_property
     def append_rules(self) -> AppendRules:

@@ -117,12 +117,11 @@ class LocalLog:
             segment.moved_to(directory)
 
     def _new_segment(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
         return Segment.create(
             self._files,
             self.directory,
             base_offset,
             config,
             now_ms=now_ms,
-            roll_jitter_ms=self._random.randrange(0, jitter) if jitter > 0 else 0,
+            roll_jitter_ms=config.random_jitter_ms(self._random),
         )

@@ -80,6 +80,8 @@ def open_log(
         )
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
         contents = loader.load(was_clean=False, recovery_point=0)
+    # The active segment was opened without it; the logs of a broker are opened at the same time.
+    contents.segments.active.roll_jitter_ms = config.random_jitter_ms(random)
     return Log(
         topic_partition,
         directory,

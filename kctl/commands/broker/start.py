@@ -95,7 +95,12 @@ def start(
     port_step: PortStep = None,
     log_format: LogFormatOption = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
+        bool,
+        typer.Option(
+            "--detach",
+            help="Run in the background, with the log in DATA_DIR/broker.out; returns when the broker accepts "
+            "connections.",
+        ),
     ] = False,
 ) -> ExitStatus:
     """Run a broker until it is stopped.

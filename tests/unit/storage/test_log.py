@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -286,6 +287,20 @@ def test_a_segment_without_record_times_is_rolled_by_the_clock() -> None:
     machine.append(timestamp=-1)
     machine.now_ms += 1001
     machine.append(timestamp=-1)
+    assert len(machine.log.segments) == 2
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+def test_the_first_segment_of_a_log_and_that_of_an_opened_one_are_rolled_earlier_by_a_jitter(reopens: bool) -> None:
+    """Otherwise the logs of topics that were created, or opened, together are rolled together."""
+    machine = LogOnDisk(LogConfig(segment_ms=1000, segment_jitter_ms=1000))
+    machine.append(timestamp=NOW_MS)
+    if reopens:
+        machine.close_and_reopen()
+    jitter_ms = random.Random(1).randrange(0, 1000)
+    machine.append(timestamp=NOW_MS + 1000 - jitter_ms)
+    assert len(machine.log.segments) == 1
+    machine.append(timestamp=NOW_MS + 1000 - jitter_ms + 1)
     assert len(machine.log.segments) == 2
 
 
