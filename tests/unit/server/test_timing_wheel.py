@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -86,7 +87,7 @@ def test_other_work_runs_between_callbacks_that_are_due_together() -> None:
         timer = WheelTimer(SimClock(loop.time), loop)
         fired: list[int] = []
         for number in range(3 * TIMERS_PER_ITERATION_MAX):
-            timer.schedule(10, lambda number=number: fired.append(number))
+            timer.schedule(10, partial(fired.append, number))
         counts = [0]
         while counts[-1] < 3 * TIMERS_PER_ITERATION_MAX:
             await asyncio.sleep(0.001 if not fired else 0)
