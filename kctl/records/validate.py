@@ -274,8 +274,10 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
         errors = [(index, message) for index, record in enumerate(iterate_plain(plain, header)) if record.key is None]
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", errors)
     difference_max_ms = rules.timestamp_difference_max_ms
-    if rules.timestamp_type is _CREATE_TIME and not (
-        now_ms - difference_max_ms <= first and last <= now_ms + difference_max_ms
+    if (
+        rules.timestamp_type is _CREATE_TIME
+        and not (now_ms - difference_max_ms <= first and last <= now_ms + difference_max_ms)
+        and difference_max_ms != TIMESTAMP_DIFFERENCE_UNLIMITED
     ):
         _refuse_mistimed(plain, header, rules, now_ms)
     return is_ordered, last if last >= 0 else NO_TIMESTAMP

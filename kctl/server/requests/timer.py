@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable
 
 from kctl.environment import Clock
+from kctl.limits import TIMERS_PER_ITERATION_MAX
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
 
 
 class WheelTimer:
     """environment.Timer on the running loop.
 
-    One loop handle wakes at the wheel's next due time, so thousands of waiting fetches use one handle.
+    One loop handle wakes at the wheel's next due time, so thousands of waiting fetches use one handle.  Callbacks that
+    are due together run in several iterations of the loop: clients choose timeouts, such as those of 10,000 sessions.
     Owner: event loop.
     """
 
@@ -53,7 +55,7 @@ class WheelTimer:
     def _fire(self) -> None:
         self._handle = None
         self._armed_ms = None
-        for callback in self._wheel.advance(self._clock.monotonic_ms()):
+        for callback in self._wheel.advance(self._clock.monotonic_ms(), TIMERS_PER_ITERATION_MAX):
             try:
                 callback()
             except Exception as error:

@@ -10,6 +10,7 @@ Owner: event loop.  Pure: the caller passes the time.
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class Entry(Generic[T]):
         self.item = item
         self.deadline_ms = deadline_ms
         self.bucket: dict[Entry[T], None] | None = None
+        """The bucket, or the expired entries that `advance` has not returned yet."""
 
     def cancel(self) -> None:
         """Removes the entry from its wheel; does nothing if it has expired or was cancelled."""
@@ -44,9 +46,10 @@ class TimingWheel(Generic[T]):
         self._size = buckets_per_level
         self._buckets: dict[tuple[int, int], dict[Entry[T], None]] = {}
         self._due: list[tuple[int, int]] = []
+        self._expired: OrderedDict[Entry[T], None] = OrderedDict()
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets.values()))
+        return sum(map(len, self._buckets.values()), len(self._expired))
 
     def add(self, item: T, deadline_ms: int) -> Entry[T]:
         """Adds an item; a deadline in the past is due at the next `advance`."""
@@ -56,6 +59,8 @@ class TimingWheel(Generic[T]):
 
     def next_due_ms(self) -> int | None:
         """When `advance` next has work: an expiry, or a move between levels; None if empty."""
+        if self._expired:
+            return self._now_ms
         while self._due:
             start_ms, width_ms = self._due[0]
             if self._buckets.get((start_ms, width_ms)):
@@ -64,19 +69,27 @@ class TimingWheel(Generic[T]):
             self._buckets.pop((start_ms, width_ms), None)
         return None
 
-    def advance(self, now_ms: int) -> list[T]:
-        """Advances the time (never back) and returns the items whose deadline has passed."""
+    def advance(self, now_ms: int, count_max: int | None = None) -> list[T]:
+        """Advances the time (never back) and returns the items whose deadline has passed.
+
+        Of more than `count_max` the next calls return the others, which may be cancelled before.
+        """
         self._now_ms = max(self._now_ms, now_ms)
-        expired: list[T] = []
         while self._due and self._due[0][0] <= self._now_ms:
             bucket = self._buckets.pop(heapq.heappop(self._due), {})
             for entry in bucket:
                 if entry.deadline_ms <= self._now_ms:
-                    entry.bucket = None
-                    expired.append(entry.item)
+                    entry.bucket = self._expired
+                    self._expired[entry] = None
                 else:
                     self._place(entry)
-        return expired
+        count = len(self._expired)
+        return [self._take_expired() for _ in range(count if count_max is None else min(count, count_max))]
+
+    def _take_expired(self) -> T:
+        entry, _ = self._expired.popitem(last=False)
+        entry.bucket = None
+        return entry.item
 
     def _place(self, entry: Entry[T]) -> None:
         width_ms = self._tick_ms

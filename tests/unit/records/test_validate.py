@@ -156,6 +156,17 @@ def test_records_without_timestamps_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("stamp", [-(1 << 63), -(1 << 63) + NOW_MS, -2, 0, (1 << 63) - 1])
+def test_every_timestamp_is_accepted_without_a_limit(stamp: int, codec: Codec) -> None:
+    taken = produced(build_batch([Record(0, stamp, b"k")], codec=codec), RULES)
+    assert [record.timestamp for record in iterate_records(taken)] == [stamp]
+    limited = replace(RULES, timestamp_difference_max_ms=(1 << 63) - 2)
+    if stamp < -(1 << 62):
+        with pytest.raises(RecordsRejected):
+            produced(build_batch([Record(0, stamp, b"k")], codec=codec), limited)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
 def test_timestamps_out_of_range_are_named_one_by_one(codec: Codec) -> None:
     stamps = [NOW_MS, NOW_MS - 1001, NOW_MS + 1000, NOW_MS + 1001]
     batch = build_batch([Record(0, stamp) for stamp in stamps], codec=codec)

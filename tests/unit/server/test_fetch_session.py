@@ -124,10 +124,10 @@ class Watched:
     """A partition whose watchers the test notifies."""
 
     def __init__(self) -> None:
-        self.watchers: list[FetchPosition] = []
+        self.watchers: dict[FetchPosition, None] = {}
 
     def watch(self, watcher: FetchPosition) -> None:
-        self.watchers.append(watcher)
+        self.watchers[watcher] = None
 
 
 def test_a_closed_session_keeps_none_of_its_partitions() -> None:

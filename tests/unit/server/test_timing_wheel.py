@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.limits import TIMERS_PER_ITERATION_MAX
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
 from kctl.testing.sim_clock import SimClock
@@ -65,6 +68,34 @@ def test_cancelling_late_or_twice_does_nothing() -> None:
     entry.cancel()
     entry.cancel()
     assert len(wheel) == 0
+
+
+def test_expired_entries_are_returned_a_few_at_a_time_and_can_be_cancelled_meanwhile() -> None:
+    wheel: TimingWheel[int] = TimingWheel(0)
+    entries = [wheel.add(number, 10) for number in range(5)]
+    assert wheel.advance(10, 2) == [0, 1]
+    assert len(wheel) == 3
+    entries[0].cancel()
+    entries[3].cancel()
+    assert wheel.next_due_ms() == 10
+    assert wheel.advance(11, 2) == [2, 4]
+    assert wheel.next_due_ms() is None
+
+
+def test_other_work_runs_between_callbacks_that_are_due_together() -> None:
+    async def main(loop: SimLoop) -> None:
+        timer = WheelTimer(SimClock(loop.time), loop)
+        fired: list[int] = []
+        for number in range(3 * TIMERS_PER_ITERATION_MAX):
+            timer.schedule(10, partial(fired.append, number))
+        counts = [0]
+        while counts[-1] < 3 * TIMERS_PER_ITERATION_MAX:
+            await asyncio.sleep(0.001 if not fired else 0)
+            counts.append(len(fired))
+        assert max(after - before for before, after in pairwise(counts)) == TIMERS_PER_ITERATION_MAX
+        assert fired == sorted(fired)
+
+    simulate(main, seed=1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 100_000)), min_size=1, max_size=30))
