@@ -251,7 +251,9 @@ def _key_pair(settings: TlsSettings) -> KeyPair | None:
                 key_password=settings.key_password,
             )
         if settings.keystore_key is not None and settings.keystore_certificate_chain is not None:
-            name, value = "ssl.keystore.key", HIDDEN
+            name, value = "ssl.keystore.certificate.chain", HIDDEN
+            keystores.certificates_of_pem(settings.keystore_certificate_chain)
+            name = "ssl.keystore.key"
             return keystores.key_pair_of_pem(
                 certificates=settings.keystore_certificate_chain,
                 key=settings.keystore_key,

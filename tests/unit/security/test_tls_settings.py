@@ -193,6 +193,14 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(
     handshake({**_key_store(server, "pem"), **trust, "ssl.client.auth": "requested"}, trust)
 
 
+def test_the_property_without_a_certificate_is_named(server: Identity) -> None:
+    key = {"ssl.keystore.key": server.key_text, "ssl.keystore.certificate.chain": server.key_text}
+    with pytest.raises(ConfigError, match="no readable certificate") as caught:
+        server_context(TlsSettings.of(key))
+    assert caught.value.name == "ssl.keystore.certificate.chain"
+    assert "PRIVATE KEY" not in str(caught.value)
+
+
 def test_secrets_are_not_in_the_repr_or_in_errors(tmp_path: Path, server: Identity) -> None:
     settings = TlsSettings.of({**_key_store(server, "inline"), "ssl.key.password": "the-secret"})
     assert "the-secret" not in repr(settings)
