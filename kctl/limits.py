@@ -107,6 +107,12 @@ TURN_MS_MAX = _limit(
     "ms",
     on_excess="the other connections get their turn first",
 )
+ROUND_MS_MAX = _limit(
+    "time for one turn of each connection that waits for one",
+    50,
+    "ms",
+    on_excess="turns are shorter, down to one request each",
+)
 LOOP_SLICE_MS_MAX = _limit(
     "time for connections in one iteration of the event loop",
     10,

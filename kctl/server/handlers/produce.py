@@ -50,7 +50,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.slices import pause, pieces
+from kctl.server.requests.slices import pause
 from kctl.server.requests.waiting_reply import waiting_reply
 
 _WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
@@ -64,6 +64,8 @@ _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
+_WATCHERS_PER_APPEND = 10
+"""Each fetch session with a partition is notified of an append; so many notifications take as long as an append."""
 _NAME_OF = attrgetter("name")
 _NONE: frozenset[str] = frozenset()
 _EXPECTED = frozenset(
@@ -132,12 +134,13 @@ class ProduceHandler:
     def _append_some(
         self, appends: _Appends, topics: Sequence[TopicProduceData], responses: list[TopicProduceResponse]
     ) -> int:
-        """Appends to the first APPENDS_PER_SLICE_MAX partitions, and defers the others.
+        """Appends to the first APPENDS_PER_SLICE_MAX partitions, to fewer if many fetch sessions have them, and defers
+        the others.
 
         Returns the number of partitions if there was an append to each of them, else 0.
         """
         allowance = Allowance()
-        count = 0
+        count = appends.cost = 0
         permitted = appends.context.permitted(_WRITE, _TOPIC)
         denied = _NONE
         for topic in topics:
@@ -152,10 +155,11 @@ class ProduceHandler:
                 results.append(partition_result)
                 traffic.produce_requests += 1
                 count += 1
+                appends.cost += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    is_full = count > APPENDS_PER_SLICE_MAX
+                    is_full = appends.cost > APPENDS_PER_SLICE_MAX
                     if is_full or (appends.long and appends.has_long(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
                         continue
@@ -210,13 +214,17 @@ class ProduceHandler:
 
     async def _append_all_long(self, appends: _Appends) -> None:
         deferred = appends.take_long()
+        allowance = Allowance()
+        appends.cost = APPENDS_PER_SLICE_MAX
         try:
-            for some in pieces(deferred, APPENDS_PER_SLICE_MAX):
-                await pause()
-                allowance = Allowance()
-                for topic, partition_result, records in some:
-                    await self._append_deferred(appends, topic, partition_result, records, allowance)
-                self._replicas.partitions_moved(appends.take_moved())
+            for topic, partition_result, records in deferred:
+                if appends.cost >= APPENDS_PER_SLICE_MAX:
+                    self._replicas.partitions_moved(appends.take_moved())
+                    await pause()
+                    allowance, appends.cost = Allowance(), 0
+                appends.cost += 1
+                await self._append_deferred(appends, topic, partition_result, records, allowance)
+            self._replicas.partitions_moved(appends.take_moved())
         finally:
             self._work.release_hold(sum(len(records) for _, _, records in deferred))
 
@@ -279,6 +287,8 @@ class ProduceHandler:
         partition_result.log_append_time_ms = result.log_append_time_ms
         partition_result.log_start_offset = result.log_start_offset
         appends.moved.append(partition.topic_partition)
+        if len(partition.watchers) >= _WATCHERS_PER_APPEND:
+            appends.cost += len(partition.watchers) // _WATCHERS_PER_APPEND
         if acks == ALL_IN_SYNC or (acks == 1 and partition.log.awaits_flush):
             appends.waiting.append(
                 UncommittedAppend(
@@ -331,7 +341,17 @@ class ProduceHandler:
 class _Appends:
     """The state of one request."""
 
-    __slots__ = ("_long_partitions", "are_records_kept", "context", "long", "moved", "request", "response", "waiting")
+    __slots__ = (
+        "_long_partitions",
+        "are_records_kept",
+        "context",
+        "cost",
+        "long",
+        "moved",
+        "request",
+        "response",
+        "waiting",
+    )
 
     def __init__(self, request: ProduceRequest, context: RequestContext, *, are_records_kept: bool = False) -> None:
         self.are_records_kept = are_records_kept
@@ -340,6 +360,8 @@ class _Appends:
         self.response = _response_of(responses=[])
         self.waiting: list[UncommittedAppend] = []
         self.moved: list[TopicPartition] = []
+        self.cost = 0
+        """What the appends since the last pause cost, in appends without fetch sessions."""
         self.long: list[tuple[str, PartitionProduceResponse, memoryview]] = []
         """Topic, response and records of batches that take long or are not in the first slice."""
         self._long_partitions: set[tuple[str, int]] = set()

@@ -127,7 +127,7 @@ class Connection:
             self._settle()
             return False
         try:
-            end = self._pump.turn()
+            end = self._pump.turn(self._turns.turn_s)
         except (Exception, asyncio.CancelledError) as error:
             self._report(error)
             # Its frames refer to the request, whose memory could not be returned before they are freed.

@@ -36,7 +36,7 @@ from kctl.server.network.channel import Channel, ChannelEnded, KeepsFrame, Perfo
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 
-_TURN_S = TURN_MS_MAX / 1000
+TURN_S_MAX = TURN_MS_MAX / 1000
 _API_KEY_BYTES = 2
 """The size of the API key, with which each frame begins."""
 
@@ -106,9 +106,10 @@ class RequestPump:
         """Whether no request is taken because of a quota."""
         return self._mute is not None
 
-    def turn(self) -> TurnEnd:
+    def turn(self, time_s: float = TURN_S_MAX) -> TurnEnd:
         """Handles frames until the budget is used up, a request has to wait, or more bytes are needed.
 
+        `time_s` is the part of the budget that is time in seconds, from the end of the first request on.
         Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded, also for a request that has waited, and any
         exception of a handler; the owner must then send the queued responses and close the connection.
         """
@@ -123,7 +124,7 @@ class RequestPump:
             if request_bytes >= TURN_REQUEST_BYTES_MAX or response_bytes >= TURN_RESPONSE_BYTES_MAX:
                 break
             if count == 1:
-                end_s = self._now_s() + _TURN_S
+                end_s = self._now_s() + time_s
             elif count and self._now_s() >= end_s:
                 break
             if pending and not self._may_overlap():

@@ -9,6 +9,9 @@ busy.  They have a queue of their own and shorter slices: a client that sends on
 clients that send thousands.  Within a queue the order is first come, first served, and each slice has a turn from each
 queue, so that no connection waits without a limit.  Connections of the control plane have a queue that comes first.
 
+The more connections wait, the shorter their turns are: a new client, which has its place behind all others, does not
+wait for the full turns of a thousand.
+
 Owner: event loop.
 """
 
@@ -22,10 +25,14 @@ from kctl.limits import (
     BUSY_SLICE_MS_MAX,
     LOOP_SLICE_MS_MAX,
     RECEIVED_PER_ITERATION_MAX,
+    ROUND_MS_MAX,
+    TURN_MS_MAX,
     URGENT_RECEIVED_PER_ITERATION_MAX,
 )
 from kctl.server.loop_lag import iteration_of
 
+_TURN_S = TURN_MS_MAX / 1000
+_ROUND_S = ROUND_MS_MAX / 1000
 _SLICE_S = LOOP_SLICE_MS_MAX / 1000
 _BUSY_SLICE_S = BUSY_SLICE_MS_MAX / 1000
 _SHARE = 4
@@ -67,6 +74,8 @@ class Turns:
         """The start of the iteration that `received` is about."""
         self.received = 0
         """Bytes that connections have received in that iteration.  Maintained by them, without calls."""
+        self.turn_s = _TURN_S
+        """The time of a turn in seconds, after its first request."""
         self._urgent: deque[TakesTurns] = deque()
         self._queue: deque[TakesTurns] = deque()
         self._busy: deque[TakesTurns] = deque()
@@ -128,6 +137,7 @@ class Turns:
             self._loop.call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
+        self._set_turn_time()
         now_s = self._now_s()
         urgent, others, busy = (self._urgent, _BUSY_SLICE_S), (self._queue, _SLICE_S), (self._busy, _BUSY_SLICE_S)
         for queue, slice_s in (urgent, others, busy):
@@ -139,3 +149,10 @@ class Turns:
         self._is_scheduled = False
         if self._urgent or self._queue or self._busy:
             self._schedule()
+        else:
+            self.turn_s = _TURN_S
+
+    def _set_turn_time(self) -> None:
+        """So that each connection that is queued now has a turn within ROUND_MS_MAX, if first requests are short."""
+        waiting = len(self)
+        self.turn_s = min(_TURN_S, _ROUND_S / waiting) if waiting else _TURN_S

@@ -78,6 +78,16 @@ def test_a_turn_ends_after_a_bounded_number_of_requests() -> None:
     play(main)
 
 
+def test_a_turn_without_time_still_handles_a_request() -> None:
+    async def main() -> None:
+        scene = Scene(echo)
+        feed(scene.inbox, framed(b"x") * 5)
+        assert scene.pump.turn(0.0) is TurnEnd.HAS_MORE
+        assert 1 <= len(scene.sent) <= 2
+
+    play(main)
+
+
 def test_a_turn_ends_after_a_bounded_number_of_request_bytes() -> None:
     async def main() -> None:
         scene = Scene(lambda _frame, _peer: None)

@@ -275,3 +275,31 @@ def test_a_lone_busy_connection_runs_at_once() -> None:
     busy = Worker("busy", loop, taken, turn_s=0.002, requests=1)
     for _ in range(100):
         assert turns.take_or_queue(busy)
+
+
+def test_turns_are_shorter_while_many_connections_wait_for_one() -> None:
+    """Before, a new client waited for 1,000 turns of 2 ms when as many others had sent thousands of requests."""
+    loop, turns = steered()
+    taken: list[str] = []
+
+    class Flooding(Worker):
+        def take_turn(self) -> bool:
+            self._turn_s = 0.00001 + turns.turn_s
+            return super().take_turn()
+
+    for number in range(1_000):
+        turns.queue(Flooding(f"flooding {number}", loop, taken, turn_s=0.0))
+    turns.queue(Worker("new", loop, taken, turn_s=0.0001, requests=1))
+    began_s = loop.now_s
+    while "new" not in taken:
+        loop.iterate()
+    assert loop.now_s - began_s < 0.1
+
+
+def test_a_turn_has_its_full_time_again_when_nothing_is_queued() -> None:
+    loop, turns = steered()
+    full_s = turns.turn_s
+    for number in range(100):
+        turns.queue(Worker(str(number), loop, [], turn_s=0.0, requests=1))
+    loop.iterate()
+    assert turns.turn_s == full_s
