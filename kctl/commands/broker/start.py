@@ -189,6 +189,8 @@ def _setup(
     machine = machine_of(planned, processes, port_step)
     started = [planned] if machine is None else machine.processes()
     for each in started:
+        if each.folder.is_locked():
+            continue  # With --processes: a broker whose supervisor was killed, which is waited for.
         for problem in port_problems(each.examine().config):
             raise KctlError(problem.message)
     return prepare(options.folder.security.absolute(), hosts)

@@ -60,6 +60,8 @@ class Supervisor:
             )
             self._embedded.bind()
         for index, options in enumerate(self._processes):
+            if options.folder.is_locked():
+                continue  # A broker whose supervisor was killed has the ports, and is waited for.
             for problem in port_problems(options.examine().config):
                 raise KctlError(f"process {index}: {problem.message}")
         self.folder.acquire()
