@@ -105,9 +105,16 @@ class Acceptor:
             connection.close()
 
     def start(self) -> None:
-        """Starts accepting connections, also on listeners that were bound after an earlier call."""
+        """Starts accepting connections, also on listeners that were bound after an earlier call.
+
+        Raises ListenError: Linux lets two processes bind a port that neither of them listens on yet.
+        """
         for sock in self._bound:
-            sock.listen(LISTEN_BACKLOG)
+            try:
+                sock.listen(LISTEN_BACKLOG)
+            except OSError as error:
+                endpoint = self._listeners[sock]
+                raise ListenError(bind_problem(endpoint.host, sock.getsockname()[1], error)) from None
             self._loop.add_reader(sock, self._accept, sock)
         self._bound.clear()
         if self._idle_check is None:

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import struct
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -316,6 +317,27 @@ def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
         with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port"):
             other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))
         acceptor.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse the second bind")
+def test_a_port_that_two_brokers_bound_at_the_same_time_is_named_by_the_second_one() -> None:
+    async def main() -> None:
+        one, other = (
+            Acceptor(
+                open_channel=partial(DirectChannel, lambda *_: None, frame_bytes_max=1),
+                settings=ListenSettings(connections_max_idle_ms=0),
+            )
+            for _ in range(2)
+        )
+        port = one.bind(LOOPBACK).port
+        other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))
+        one.start()
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port"):
+            other.start()
+        one.close()
+        other.close()
 
     asyncio.run(main())
 
