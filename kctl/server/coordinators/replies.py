@@ -27,6 +27,11 @@ class ParkedCall(Generic[T]):
         self._future: asyncio.Future[T] | None = None
         self._outcome: T | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the call has ended without a result, and its client waits for one."""
+        return self._future is not None
+
     def complete(self, outcome: T) -> None:
         """Sets the result; ignored if the client is gone, which cancels the future."""
         if self._future is None:

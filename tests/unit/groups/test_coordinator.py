@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from kctl.server.groups.counts import GroupCounts
 from kctl.server.groups.events import CommitRequest, Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
-from kctl.server.groups.runner import GROUPS_PER_TURN
+from kctl.server.groups.runner import GROUPS_PER_TURN, REPLIES_PER_TURN
 from kctl.server.groups.states import GroupState
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
@@ -423,6 +424,33 @@ def test_expiry_of_many_groups_is_split_over_loop_turns() -> None:
         assert GROUPS_PER_TURN < len((await host.coordinator.groups())[1]) < 2 * GROUPS_PER_TURN
         await asyncio.sleep(0.1)
         assert (await host.coordinator.groups())[1] == []
+        await host.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def test_the_members_of_a_large_group_get_their_responses_in_several_loop_turns() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        joins = [host.join() for _ in range(3 * REPLIES_PER_TURN)]
+        finished: list[object] = []
+        per_iteration = [0]
+
+        def count() -> None:
+            per_iteration.append(len(finished))
+            if len(finished) < len(joins):
+                loop.call_soon(count)
+
+        def end(join: object) -> None:
+            if not finished:
+                loop.call_soon(count)
+            finished.append(join)
+
+        for join in joins:
+            assert isinstance(join, asyncio.Future)
+            join.add_done_callback(end)
+        assert {(await settled(join)).generation for join in joins} == {1}
+        assert max(after - before for before, after in pairwise(per_iteration)) <= REPLIES_PER_TURN
         await host.coordinator.stop()
 
     simulate(main, seed=1)
