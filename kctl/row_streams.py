@@ -120,7 +120,7 @@ class PlainStream(_CellStream):
     def __init__(self, console: Output, columns: Sequence[Column]) -> None:
         super().__init__(console, columns)
         if console.header:
-            console.stdout.write("\t".join(column.title for column in columns) + "\n")
+            console.stdout.write("\t".join(cell(column.title) for column in columns) + "\n")
 
     def _write(self, fields: Mapping[str, Any]) -> None:
         self.console.stdout.write("\t".join(self._cells(fields)) + "\n")

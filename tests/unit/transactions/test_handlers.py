@@ -78,7 +78,8 @@ class Replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if index != 0:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return SimpleNamespace(log=SimpleNamespace(producer_state=self.state, awaits_flush=False), topic_partition=T0)
+        log = SimpleNamespace(producer_state=self.state, awaits_flush=False)
+        return SimpleNamespace(log=log, topic_partition=T0, watchers=[])
 
     def append(self, _partition: Any, records: memoryview, **_options: Any) -> Any:
         self.produced.append(bytes(records))
