@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[[str, int], Topic]
 LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
-TABLES = pytest.mark.parametrize("table", ["parquet", "iceberg", "delta"])
 LENIENT = ("--value", "json", "--on-bad-record", "dead-letter", "--target-file-size", "2k")
 
 BEFORE = 30
@@ -126,8 +125,11 @@ def assert_each_once(source: Topic, bad: Topic) -> None:
 
 
 @LOCAL
-@TABLES
-@pytest.mark.parametrize("bootstrap", ["kctl", "apache"], indirect=True)
+@pytest.mark.parametrize(
+    ("bootstrap", "table"),
+    [("kctl", "parquet"), ("kctl", "iceberg"), ("apache", "delta")],
+    indirect=["bootstrap"],
+)
 def test_each_dead_letter_is_in_the_topic_once(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path, table: str
 ) -> None:

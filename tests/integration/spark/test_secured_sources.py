@@ -40,7 +40,7 @@ class Source(NamedTuple):
     config: Path
 
 
-@pytest.fixture(scope="module", params=[apache_kafka.LAST_WITH_ZOOKEEPER, apache_kafka.NEWEST_BROKER])
+@pytest.fixture(scope="module")
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
@@ -105,7 +105,14 @@ def produce(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "table"), [("local", "parquet"), ("local", "iceberg"), ("local", "delta"), ("spark", "delta")]
+    ("source", "engine", "table"),
+    [
+        (apache_kafka.LAST_WITH_ZOOKEEPER, "local", "parquet"),
+        (apache_kafka.LAST_WITH_ZOOKEEPER, "spark", "delta"),
+        (apache_kafka.NEWEST_BROKER, "local", "delta"),
+        (apache_kafka.NEWEST_BROKER, "local", "iceberg"),
+    ],
+    indirect=["source"],
 )
 def test_an_export_over_tls_with_scram_is_exact(
     source: Source, tmp_path: Path, engine: str, table: str, capfd: pytest.CaptureFixture[str]
