@@ -16,7 +16,7 @@ kctl.storage.recovery opens logs.  Kafka's UnifiedLog.  Owner: event loop.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -130,7 +130,7 @@ class Log:
         self._metadata = contents.metadata
         self._files = files
         self._truncated_to: int | None = None
-        self.watchers: Collection[LogWatcher] = ()
+        self.watchers: Mapping[LogWatcher, None] = {}
 
     @property
     def directory(self) -> str:

@@ -175,7 +175,7 @@ class Partition:
 
     def replace_log(self, log: Log) -> None:
         """The replica is in another log directory from now on."""
-        self.log.watchers = ()
+        self.log.watchers = {}
         self.log = log
         log.watchers = self.watchers
         self.notify()

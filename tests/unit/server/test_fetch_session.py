@@ -155,24 +155,3 @@ def test_a_new_high_watermark_wakes_the_fetch_of_a_consumer_only(*, is_follower:
     first.high_watermark_moved()
     assert session.active() == [first]
     assert bool(session.woken) is wakes
-
-
-def test_a_position_is_notified_once_until_it_is_examined() -> None:
-    cache, partition = FetchSessionCache(1), Watched()
-    session = cache.create(1, [position(0)], is_follower=False, now_ms=0)
-    assert session is not None
-    first = session.positions[tp(0)]
-    session.rest(first, partition, None)
-    assert list(partition.watchers) == [first]
-    first.moved()
-    assert not partition.watchers, "appends do not notify a session that is not used"
-    assert (session.active(), session.take_moved()) == ([first], [first])
-    assert list(partition.watchers) == [first], "the reader of the change is notified of the next one"
-    first.high_watermark_moved()
-    assert not partition.watchers
-    session.rest(first, partition, None)
-    assert list(partition.watchers) == [first]
-    first.moved()
-    cache.close(1)
-    assert session.take_moved() == []
-    assert not partition.watchers
