@@ -16,7 +16,7 @@ kctl.storage.recovery opens logs.  Kafka's UnifiedLog.  Owner: event loop.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -130,7 +130,7 @@ class Log:
         self._metadata = contents.metadata
         self._files = files
         self._truncated_to: int | None = None
-        self.watchers: Mapping[LogWatcher, None] = {}
+        self.watchers: Sequence[LogWatcher] = ()
 
     @property
     def directory(self) -> str:
@@ -281,7 +281,7 @@ class Log:
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
         self.log_end_offset = end
-        for watcher in list(self.watchers):
+        for watcher in self.watchers:
             watcher.moved()
         return AppendResult(
             headers[0].base_offset,
@@ -564,7 +564,7 @@ class Log:
         self.producer_state.clear(offset)
 
     def _notify(self) -> None:
-        for watcher in list(self.watchers):
+        for watcher in self.watchers:
             watcher.moved()
 
     def _note_truncation(self, offset: int) -> None:

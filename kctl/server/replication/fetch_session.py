@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import FETCH_SESSION_PARTITIONS_MAX
@@ -38,16 +38,12 @@ EVICTION_MS = 120_000
 _BY_ORDER = attrgetter("order")
 
 
-Watchers: TypeAlias = dict[Any, None]
-"""The watchers of a partition."""
-
-
 class WatchedPartition(Protocol):
     """The methods of a partition that a fetch position uses."""
 
     @property
-    def watchers(self) -> Watchers:
-        """The positions that it notifies; identifies the partition as long as it exists."""
+    def watchers(self) -> object:
+        """Identifies the partition as long as it exists."""
         ...
 
     def watch(self, watcher: FetchPosition) -> None:
@@ -85,10 +81,8 @@ class FetchPosition:
     is_resting: bool = False
     follower: Follower | None = None
     """The follower whose fetches count while the position rests."""
-    watched: Watchers | None = None
-    """The watchers of the partition that notifies it; None after a notification, until it is examined."""
-    registry: Watchers | None = None
-    """The watchers that it was one of last."""
+    watched: object = None
+    """The watchers of the partition that notifies it."""
 
     @property
     def is_watching(self) -> bool:
@@ -99,23 +93,10 @@ class FetchPosition:
         """Registers for notifications of changes of the partition."""
         if self.watched is not partition.watchers:
             partition.watch(self)
-            self.watched = self.registry = partition.watchers
-
-    def watch_again(self) -> None:
-        """The position is examined: registers for further notifications."""
-        if self.watched is None and self.registry is not None and self.is_watching:
-            self.watched = self.registry
-            self.watched[self] = None
-
-    def _unwatch(self) -> None:
-        """Further changes do not matter before it is examined: sessions that are not used cost appends nothing."""
-        if self.watched is not None:
-            self.watched.pop(self, None)
-            self.watched = None
+            self.watched = partition.watchers
 
     def moved(self) -> None:
         """The partition has changed: makes the position active, so that the session's waiting fetch examines it."""
-        self._unwatch()
         session = self.session
         if session is not None and session.is_open:
             session.moved(self)
@@ -127,10 +108,7 @@ class FetchPosition:
             if session.is_follower:
                 session.activate(self)
             else:
-                self._unwatch()
                 session.moved(self)
-        else:
-            self._unwatch()
 
     def take(self, newer: FetchPosition) -> None:
         """Takes over the fields that the client sends and keeps the offsets that it was sent."""
@@ -255,10 +233,8 @@ class FetchSession:
         self.woken[self] = None
 
     def take_moved(self) -> list[FetchPosition]:
-        """The partitions that have changed since the last call, which the caller examines."""
+        """The partitions that have changed since the last call."""
         moved, self._moved = list(self._moved.values()), {}
-        for position in moved:
-            position.watch_again()
         return moved
 
     def close(self) -> None:

@@ -124,10 +124,10 @@ class Watched:
     """A partition whose watchers the test notifies."""
 
     def __init__(self) -> None:
-        self.watchers: dict[FetchPosition, None] = {}
+        self.watchers: list[FetchPosition] = []
 
     def watch(self, watcher: FetchPosition) -> None:
-        self.watchers[watcher] = None
+        self.watchers.append(watcher)
 
 
 def test_a_closed_session_keeps_none_of_its_partitions() -> None:
