@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ def reading_of(samples: Iterable[Sample]) -> BrokerReading:
     idle: float | None = None
     broker_id: int | None = None
     for name, labels, value in samples:
+        if not math.isfinite(value):
+            continue  # Exporters write NaN for a quantile of no observations.
         if name in _COUNTERS and not labels.get("topic"):
             counters[_COUNTERS[name]] = value
         elif name in _REQUESTS and labels.get("request") != _BOTH_READERS:
@@ -87,12 +90,16 @@ def rate(old: float | None, new: float | None, elapsed_ms: int) -> float | None:
 
 
 def loop_lag_p99_ms(old: BrokerReading, new: BrokerReading) -> float | None:
-    """Upper bound of 99 % of the iterations of the event loop between two scrapes; None if there were none."""
+    """Upper bound of 99 % of the iterations of the event loop between two scrapes; None if there were none.
+
+    If more than 1 % of them were above the largest bound, it is that bound.
+    """
     counts = {bound: count - old.loop_buckets.get(bound, 0) for bound, count in sorted(new.loop_buckets.items())}
     total = max(counts.values(), default=0)
     if total <= 0 or min(counts.values()) < 0:
         return None
-    return next(bound * 1000 for bound, count in counts.items() if count >= total * 0.99)
+    bound = next(bound for bound, count in counts.items() if count >= total * 0.99)
+    return 1000 * (bound if math.isfinite(bound) else max(filter(math.isfinite, counts), default=0.0))
 
 
 def _is_number(text: str) -> bool:

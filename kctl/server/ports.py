@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kctl.config.broker import BrokerConfig
 from kctl.config.listeners import listener_endpoints
 from kctl.server.metrics.endpoint import bind_problem as metrics_bind_problem
-from kctl.server.network.acceptor import bind_problem, listening_socket
+from kctl.server.network.acceptor import bind_problem, bound_socket
 
 
 class PortProblem(NamedTuple):
@@ -29,7 +29,7 @@ def port_problems(config: BrokerConfig, *, with_listeners: bool = True) -> Itera
         for host, port, problem in addresses:
             try:
                 # All stay bound until the last one is.
-                taken.append(listening_socket(host, port))
+                taken.append(bound_socket(host, port))
             except OSError as error:
                 yield PortProblem(f"{host}:{port}", problem(host, port, error))
     finally:

@@ -9,24 +9,26 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import resource
 import select
+import signal
 import socket
 from pathlib import Path
 
 REMOVED = {
     os: (
-        "memfd_create",
-        "MFD_CLOEXEC",
-        "preadv",
-        "pwritev",
-        "pipe2",
-        "posix_fadvise",
-        "posix_fallocate",
-        "sched_getaffinity",
+        *("memfd_create", "MFD_CLOEXEC", "preadv", "pwritev", "pipe2", "posix_fadvise", "posix_fallocate"),
+        *("sched_getaffinity", "copy_file_range", "eventfd", "fdatasync", "getrandom", "pidfd_open", "splice"),
+        *("O_DIRECT", "O_PATH", "O_TMPFILE"),
     ),
-    socket: ("MSG_MORE", "SO_REUSEPORT", "TCP_QUICKACK", "TCP_USER_TIMEOUT", "TCP_KEEPIDLE"),
+    socket: (
+        *("MSG_MORE", "MSG_NOSIGNAL", "SO_REUSEPORT", "SO_PEERCRED", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
+        *("TCP_QUICKACK", "TCP_USER_TIMEOUT", "TCP_KEEPIDLE"),
+    ),
     select: ("epoll",),
     mmap: ("MAP_POPULATE", "MADV_DONTNEED"),
+    resource: ("prlimit", "RUSAGE_THREAD"),
+    signal: ("sigtimedwait", "sigwaitinfo"),
 }
 UNKNOWN_COMMAND = 9999
 

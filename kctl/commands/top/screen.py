@@ -15,6 +15,8 @@ from kctl.terminal_text import cut, display_width, escape, pad
 BOLD, DIM, SELECTED, GOOD, WARNING, BAD = "bold", "dim", "reverse", "green", "yellow", "bold red"
 FLEXIBLE_WIDTH_MIN = 8
 """The first column of names is cut down to this width before columns are left out."""
+LOW_HEIGHT_MAX = 11
+"""On a terminal of so few lines, a list has only the first line about the cluster above it."""
 _KEYS = (
     "? help",
     "q quit",
@@ -73,6 +75,8 @@ def render(state: State, width: int, height: int) -> list[Line]:
     if width <= 0 or height <= 0:
         return []
     head = _head(state, width)
+    if height <= LOW_HEIGHT_MAX and (state.is_help or state.place.view is not View.OVERVIEW):
+        head = head[:1]
     foot = [_foot(state, width)]
     space = height - len(head) - len(foot)
     if space <= 0:
@@ -108,13 +112,14 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
             f"no response for {state.failed_for_ms // 1000} s: {escape(state.failure)}" if state.failure else "reading"
         )
         return [_cut((Span("kctl top  ", BOLD), Span(what, BAD if state.failure else "")), width)]
-    title = [Span("kctl top", BOLD), Span(f"  cluster {escape(seen.cluster_id or '-')}")]
-    if is_live:
-        title.append(Span(f"  every {state.interval_ms / 1000:g} s", DIM))
+    title = [Span("kctl top", BOLD)]
     if state.is_paused:
         title.append(Span("  PAUSED", WARNING))
     if state.failure:
         title.append(Span(f"  no response for {state.failed_for_ms // 1000} s: {escape(state.failure)}", BAD))
+    title.append(Span(f"  cluster {escape(seen.cluster_id or '-')}"))
+    if is_live:
+        title.append(Span(f"  every {state.interval_ms / 1000:g} s", DIM))
     rates = [one.records_per_s for one in seen.brokers if one.records_per_s is not None]
     disks = [one.disk_bytes for one in seen.brokers if one.disk_bytes is not None]
     controller = "none" if seen.controller is None else str(seen.controller)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kctl.admin.activity import Activity
 from kctl.commands.top.keys import Key
-from kctl.commands.top.views import COLUMNS, DEFAULT_SORT, Table, View, table_of
+from kctl.commands.top.views import COLUMNS, DEFAULT_SORT, RANKS, Table, View, table_of
 
 FILTER_CHARACTERS_MAX = 100
 _PAGE = 10
@@ -105,7 +105,7 @@ def step(state: State, event: Event, now_ms: int) -> State:
     match event:
         case Sampled(activity):
             if state.is_paused:
-                return state
+                return replace(state, failure="", failed_for_ms=0)
             shown = replace(state, seen=activity, seen_ms=now_ms, failure="", failed_for_ms=0)
             return _move(shown, 0)
         case SampleFailed(message):
@@ -194,12 +194,12 @@ def _closed(state: State) -> State:
 
 
 def _sorted(state: State, columns: int) -> State:
-    """Sorts by the next column; numbers begin with the largest, names with the first."""
+    """Sorts by the next column; numbers begin with the largest, severities with the worst, names with the first."""
     view = state.place.view
     shown = COLUMNS[view]
     names = [column.field for column in shown]
     chosen = shown[(names.index(state.sorts[view][0]) + columns) % len(shown)]
-    return _with_sort(state, (chosen.field, chosen.numeric))
+    return _with_sort(state, (chosen.field, chosen.numeric or chosen.field in RANKS))
 
 
 def _with_sort(state: State, sort: tuple[str, bool]) -> State:

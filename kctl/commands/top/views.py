@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
+from kctl.admin.lag_rules import Verdict
 from kctl.quantities import NOTHING, compact
 from kctl.terminal_text import escape_cell
 
@@ -145,7 +146,11 @@ DEFAULT_SORT: dict[View, tuple[str, bool]] = {
     View.GROUP: ("lag", True),
 }
 """Field and whether the largest comes first."""
-_STATUS_RANKS = {OK: 0, MOVING: 1, UNDER_REPLICATED: 2, OFFLINE: 3}
+RANKS: dict[str, dict[str, int]] = {
+    "status": {OK: 0, MOVING: 1, UNDER_REPLICATED: 2, OFFLINE: 3},
+    "verdict": {verdict.name: verdict.value for verdict in Verdict},
+}
+"""The severity of the words of a field, by which it is sorted."""
 _NAMES = ("broker", "address", "rack", "topic", "partition", "group", "state", "status", "verdict")
 """The fields that a filter looks into."""
 
@@ -156,9 +161,9 @@ def table_of(view: View, subject: str, seen: Activity, sort: tuple[str, bool], t
     field, is_descending = sort
     # Rows without a value come last in either order, rows with equal values by name.
     rows.sort(key=_name)
-    rows.sort(key=lambda row: _sort_key(field, getattr(row, field)), reverse=is_descending)
-    rows.sort(key=lambda row: getattr(row, field) is None)
-    return Table(COLUMNS[view], rows)
+    known = [row for row in rows if getattr(row, field) is not None]
+    known.sort(key=lambda row: _sort_key(field, getattr(row, field)), reverse=is_descending)
+    return Table(COLUMNS[view], known + [row for row in rows if getattr(row, field) is None])
 
 
 def _rows(view: View, subject: str, seen: Activity) -> Sequence[Any]:
@@ -190,6 +195,4 @@ def _name(row: Any) -> tuple[Any, ...]:
 
 
 def _sort_key(field: str, value: Any) -> Any:
-    if field == "status":
-        return _STATUS_RANKS.get(value, 0)
-    return 0 if value is None else value
+    return RANKS[field].get(value, 0) if field in RANKS else value

@@ -18,7 +18,6 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from kctl.limits import (
-    LISTEN_BACKLOG,
     METRICS_CONNECTIONS_MAX,
     METRICS_HEAD_BYTES_MAX,
     METRICS_HEAD_MS_MAX,
@@ -26,7 +25,7 @@ from kctl.limits import (
 )
 from kctl.log_output.peers import by_peer
 from kctl.server.metrics.http_request import HttpRequest, Refused, parse_head
-from kctl.server.network.acceptor import ListenError, listening_socket
+from kctl.server.network.acceptor import ListenError, bound_socket, listen
 
 log = logging.getLogger(__name__)
 
@@ -83,21 +82,26 @@ class MetricsEndpoint:
     def bind(self, host: str, port: int) -> int:
         """Binds without accepting yet; returns the port.  Raises ListenError."""
         try:
-            self._sock = listening_socket(host, port)
+            self._sock = bound_socket(host, port)
         except OSError as error:
             raise ListenError(bind_problem(host, port, error, self._options)) from None
         bound: int = self._sock.getsockname()[1]
         return bound
 
     async def start(self) -> None:
-        """Accepts connections from now on."""
-        assert self._sock is not None, "call bind first"
+        """Accepts connections from now on.  Raises ListenError: see `bound_socket`."""
+        sock = self._sock
+        assert sock is not None, "call bind first"
+        try:
+            listen(sock)
+        except OSError as error:
+            raise ListenError(bind_problem(*sock.getsockname()[:2], error, self._options)) from None
         self._server = await asyncio.start_server(
-            self._accept, sock=self._sock, limit=METRICS_HEAD_BYTES_MAX, backlog=_ACCEPTS_PER_ITERATION
+            self._accept, sock=sock, limit=METRICS_HEAD_BYTES_MAX, backlog=_ACCEPTS_PER_ITERATION
         )
         # asyncio takes `backlog` both for accepts per iteration and for listen(), where it is too short: the system
         # drops the connections beyond it, and a client's next attempt comes seconds later.
-        self._sock.listen(LISTEN_BACKLOG)
+        listen(sock)
 
     async def close(self) -> None:
         """Closes the port and all connections."""

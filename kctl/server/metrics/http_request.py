@@ -54,6 +54,7 @@ def parse_head(head: bytes) -> HttpRequest:
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
+    """The values by name in lower case; those of a repeated header are joined by commas (RFC 9110, 5.2)."""
     headers: dict[str, str] = {}
     for line in lines:
         if not line:
@@ -61,5 +62,6 @@ def _headers(lines: list[str]) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise Refused(400, "a header line has no name")
-        headers[name.lower()] = value.strip()
+        name, value = name.lower(), value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 _ACCEPTS_PER_TURN = 64
 _IDLE_CHECKS_PER_TIMEOUT = 10
 _RETRY_ACCEPT_S = 1.0
+_AT_START = "--port or listeners="
+_OF_RUNNING_BROKER = "listeners="
+"""How the user chooses a port, for error texts."""
 
 
 class ListenError(KctlError):
@@ -67,6 +70,7 @@ class Acceptor:
             else None
         )
         self._idle_check: asyncio.TimerHandle | None = None
+        self._port_option = _AT_START
         self.malformed_count = 0
 
     @property
@@ -88,9 +92,9 @@ class Acceptor:
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting; returns the endpoint, in which the port is never 0.  Raises ListenError."""
         try:
-            sock = listening_socket(endpoint.host, endpoint.port, self._settings.receive_buffer_bytes)
+            sock = bound_socket(endpoint.host, endpoint.port, self._settings.receive_buffer_bytes)
         except OSError as error:
-            raise ListenError(bind_problem(endpoint.host, endpoint.port, error)) from None
+            raise ListenError(bind_problem(endpoint.host, endpoint.port, error, self._port_option)) from None
         self._listeners[sock] = endpoint
         self._bound.append(sock)
         return replace(endpoint, port=sock.getsockname()[1])
@@ -107,16 +111,18 @@ class Acceptor:
     def start(self) -> None:
         """Starts accepting connections, also on listeners that were bound after an earlier call.
 
-        Raises ListenError: Linux lets two processes bind a port that neither of them listens on yet.
+        Raises ListenError: see `bound_socket`.
         """
         for sock in self._bound:
             try:
-                sock.listen(LISTEN_BACKLOG)
+                listen(sock)
             except OSError as error:
                 endpoint = self._listeners[sock]
-                raise ListenError(bind_problem(endpoint.host, sock.getsockname()[1], error)) from None
+                port = sock.getsockname()[1]
+                raise ListenError(bind_problem(endpoint.host, port, error, self._port_option)) from None
             self._loop.add_reader(sock, self._accept, sock)
         self._bound.clear()
+        self._port_option = _OF_RUNNING_BROKER
         if self._idle_check is None:
             self._schedule_idle_check()
 
@@ -325,8 +331,13 @@ class Acceptor:
         self._schedule_idle_check()
 
 
-def listening_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
-    """A bound non-blocking socket.  An empty host means every interface, IPv6 and IPv4.  Raises OSError.
+def bound_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
+    """A bound non-blocking socket, for `listen`.  An empty host means every interface, IPv6 and IPv4.  Raises OSError.
+
+    Connections are refused until it listens, as by newer Kafka (KAFKA-14658): clients try another broker while this
+    one reads its logs.  Linux lets several sockets with SO_REUSEADDR bind a port on which none of them listens, so that
+    a second broker would notice it only at the end of its start.  Therefore the option is set before the bind only if
+    the port has connections of an earlier process.
 
     The size of the receive buffer is set before a connection exists, which inherits it, since the window scale is
     negotiated with the first segment.
@@ -341,17 +352,31 @@ def listening_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> so
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if receive_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.setblocking(False)
-        sock.bind(address)
+        try:
+            sock.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
     except OSError:
         sock.close()
         raise
     return sock
+
+
+def listen(sock: socket.socket) -> None:
+    """Lets a bound socket accept connections.  Raises OSError.
+
+    Connections inherit SO_REUSEADDR from their listener: they do not prevent the bind of the next start.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.listen(LISTEN_BACKLOG)
 
 
 def _address_text(address: str) -> str:
@@ -361,11 +386,11 @@ def _address_text(address: str) -> str:
     return str(mapped or parsed)
 
 
-def bind_problem(host: str, port: int, error: OSError) -> str:
+def bind_problem(host: str, port: int, error: OSError, port_option: str = _AT_START) -> str:
     """Why a listener could not be bound, and what to do."""
     where = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use by another process: stop it, or choose another port with --port or listeners="
+        return f"{where} is in use by another process: stop it, or choose another port with {port_option}"
     if error.errno == errno.EACCES:
         return f"{where} may not be bound by this user: choose a port above 1023"
     return f"{where} cannot be bound: {error.strerror}: check the host in listeners="

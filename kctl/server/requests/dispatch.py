@@ -305,9 +305,9 @@ class Dispatcher:
         if record is not None:
             record.versions[context.api_version] += 1
             if response is None:
-                record.errors[0] += 1
+                record.successes += 1
             elif context.successes:
-                record.errors[0] += context.successes
+                record.successes += context.successes
             else:
                 record.count_errors(response, record.errors)
         if context.times is not None:

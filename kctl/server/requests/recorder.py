@@ -15,10 +15,12 @@ from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
+from kctl.protocol import registry
 from kctl.server.metrics.quantiles import SAMPLES_MAX
 from kctl.server.requests.timing import ConnectionTiming, RequestTimes
 
-FETCH_KEY = 1
+_NONE = 0
+"""The error code of a success."""
 TIMED_OF_MAX = 64
 TIMED_EVERY_S = 0.01
 """The intended time in seconds between two timed requests of one API; the share of requests that are timed follows from
@@ -32,18 +34,31 @@ CountErrors = Callable[[Any, defaultdict[int, int]], None]
 class ApiRecord:
     """The requests of one API, or of one kind of reader for Fetch.
 
-    The dispatcher, which counts each request, uses the attributes without further calls.
+    The dispatcher, which counts each request, uses the attributes without further calls.  The counts of each request
+    are in a list and an attribute, because adding to a value of a dictionary takes three times as long.
     """
 
-    __slots__ = ("_now_s", "_timed_of", "_timed_s", "count_errors", "errors", "latest", "until_timed", "versions")
+    __slots__ = (
+        "_now_s",
+        "_timed_of",
+        "_timed_s",
+        "count_errors",
+        "errors",
+        "latest",
+        "successes",
+        "until_timed",
+        "versions",
+    )
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, api_name: str, now_s: Callable[[], float]) -> None:
         self.until_timed = 0
         """Requests before the next one that is timed.  The dispatcher counts down."""
-        self.versions: defaultdict[int, int] = defaultdict(int)
+        self.versions = [0] * registry.api_named(api_name).served.stop
         """Number of requests by version."""
+        self.successes = 0
+        """Error codes NONE in responses that were not searched for errors."""
         self.errors: defaultdict[int, int] = defaultdict(int)
-        """Error codes in responses, also of single topics or partitions, by how often they occurred."""
+        """Error codes in the other responses, also of single topics or partitions, by how often they occurred."""
         self.count_errors: CountErrors = self._count_first_errors
         """Adds the codes of a response to `errors`.  All responses of a record have the same type."""
         self.latest: deque[RequestTimes] = deque(maxlen=SAMPLES_MAX)
@@ -54,7 +69,15 @@ class ApiRecord:
     @property
     def count(self) -> int:
         """The number of requests."""
-        return sum(self.versions.values())
+        return sum(self.versions)
+
+    @property
+    def error_codes(self) -> dict[int, int]:
+        """All error codes in responses by how often they occurred; NONE is the number of successes."""
+        counts = dict(self.errors)
+        if self.successes:
+            counts[_NONE] = counts.get(_NONE, 0) + self.successes
+        return counts
 
     def begin(self, timing: ConnectionTiming | None, request_bytes: int) -> RequestTimes:
         """A request that is timed is about to be decoded."""
@@ -84,8 +107,19 @@ class RequestRecorder:
     """The records of all APIs, by name; fetches of followers are recorded apart."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        self.apis: defaultdict[str, ApiRecord] = defaultdict(lambda: ApiRecord(now_s))
-        self.follower_fetches = ApiRecord(now_s)
+        self.apis: dict[str, ApiRecord] = _Records(now_s)
+        """Has a record for each API that was requested; a new one is made when it is looked up."""
+        self.follower_fetches = ApiRecord("fetch", now_s)
+
+
+class _Records(dict[str, ApiRecord]):
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        super().__init__()
+        self._now_s = now_s
+
+    def __missing__(self, api_name: str) -> ApiRecord:
+        record = self[api_name] = ApiRecord(api_name, self._now_s)
+        return record
 
 
 def _counter_of_errors(response: type) -> CountErrors:
@@ -144,7 +178,7 @@ def _items_at(message: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _count_success(_: Any, counts: defaultdict[int, int]) -> None:
-    counts[0] += 1
+    counts[_NONE] += 1
 
 
 def _paths_of_errors(message: type, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

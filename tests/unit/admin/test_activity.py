@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from uuid import UUID
 
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity, activity
@@ -143,3 +144,11 @@ def test_loop_lag_is_that_of_the_time_between_two_scrapes() -> None:
     new = BrokerReading(loop_buckets={0.001: 100, 1.0: 600, float("inf"): 600})
     assert loop_lag_p99_ms(old, new) == 1
     assert loop_lag_p99_ms(new, old) is None
+    longer = BrokerReading(loop_buckets={0.001: 100, 1.0: 600, float("inf"): 700})
+    assert loop_lag_p99_ms(new, longer) == 1000
+
+
+def test_values_that_are_no_numbers_are_unknown() -> None:
+    times = "kafka_network_requestmetrics_totaltimems"
+    reading = reading_of([Sample(times, {"request": "Produce", "quantile": "0.99"}, math.nan)])
+    assert reading == BrokerReading()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -27,7 +28,7 @@ KEYS = st.one_of(st.sampled_from([*Key, *"obtgpq?hsSr/ kj"]), st.characters())
 
 def sample(at_ms: int, names: list[str], *, alive: int = 3, ends: int = 0) -> ClusterSample:
     """A cluster with these topics and groups."""
-    brokers = {n: Broker(n, f"broker-{n}.example.com", 9092, "rack") for n in range(alive)}
+    brokers = {n: Broker(n, f"broker-{n}.example.com", 9092, "rack" if n else None) for n in range(alive)}
     partitions = tuple(
         Partition(n, n % 3, 1, (0, 1, 2), (0, 1, 2) if n % 2 else (0,), (), ErrorCode.NONE) for n in range(4)
     )
@@ -45,7 +46,8 @@ def sample(at_ms: int, names: list[str], *, alive: int = 3, ends: int = 0) -> Cl
 
 
 def activity_of(names: list[str], alive: int = 3) -> Activity:
-    return activity(sample(1_000, names, alive=alive), sample(2_000, names, alive=alive, ends=12_345))
+    verdicts = dict(zip(names, ("OK", "LOSING", None, "STALLED"), strict=False))
+    return activity(sample(1_000, names, alive=alive), sample(2_000, names, alive=alive, ends=12_345), verdicts.get)
 
 
 def pressed(state: State, *keys: str) -> State:
@@ -149,26 +151,48 @@ def test_letters_are_no_commands_while_a_filter_is_typed() -> None:
     assert state.place.filter == "q"
 
 
-def test_sorting_visits_every_column_and_reverses() -> None:
-    state = shown(["a", "b"], "t")
-    fields = [column.field for column in COLUMNS[View.TOPICS]]
-    first = state.sorts[View.TOPICS][0]
+@pytest.mark.parametrize("keys", ["b", "t", "g", "p", ["b", Key.ENTER], ["t", Key.ENTER], ["g", Key.ENTER]])
+def test_sorting_visits_every_column_and_reverses(keys: Sequence[str]) -> None:
+    state = shown(["a", "b", "c"], *keys)
+    view = state.place.view
+    fields = [column.field for column in COLUMNS[view]]
+    first = state.sorts[view][0]
     seen = []
     for _ in fields:
-        seen.append(state.sorts[View.TOPICS][0])
+        seen.append(state.sorts[view][0])
+        for ordered in (state, pressed(state, "r")):
+            values = [getattr(row, seen[-1]) for row in ordered.table().rows]
+            assert values
+            assert None not in values[: len(values) - values.count(None)]
         state = pressed(state, "s")
     assert sorted(seen) == sorted(fields)
-    assert state.sorts[View.TOPICS][0] == first
-    while state.sorts[View.TOPICS][0] != "topic":
+    assert state.sorts[view][0] == first
+
+
+def test_names_are_sorted_upwards_and_verdicts_by_their_severity() -> None:
+    state = shown(["a", "b", "c", "d"], "g")
+    while state.sorts[View.GROUPS][0] != "group":
         state = pressed(state, "s")
-    assert [row.topic for row in state.table().rows] == ["a", "b"]
-    assert [row.topic for row in pressed(state, "r").table().rows] == ["b", "a"]
+    assert [row.group for row in state.table().rows] == ["a", "b", "c", "d"]
+    assert [row.group for row in pressed(state, "r").table().rows] == ["d", "c", "b", "a"]
+    while state.sorts[View.GROUPS][0] != "verdict":
+        state = pressed(state, "s")
+    assert [row.verdict for row in state.table().rows] == ["LOSING", "STALLED", "OK", None]
+    assert [row.verdict for row in pressed(state, "r").table().rows] == ["OK", "STALLED", "LOSING", None]
+
+
+def test_a_terminal_of_five_lines_shows_the_selected_row() -> None:
+    lines = texts(shown(["orders", "payments"], "t", Key.DOWN), 20, 5)
+    assert len(lines) == 5
+    assert lines[0].startswith("kctl top")
+    assert any(line.startswith("payments") for line in lines)
 
 
 def test_space_keeps_the_screen_until_it_is_pressed_again() -> None:
     state = shown(["a"], " ")
     assert step(state, Sampled(activity_of(["b"])), 1).seen == state.seen
-    assert "PAUSED" in texts(state)[0]
+    assert texts(state, 20)[0].startswith("kctl top  PAUSED")
+    assert not step(step(state, SampleFailed("x"), 1), Sampled(activity_of(["b"])), 2).failure
     assert step(pressed(state, " "), Sampled(activity_of(["b"])), 1).seen != state.seen
 
 
@@ -177,6 +201,7 @@ def test_a_cluster_that_does_not_respond_keeps_its_last_values_on_the_screen() -
     lines = texts(state, 200)
     assert "no response for 7 s: cannot reach \\x1b[31mhost" in lines[0]
     assert any("orders" in line for line in lines)
+    assert texts(state, 40)[0] == "kctl top  no response for 7 s: cannot..."
     assert "orders" not in "".join(texts(step(State(1), SampleFailed("x"), 2)))
 
 

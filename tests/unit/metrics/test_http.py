@@ -105,6 +105,8 @@ def test_readiness_contains_its_reason(not_ready: str, status: bytes) -> None:
         (b"\r\n\r\n", b"400"),
         (b"\x00\x00\x00\x10\x00\x12\x00\x03\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 0\r\n\r\nhello", b"400"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\n folded: x\r\n\r\n", b"400"),
         (b"GET /\xff HTTP/1.1\r\n\r\n", b"400"),
@@ -239,6 +241,11 @@ def test_any_bytes_are_a_request_or_refused(head: bytes) -> None:
     except Refused as refusal:
         statuses.add(refusal.status)
     assert statuses <= {400, 405}
+
+
+def test_all_accept_headers_of_a_request_are_read() -> None:
+    head = b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\naccept: text/plain;q=0.5"
+    assert parse_head(head).accept == "application/openmetrics-text, text/plain;q=0.5"
 
 
 def test_other_work_is_done_between_pipelined_requests() -> None:

@@ -12,6 +12,7 @@ from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.timing import ConnectionTiming, Measuring
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")
+VERSION = 3
 
 
 class Times:
@@ -29,14 +30,14 @@ class Times:
 def record(recorder: RequestRecorder, response: object, *, api: str = "produce", is_follower: bool = False) -> None:
     """What the dispatcher does."""
     one = recorder.apis[api]
-    context = RequestContext(9, 1, "client", PEER, record=one)
+    context = RequestContext(VERSION, 1, "client", PEER, record=one)
     one.until_timed -= 1
     if one.until_timed < 0:
         context.times = one.begin(PEER.timing, 50)
     counted = recorder.follower_fetches if is_follower else one
     counted.versions[context.api_version] += 1
     if response is None:
-        counted.errors[0] += 1
+        counted.successes += 1
     else:
         counted.count_errors(response, counted.errors)
     if context.times is not None:
@@ -51,7 +52,7 @@ def produced(*codes: ErrorCode) -> ProduceResponse:
 def test_errors_of_single_partitions_are_counted() -> None:
     recorder = RequestRecorder(Times())
     record(recorder, produced(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE))
-    assert dict(recorder.apis["produce"].errors) == {ErrorCode.NONE: 2, ErrorCode.CORRUPT_MESSAGE: 1}
+    assert recorder.apis["produce"].error_codes == {ErrorCode.NONE: 2, ErrorCode.CORRUPT_MESSAGE: 1}
 
 
 def test_errors_of_the_response_and_of_its_partitions_are_counted() -> None:
@@ -66,16 +67,24 @@ def test_errors_of_the_response_and_of_its_partitions_are_counted() -> None:
     )
     topics = [FetchableTopicResponse(topic="a", partitions=[data])]
     record(recorder, FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=topics), api="fetch")
-    assert dict(recorder.apis["fetch"].errors) == {ErrorCode.NONE: 1, ErrorCode.OFFSET_OUT_OF_RANGE: 1}
+    assert recorder.apis["fetch"].error_codes == {ErrorCode.NONE: 1, ErrorCode.OFFSET_OUT_OF_RANGE: 1}
     record(recorder, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[]), api="api_versions")
-    assert dict(recorder.apis["api_versions"].errors) == {ErrorCode.UNSUPPORTED_VERSION: 1}
+    assert recorder.apis["api_versions"].error_codes == {ErrorCode.UNSUPPORTED_VERSION: 1}
 
 
 def test_a_request_without_a_response_is_a_success() -> None:
     recorder = RequestRecorder(Times())
     record(recorder, None)
-    assert dict(recorder.apis["produce"].errors) == {ErrorCode.NONE: 1}
-    assert dict(recorder.apis["produce"].versions) == {9: 1}
+    assert recorder.apis["produce"].error_codes == {ErrorCode.NONE: 1}
+    versions = recorder.apis["produce"].versions
+    assert (versions[VERSION], sum(versions)) == (1, 1)
+
+
+def test_known_successes_are_added_to_those_that_were_found() -> None:
+    recorder = RequestRecorder(Times())
+    record(recorder, produced(ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE))
+    recorder.apis["produce"].successes += 3
+    assert recorder.apis["produce"].error_codes == {ErrorCode.NONE: 4, ErrorCode.CORRUPT_MESSAGE: 1}
 
 
 def test_fetches_of_followers_are_recorded_apart() -> None:

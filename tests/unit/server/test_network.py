@@ -321,18 +321,44 @@ def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse the second bind")
-def test_a_port_that_two_brokers_bound_at_the_same_time_is_named_by_the_second_one() -> None:
+def acceptor_without_clients() -> Acceptor:
+    return Acceptor(
+        open_channel=partial(DirectChannel, lambda *_: None, frame_bytes_max=1),
+        settings=ListenSettings(connections_max_idle_ms=0),
+    )
+
+
+def test_a_port_of_a_broker_that_does_not_accept_yet_is_refused_to_a_second_one() -> None:
     async def main() -> None:
-        one, other = (
-            Acceptor(
-                open_channel=partial(DirectChannel, lambda *_: None, frame_bytes_max=1),
-                settings=ListenSettings(connections_max_idle_ms=0),
-            )
-            for _ in range(2)
-        )
+        one, other = acceptor_without_clients(), acceptor_without_clients()
         port = one.bind(LOOPBACK).port
-        other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port or listeners=$"):
+            other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))
+        other.start()
+        with pytest.raises(ListenError, match=r"choose another port with listeners=$"):
+            other.bind(Endpoint("OTHER", "127.0.0.1", port))
+        one.close()
+        other.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse the second bind")
+def test_a_port_with_connections_of_an_earlier_broker_is_bound_and_a_second_one_is_named_at_its_start() -> None:
+    async def main() -> None:
+        first, one, other = acceptor_without_clients(), acceptor_without_clients(), acceptor_without_clients()
+        port = first.bind(LOOPBACK).port
+        first.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not first.connection_count:
+            await asyncio.sleep(0)
+        first.close()  # The side that closes first keeps the port for a minute (TIME_WAIT).
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", port)
+        one.bind(endpoint)
+        other.bind(endpoint)
         one.start()
         with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port"):
             other.start()

@@ -94,7 +94,7 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
         (
             (f'{labels[name]},error="{ErrorCode.of(code).name}"', count)
             for name, record in counted
-            for code, count in list(record.errors.items())
+            for code, count in record.error_codes.items()
         ),
     )
     both = _Both((records["FetchConsumer"], followers))
@@ -127,7 +127,8 @@ def _shown(name: str) -> tuple[str, ...]:
 
 
 def _versions(shown: str, record: ApiRecord, records: Mapping[str, ApiRecord]) -> list[tuple[int, int]]:
-    if shown != "Fetch":
-        return sorted(record.versions.items())
-    consumers, followers = records["FetchConsumer"].versions, records["FetchFollower"].versions
-    return [(v, consumers.get(v, 0) + followers.get(v, 0)) for v in sorted({*consumers, *followers})]
+    counts = record.versions
+    if shown == "Fetch":
+        both = records["FetchConsumer"].versions, records["FetchFollower"].versions
+        counts = [consumers + followers for consumers, followers in zip(*both, strict=True)]
+    return [(version, count) for version, count in enumerate(counts) if count]
