@@ -140,7 +140,7 @@ _kctl() {
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --decode) words='value key both' flags='' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -621,7 +621,7 @@ _kctl() {
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
         --state-dir) kind='directory' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -645,7 +645,7 @@ _kctl() {
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -658,7 +658,7 @@ _kctl() {
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -669,7 +669,7 @@ _kctl() {
     'reassign list')
         flags='--compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -753,7 +753,7 @@ _kctl() {
     'acls list')
         flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -763,7 +763,7 @@ _kctl() {
     'acls add')
         flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -774,7 +774,7 @@ _kctl() {
     'acls remove')
         flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -935,7 +935,7 @@ _kctl() {
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;
         --value-decoder) words='string json hex base64 int long' flags='' ;;
-        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --salvage) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
@@ -1098,6 +1098,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'tables verify')
@@ -1172,6 +1173,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark warmup')

@@ -248,7 +248,10 @@ async def alter_configs(
 
     async def send_to(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, Outcome]:
         if not connection.versions.supports(IncrementalAlterConfigsRequest):
-            text = f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3)"
+            text = (
+                f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3): use the "
+                "kafka-configs of its version"
+            )
             return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
         request = IncrementalAlterConfigsRequest(
             resources=[

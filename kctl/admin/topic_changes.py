@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
 from kctl.client.framing import first_result
@@ -34,6 +35,12 @@ DEFAULTS_VERSION = 4
 
 DELETE_BY_ID_VERSION = 6
 """First version of DeleteTopics with a name or an id per topic (KIP-516)."""
+
+DELETE_TOPIC_ENABLE = "delete.topic.enable"
+_DELETION_DISABLED = (
+    f"{DELETE_TOPIC_ENABLE} is false, the default before Kafka 1.0: set it to true in the properties of all brokers, "
+    "and restart them"
+)
 
 KNOWN_WAIT_MS = 5_000
 
@@ -108,9 +115,15 @@ async def create_topics(
 
 
 async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[Outcome]:
-    """Deletes topics with all their records."""
+    """Deletes topics with all their records.
+
+    Before Kafka 1.0 a controller with delete.topic.enable=false, which is the default there, neither deletes nor
+    refuses: it responds when the time of the request is over.  Its topics get TOPIC_DELETION_DISABLED at once.
+    """
 
     async def send_to(connection: Connection) -> list[Outcome]:
+        if not connection.versions.supports(CreatePartitionsRequest) and await _is_deletion_disabled(client):
+            return [Outcome(name, ErrorCode.TOPIC_DELETION_DISABLED, _DELETION_DISABLED) for name in sorted(names)]
         version = connection.versions.highest(DeleteTopicsRequest)
         requested = sorted(names)
         by_name = version < DELETE_BY_ID_VERSION
@@ -126,6 +139,15 @@ async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[O
         return sorted(outcomes, key=lambda outcome: outcome.name)
 
     return await client.on_controller(send_to)
+
+
+async def _is_deletion_disabled(client: ClusterClient) -> bool:
+    """Whether the controller says so; False if it does not describe its properties."""
+    controller = ConfigResource(ResourceType.BROKER, str((await client.metadata([])).controller_id))
+    described = (await describe_configs(client, [controller], names=[DELETE_TOPIC_ENABLE]))[controller]
+    return not isinstance(described, Outcome) and any(
+        (entry.name, entry.value) == (DELETE_TOPIC_ENABLE, "false") for entry in described
+    )
 
 
 async def create_partitions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from kctl.admin.configs import (
     ConfigChange,
@@ -11,6 +11,7 @@ from kctl.admin.configs import (
     ResourceType,
     alter_configs,
     describe_configs,
+    value_after,
 )
 from kctl.admin.outcome import Outcome, outcome_of
 from kctl.client.cluster import ClusterClient
@@ -45,33 +46,49 @@ async def alter_topic_configs(
     delete: Collection[str],
     validate_only: bool = False,
 ) -> Outcome:
-    """Sets and removes overrides of a topic, without changing others.
-
-    Brokers before 2.3 can only replace all overrides; there a concurrent change by others is lost.
-    """
+    """Sets and removes overrides of a topic, without changing others; see `alter_configs_of_any_broker`."""
     changes = [ConfigChange(key, ConfigOperation.SET, value) for key, value in set_.items()]
     changes += [ConfigChange(key, ConfigOperation.DELETE) for key in delete]
     topic = ConfigResource(ResourceType.TOPIC, name)
-    outcome = (await alter_configs(client, {topic: sorted(changes)}, validate_only=validate_only))[topic]
-    if outcome.error is ErrorCode.UNSUPPORTED_VERSION:
-        return await _replace_overrides(client, name, set_=set_, delete=delete, validate_only=validate_only)
-    return outcome
+    return (await alter_configs_of_any_broker(client, {topic: sorted(changes)}, validate_only=validate_only))[topic]
+
+
+async def alter_configs_of_any_broker(
+    client: ClusterClient, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+) -> dict[ConfigResource, Outcome]:
+    """`alter_configs`, and topics also of brokers before 2.3.
+
+    Those can only replace all overrides of a topic; there a concurrent change by others is lost.
+    """
+    outcomes = await alter_configs(client, changes, validate_only=validate_only)
+    for resource, outcome in outcomes.items():
+        if resource.type is ResourceType.TOPIC and outcome.error is ErrorCode.UNSUPPORTED_VERSION:
+            outcomes[resource] = await _replace_overrides(
+                client, resource, changes[resource], validate_only=validate_only
+            )
+    return outcomes
 
 
 async def _replace_overrides(
-    client: ClusterClient, name: str, *, set_: Mapping[str, str], delete: Collection[str], validate_only: bool
+    client: ClusterClient, topic: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool
 ) -> Outcome:
-    present = (await topic_overrides(client, [name]))[name]
-    if isinstance(present, Outcome):
-        return present
-    requested = {key: value for key, value in present.items() if key not in delete} | dict(set_)
+    described = (await describe_configs(client, [topic], synonyms=False))[topic]
+    if isinstance(described, Outcome):
+        return described
+    present = {entry.name: entry for entry in described}
+    requested = {entry.name: entry.value for entry in described if entry.source == topic.own_source}
+    for change in changes:
+        if change.operation is ConfigOperation.DELETE:
+            requested.pop(change.name, None)
+        else:
+            requested[change.name] = value_after(change, topic, present.get(change.name))
     configs = [AlterableConfig(name=key, value=value) for key, value in sorted(requested.items())]
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configs=configs)
+    resource = AlterConfigsResource(resource_type=topic.type, resource_name=topic.name, configs=configs)
     request = AlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
     async def send_to(connection: Connection) -> Outcome:
         response = await connection.send(request, AlterConfigsResponse)
         result = first_result(response.responses)
-        return outcome_of(name, result.error_code, result.error_message)
+        return outcome_of(topic.name, result.error_code, result.error_message)
 
     return await client.on_any_broker(send_to)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kctl.commands.compat.dump_log import COMPATS, ClassicDump, ClassicOptions, as_text
+from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
+from kctl.commands.compat.versions import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import LineRows, Shown
 from kctl.commands.dump_log.selection import Selection, classic_text
 from kctl.console import Console, Format
@@ -26,6 +27,7 @@ from tests.property.examples import SHARE
 from tests.property.walk_inputs import LONG_NUMBERS
 
 NAME = "00000000000000000000.log"
+COMPATS = (KAFKA_28, KAFKA_4)
 BYTES = st.none() | st.binary(max_size=200) | st.text(max_size=80).map(str.encode)
 RECORDS = st.lists(
     st.tuples(

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from kctl.commands.compat import internal_records as classic
-from kctl.commands.compat.dump_log import COMPATS, ClassicDump, ClassicOptions
+from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions
 from kctl.commands.compat.dump_log_text import control_text
+from kctl.commands.compat.versions import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import Decode, LineRows, Shown
 from kctl.commands.dump_log.selection import Selection
 from kctl.console import Console, Format
@@ -96,7 +97,7 @@ def test_damaged_file_is_shown_with_its_error(path: Path, tmp_path: Path) -> Non
             rows = LineRows(Shown(Selection(), True, False, decode, None, None))
             rows.show(Console(out, io.StringIO(), format=Format.JSONL), str(copy), walk(str(copy)))
             assert len(out.getvalue()) <= TEXT_PER_BYTE * (size + 100)
-        for compat in COMPATS:
+        for compat in (KAFKA_28, KAFKA_4):
             options = ClassicOptions(
                 deep=True, parser=CLASSIC[5], skip_metadata=False, verify_only=False, sanity_only=False, max_bytes=None
             )

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.acl_rules import bindings
-from kctl.admin.acls import create_acls
+from kctl.admin.acl_rules import Rules, bindings, filters
+from kctl.admin.acls import create_acls, list_acls
 from kctl.commands.acls.changes import show_as_kafka, show_changed, show_planned
 from kctl.commands.acls.options import (
     Allow,
     Cluster,
-    Compat,
     DelegationTokens,
     Deny,
     DryRun,
@@ -28,7 +27,8 @@ from kctl.commands.acls.options import (
 )
 from kctl.commands.acls.rows import AclChangeRow
 from kctl.commands.command import ChangingCommand, examples
-from kctl.commands.compat.acls import adding
+from kctl.commands.compat.acls import adding, adding_unless_present
+from kctl.commands.compat.versions import KAFKA_4, Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
@@ -93,9 +93,12 @@ def add(
     acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
     if dry_run:
         return show_planned(run, acls, "would be added")
-    if compat:
+    if compat == KAFKA_4:
+        present = set(run.on_cluster(lambda client: list_acls(client, filters(resources, Rules()))))
+        run.console.verbatim(adding_unless_present(acls, present))
+    elif compat:
         run.console.verbatim(adding(acls))
     outcomes = run.on_cluster(lambda client: create_acls(client, acls))
     if compat:
-        return show_as_kafka(run, resources, outcomes)
+        return show_as_kafka(run, compat, resources, outcomes)
     return show_changed(run, acls, outcomes, "added")

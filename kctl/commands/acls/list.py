@@ -11,7 +11,6 @@ from kctl.admin.acls import list_acls as query
 from kctl.commands.acls.options import (
     Allow,
     Cluster,
-    Compat,
     DelegationTokens,
     Deny,
     Groups,
@@ -26,6 +25,7 @@ from kctl.commands.acls.options import (
 from kctl.commands.acls.rows import LIST_COLUMNS, AclRow, acl_row
 from kctl.commands.command import examples
 from kctl.commands.compat.acls import listed
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
@@ -94,7 +94,7 @@ def list_acls(
     selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=host))
     acls = run.on_cluster(lambda client: query(client, selected))
     if compat:
-        run.console.verbatim(listed(acls))
+        run.console.verbatim(listed(compat, acls))
     else:
         run.console.show(LIST_COLUMNS, [acl_row(binding) for binding in acls])
     return ExitStatus.DONE

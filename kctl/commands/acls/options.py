@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from kctl.admin.acl_rules import Resources, Rules
 from kctl.errors import UsageError
 from kctl.security.acls import Operation, PatternType
-
-CompatVersion = Literal["kafka-2.8"]
 
 RESOURCES = "Resources"
 RULES = "Rules"
@@ -61,7 +59,6 @@ Hosts = Annotated[
     typer.Option("--host", metavar="ADDRESS", help="Address of the clients; * for all.", rich_help_panel=RULES),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
-Compat = Annotated[CompatVersion | None, typer.Option("--compat", help="Print what kafka-acls of that version prints.")]
 
 
 def resources_of(

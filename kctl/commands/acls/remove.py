@@ -12,7 +12,6 @@ from kctl.commands.acls.changes import show_as_kafka, show_changed, show_planned
 from kctl.commands.acls.options import (
     Allow,
     Cluster,
-    Compat,
     DelegationTokens,
     Deny,
     DryRun,
@@ -28,6 +27,7 @@ from kctl.commands.acls.options import (
 )
 from kctl.commands.acls.rows import AclChangeRow
 from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
@@ -95,11 +95,11 @@ def remove(
         return show_planned(run, acls, "would be removed")
     if not acls:
         run.console.note("no ACL is selected")
-        return show_as_kafka(run, resources, []) if compat else show_planned(run, acls, "removed")
+        return show_as_kafka(run, compat, resources, []) if compat else show_planned(run, acls, "removed")
     for binding in acls:
         run.console.note(f"  {binding}")
     run.consent(f"Remove {counted(len(acls), 'ACL')}?")
     outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
     if compat:
-        return show_as_kafka(run, resources, outcomes)
+        return show_as_kafka(run, compat, resources, outcomes)
     return show_changed(run, acls, outcomes, "removed")

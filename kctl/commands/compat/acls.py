@@ -1,4 +1,4 @@
-"""The output of kafka-acls of 2.8.
+"""The output of kafka-acls of 2.8, of 3.9, which prints the same, and of 4.3.
 
 Kafka prints the ACLs of a resource in the order of a Scala set of objects whose hash codes change from run to run; here
 they are sorted.
@@ -6,28 +6,50 @@ they are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
+from kctl.commands.compat.versions import KAFKA_4
 from kctl.security.acls import AclBinding, AclEntry, ResourcePattern
 
 
-def listed(acls: Iterable[AclBinding]) -> str:
+def listed(compat: str, acls: Iterable[AclBinding]) -> str:
     """The output of --list."""
-    return _blocks("Current ACLs for resource", acls)
+    if compat != KAFKA_4:
+        return _blocks("Current ACLs for resource", acls)
+    return "".join(
+        f"Current ACLs for resource `{_pattern(pattern)}`:\n{_entries(entries)}\n\n"
+        for pattern, entries in _by_pattern(acls)
+    )
 
 
 def adding(acls: Iterable[AclBinding]) -> str:
-    """The output of --add before the list of the resulting ACLs."""
+    """The output of --add of 2.8 and 3.9 before the list of the resulting ACLs."""
     return _blocks("Adding ACLs for resource", acls)
 
 
+def adding_unless_present(acls: Iterable[AclBinding], present: Container[AclBinding]) -> str:
+    """The output of --add of 4.3, which does not add those that exist."""
+    text = ""
+    for pattern, entries in _by_pattern(acls):
+        shown, new = _pattern(pattern), [entry for entry in entries if AclBinding(pattern, entry) not in present]
+        text += "".join(
+            f"Acl (pattern={shown}, entry={_entry(entry)}) already exists.\n" for entry in entries if entry not in new
+        )
+        text += f"Adding ACLs for resource `{shown}`: \n {_entries(new)}\n\n" if new else ""
+    return text
+
+
 def _blocks(title: str, acls: Iterable[AclBinding]) -> str:
+    return "".join(
+        f"{title} `{_pattern(pattern)}`: \n {_entries(entries)} \n\n" for pattern, entries in _by_pattern(acls)
+    )
+
+
+def _by_pattern(acls: Iterable[AclBinding]) -> Iterable[tuple[ResourcePattern, list[AclEntry]]]:
     by_pattern: dict[ResourcePattern, list[AclEntry]] = {}
     for pattern, entry in acls:
         by_pattern.setdefault(pattern, []).append(entry)
-    return "".join(
-        f"{title} `{_pattern(pattern)}`: \n {_entries(entries)} \n\n" for pattern, entries in by_pattern.items()
-    )
+    return by_pattern.items()
 
 
 def _entries(entries: Iterable[AclEntry]) -> str:

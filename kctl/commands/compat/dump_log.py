@@ -1,7 +1,8 @@
 """The output of Kafka's kafka-dump-log, byte for byte, for scripts that parse it.
 
-DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves. 3.9 prints the same as 4.x, except for
-transactions (as 2.8) and messages of old formats (with a stray brace).  Where an exception ends Kafka's tool, this
+DumpLogSegments of 2.8, 3.9 and 4.3; tests compare with the tools themselves. 3.9 prints the same as 4.3, except for
+transactions (as 2.8), messages of old formats (with a stray brace) and offsets of indexes that are not in the log.
+Where an exception ends Kafka's tool, this
 module continues and describes the error on stderr.  Entries that are out of order are listed on stderr after the last
 file, as Kafka does.  The exit status is 1 if a file is invalid.
 """
@@ -24,6 +25,7 @@ from kctl.commands.compat.dump_log_text import (
     timestamp_type,
 )
 from kctl.commands.compat.internal_records import Texts
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.input_files import read_regular
@@ -44,10 +46,6 @@ from kctl.storage.names import (
     parse_metadata_snapshot_name,
 )
 from kctl.storage.transaction_index import parse_transaction_index
-
-KAFKA_28 = "kafka-2.8"
-KAFKA_4 = "kafka-4"
-COMPATS = (KAFKA_28, KAFKA_4)
 
 Parser = Callable[[Record], Texts]
 
@@ -94,10 +92,11 @@ class ClassicDump:
         self.has_problem = False
         self._console = console
         self._is_28 = style == KAFKA_28
+        self._style = style
         self._options = options
         self._pieces: list[str] = []
         self._piece_size = 0
-        self._misfits = Misfits()
+        self._misfits = Misfits(names_not_found=style == KAFKA_4)
 
     def show(self, path: str, progress: Progress | None = None) -> None:
         """Dumps one file."""
@@ -195,6 +194,8 @@ class ClassicDump:
                     lines.append(f"|{contents}\n" if contents.startswith(" key") else f"{contents}\n")
                 elif header.magic < 2:
                     text = legacy_metadata(record, stamp, common, next(checksums, None), is_28=self._is_28)
+                    if self._style == KAFKA_3:
+                        text += "}"
                     lines.append(f"{text}{contents}\n")
                 else:
                     if header.is_control:

@@ -1,8 +1,8 @@
 """Records of the internal topics as the formatters of Kafka's console consumer show them, byte for byte.  Pure.
 
-kafka-2.8: the texts of GroupMetadataManager's and TransactionLog's MessageFormatters, a line for each record. kafka-4:
-the JSON of org.apache.kafka.tools.consumer, without separators between objects.  A formatter returns None for records
-of another kind, for records of unknown kinds, and for those without a key.
+kafka-2.8: the texts of GroupMetadataManager's and TransactionLog's MessageFormatters, a line for each record. kafka-3
+and kafka-4: the JSON of org.apache.kafka.tools.consumer, without separators between objects.  A formatter returns None
+for records of another kind, for records of unknown kinds, and for those without a key.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from kctl.commands.compat.hash_order import ScalaHashTable, signed
 from kctl.commands.compat.internal_records import as_json
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_28
 from kctl.errors import MalformedRequest
 from kctl.model import java_hash
 from kctl.protocol.versioned import version_of
@@ -39,10 +40,6 @@ GROUP_METADATA = "group-metadata"
 TRANSACTIONS = "transactions"
 FORMATTERS = (OFFSETS, GROUP_METADATA, TRANSACTIONS)
 
-KAFKA_28 = "kafka-2.8"
-KAFKA_4 = "kafka-4"
-COMPATS = (KAFKA_28, KAFKA_4)
-
 _EMPTY_STATE = 0
 _SMALL_SET_MAX = 4
 """Larger sets are hash tables, and adding one to another does not resize the table."""
@@ -65,7 +62,9 @@ def classic_text(formatter: str, compat: str, record: Record) -> str | None:
     key = _key(formatter, record)
     if key is None:
         return None
-    return _text_28(key, record.value) if compat == KAFKA_28 else _text_4(key, record)
+    if compat == KAFKA_28:
+        return _text_28(key, record.value)
+    return _json_text(key, record, "version" if compat == KAFKA_3 else "type")
 
 
 def _key(formatter: str, record: Record) -> Key | None:
@@ -155,7 +154,8 @@ def _option(value: str | None) -> str:
     return "None" if value is None else f"Some({value})"
 
 
-def _text_4(key: Key, record: Record) -> str:
+def _json_text(key: Key, record: Record, number: str) -> str:
+    """The JSON since 3.9; `number` is the member with the version of the key, which is the type of the record."""
     assert record.key is not None
     match key:
         case OffsetCommitKey():
@@ -169,7 +169,7 @@ def _text_4(key: Key, record: Record) -> str:
     if record.value is not None:
         version = version_of(record.value)
         value = {"version": version, "data": as_json(_DECODERS[formatter](record.value), version)}
-    whole = {"key": {"type": version_of(record.key), "data": key_item}, "value": value}
+    whole = {"key": {number: version_of(record.key), "data": key_item}, "value": value}
     # Jackson escapes control characters in upper-case hexadecimal.
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)

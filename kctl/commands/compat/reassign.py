@@ -1,6 +1,6 @@
 """The output of Kafka's kafka-reassign-partitions, byte for byte, for scripts that parse it.  Pure.
 
-ReassignPartitionsCommand of 2.8 and of 4.0; tests compare with the tools themselves.
+ReassignPartitionsCommand of 2.8, and of 3.9 and 4.3, which print the same; tests compare with the tools themselves.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from kctl.admin.log_dirs import ReplicaSizes
 from kctl.admin.reassignment import Ongoing
 from kctl.admin.reassignment_plan import MoveState
 from kctl.admin.reassignment_spec import Assignment, LogDirTargets, format_reassignment
+from kctl.commands.compat.versions import KAFKA_28
 from kctl.model import TopicPartition
-
-KAFKA_28 = "kafka-2.8"
-KAFKA_4 = "kafka-4"
-COMPATS = (KAFKA_28, KAFKA_4)
 
 EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
@@ -52,7 +49,7 @@ def log_dir_moves_started(compat: str, targets: LogDirTargets) -> str:
     replicas = sorted(targets, key=lambda replica: (replica[1], replica[0]))
     if not replicas:
         return ""
-    if compat == KAFKA_4:
+    if compat != KAFKA_28:
         return "".join(
             f"Successfully started moving log directory to {targets[to]} for replica {to[1]} with broker {to[0]} \n"
             for to in replicas
@@ -74,7 +71,7 @@ def states(
             case MoveState.IN_PROGRESS:
                 lines.append(f"Reassignment of partition {tp} is still in progress.")
             case MoveState.COMPLETE:
-                lines.append(f"Reassignment of partition {tp} is complete{'d' if compat == KAFKA_4 else ''}.")
+                lines.append(f"Reassignment of partition {tp} is complete{'' if compat == KAFKA_28 else 'd'}.")
             case MoveState.DIFFERENT | MoveState.UNKNOWN:
                 lines.append(
                     f"There is no active reassignment of partition {tp}, but replica set is {_numbers(replicas)} "
@@ -122,7 +119,7 @@ def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
 
 
 def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirTargets | None = None) -> str:
-    """The lines of --cancel; the second is about log directories, and in 4.0 has no line feed.
+    """The lines of --cancel; the second is about log directories, and since 3.9 has no line feed.
 
     For a replica that is moving to another directory, Kafka prints that it is moved to its current one.
     """
@@ -133,7 +130,7 @@ def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirT
     if copies:
         return f"{first}\n{log_dir_moves_started(compat, copies)}"
     second = "None of the specified partition moves are active."
-    return f"{first}\n{second}" + ("" if compat == KAFKA_4 else "\n")
+    return f"{first}\n{second}" + ("\n" if compat == KAFKA_28 else "")
 
 
 def start_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:

@@ -10,13 +10,13 @@ import typer
 from kctl.admin.configs import (
     ConfigChange,
     ConfigOperation,
-    alter_configs,
     describe_configs,
     entry_named,
     own_entry,
     value_after,
 )
 from kctl.admin.quotas import alter_quotas
+from kctl.admin.topic_configs import alter_configs_of_any_broker
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import configs as config_compat
 from kctl.commands.compat.versions import KAFKA_3, KAFKA_28, Compat
@@ -120,8 +120,8 @@ def alter(
     """Change properties; all others keep their values.
 
     One row per property.  The changes of one topic or broker are atomic.  AFTER is empty if the property has no value
-    of its own any more and gets it from its next source, and a placeholder for a password.  Requires Kafka 2.3 or later
-    (IncrementalAlterConfigs).
+    of its own any more and gets it from its next source, and a placeholder for a password.  Before Kafka 2.3, only
+    properties of topics can be changed, and a change that somebody else makes at the same time is lost.
 
     The properties of users, clients and ips are quotas; they require Kafka 2.6 or later.
     """
@@ -142,7 +142,7 @@ def alter(
         before = await describe_configs(cluster, resources, names=[change.name for change in changes])
         if compat in {KAFKA_28, KAFKA_3}:
             _refuse_unset(changes, before)
-        outcomes = await alter_configs(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
+        outcomes = await alter_configs_of_any_broker(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
         return [
             _change_row(resource, change, before[resource], outcomes[resource], dry_run=dry_run)
             for resource in resources

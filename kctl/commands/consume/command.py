@@ -9,6 +9,7 @@ import typer
 
 from kctl.admin.masking import MaskingRules, masking_rules
 from kctl.commands.command import ConfirmedCommand, examples
+from kctl.commands.compat.versions import COMPAT_HELP, CompatVersion
 from kctl.commands.consume.presenting import Decode, presenting
 from kctl.commands.consume.reading import Reading, read_topic
 from kctl.commands.consume.text_output import text_of_options
@@ -40,7 +41,6 @@ app = typer.Typer(add_completion=False)
 
 
 Formatter = Literal["offsets", "group-metadata", "transactions"]
-CompatVersion = Literal["kafka-2.8", "kafka-4"]
 IsolationLevelName = Literal["read_committed", "read_uncommitted"]
 
 
@@ -139,7 +139,7 @@ def consume(
     mask_regex: MaskRegex = None,
     compat: Annotated[
         CompatVersion | None,
-        typer.Option("--compat", help="With --formatter: print what the formatter of that version of Kafka prints."),
+        typer.Option("--compat", help=f"With --formatter: {COMPAT_HELP[0].lower()}{COMPAT_HELP[1:]}"),
     ] = None,
 ) -> ExitStatus:
     """Read records of a topic.

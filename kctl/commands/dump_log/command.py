@@ -9,6 +9,7 @@ import typer
 
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.compat.dump_log import ClassicOptions
+from kctl.commands.compat.versions import Compat
 from kctl.commands.dump_log import dumping
 from kctl.commands.dump_log.rows import Shown
 from kctl.commands.dump_log.selection import Selection
@@ -148,10 +149,7 @@ def dump_log(
             "--index-sanity-check", help="Only check whether a broker would rebuild the indexes at its next start."
         ),
     ] = False,
-    compat: Annotated[
-        Literal["kafka-2.8", "kafka-4"] | None,
-        typer.Option("--compat", help="Print the output of Kafka's DumpLogSegments of this version."),
-    ] = None,
+    compat: Compat = None,
     deep_iteration: Annotated[
         bool, typer.Option("--deep-iteration", help="With --compat: also print a line per record.")
     ] = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.commands.compat import internal_records as internal
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.items import CORRUPT, UNREADABLE
 from kctl.commands.dump_log.rows import LineRows, Shown
 from kctl.commands.dump_log.selection import classic_text
@@ -114,17 +115,21 @@ def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic
     """The parser that prints keys and values as Kafka's tool of that version; None if it shows none.  Raises
     UsageError.
     """
+    since_3: dict[str, Parser] = {
+        "--offsets-decoder": internal.offsets_4,
+        "--cluster-metadata-decoder": internal.cluster_metadata_4,
+        "--remote-log-metadata-decoder": internal.remote_log_metadata_4,
+    }
     parsers: dict[str, dict[str, Parser]] = {
-        "kafka-2.8": {
+        KAFKA_28: {
             "--offsets-decoder": internal.offsets_28,
             "--transaction-log-decoder": internal.transactions_28,
         },
-        "kafka-4": {
-            "--offsets-decoder": internal.offsets_4,
+        KAFKA_3: since_3 | {"--transaction-log-decoder": internal.transactions_28},
+        KAFKA_4: since_3
+        | {
             "--transaction-log-decoder": internal.transactions_4,
-            "--cluster-metadata-decoder": internal.cluster_metadata_4,
             "--share-group-state-decoder": internal.share_group_state_4,
-            "--remote-log-metadata-decoder": internal.remote_log_metadata_4,
         },
     }
     if topic_decoder is not None:

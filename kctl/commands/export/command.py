@@ -107,7 +107,7 @@ COLUMNS = (
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
 def export(
     ctx: typer.Context,
-    topics: Annotated[list[str] | None, typer.Argument(help="Topics to export.", metavar="[TOPIC]...")] = None,
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics to export.", metavar="TOPIC")] = None,
     *,
     topic_regex: TopicRegex = None,
     to: Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from kctl.admin.offset_reset import Scenario, plan_resets
 from kctl.commands.command import ChangingCommand, examples
-from kctl.commands.compat.versions import CompatVersion
+from kctl.commands.compat.versions import COMPAT_HELP, CompatVersion
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
@@ -107,7 +107,7 @@ def reset_offsets(
         CompatVersion | None,
         typer.Option(
             "--compat",
-            help="Print what Kafka's own tool of that version prints; it does nothing unless --execute is given.",
+            help=f"{COMPAT_HELP}  Nothing is done unless --execute is given.",
         ),
     ] = None,
 ) -> ExitStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -10,6 +10,7 @@ from kctl.admin.offsets import partitions_of
 from kctl.admin.producers import describe_producers
 from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
+from kctl.commands.compat.versions import CompatSinceKafka3
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
@@ -95,12 +96,7 @@ def describe(
         ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Only producers with an open transaction.")] = False,
-    compat: Annotated[
-        Literal["kafka-3", "kafka-4"] | None,
-        typer.Option(
-            "--compat", help="Print what Kafka's own tool of that version prints; a table for each partition."
-        ),
-    ] = None,
+    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Describe the idempotent and transactional producers of partitions.
 

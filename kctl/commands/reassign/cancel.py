@@ -11,9 +11,10 @@ from kctl.admin.reassigning import cancel_moves, find_copies, look
 from kctl.admin.rollback_files import original_order
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import reassign as reassign_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
+from kctl.commands.reassign.options import DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import CANCEL_COLUMNS, CancelRow, cancel_row
 from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets

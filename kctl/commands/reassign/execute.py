@@ -17,10 +17,11 @@ from kctl.admin.throttle_records import key_of
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.reassign import EXISTING
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, throttle_rate
-from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
+from kctl.commands.reassign.options import DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import (
     NOT_STARTED,
     PLAN_COLUMNS,

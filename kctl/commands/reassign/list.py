@@ -7,10 +7,10 @@ import typer
 from kctl.admin.reassignment import list_reassignments
 from kctl.commands.command import examples
 from kctl.commands.compat import reassign as reassign_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
-from kctl.commands.reassign.options import Compat
 from kctl.commands.reassign.rows import LIST_COLUMNS, OngoingRow, list_row
 from kctl.commands.shown import shows
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from kctl.integers import parse_integer
 
-CompatVersion = Literal["kafka-2.8", "kafka-4"]
 JsonFile = Annotated[
     str | None,
     typer.Option("--reassignment-json-file", metavar="FILE", help="Kafka's JSON: partitions and their replicas."),
-]
-Compat = Annotated[
-    CompatVersion | None,
-    typer.Option("--compat", help="Print what Kafka's own tool of that version prints, instead of rows."),
 ]
 StateDir = Annotated[
     str | None,

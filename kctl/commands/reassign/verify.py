@@ -8,9 +8,10 @@ import typer
 
 from kctl.admin.reassigning import look_settled
 from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.reassign.options import Compat, JsonFile, StateDir
+from kctl.commands.reassign.options import JsonFile, StateDir
 from kctl.commands.reassign.rows import StateRow
 from kctl.commands.reassign.states import show_cleared_throttles, show_states
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets

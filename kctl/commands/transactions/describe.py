@@ -10,12 +10,12 @@ import typer
 from kctl.admin.transactions import describe_transactions
 from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
+from kctl.commands.compat.versions import CompatSinceKafka3
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known, outcome_error
 from kctl.commands.shown import shows
-from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column
@@ -91,7 +91,7 @@ def describe(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Transactional ids.", metavar="TRANSACTIONAL_ID")],
     *,
-    compat: Compat = None,
+    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Describe transactions: state, producer, time and partitions.
 

@@ -11,6 +11,7 @@ from kctl.admin import transactions
 from kctl.admin.offsets import partitions_of
 from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
+from kctl.commands.compat.versions import CompatSinceKafka3
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
@@ -19,7 +20,6 @@ from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
 from kctl.commands.shown import shows
 from kctl.commands.times import parse_duration_ms
-from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column
@@ -95,7 +95,7 @@ def find_hanging(
             help="Only transactions without writes for longer than this; use the brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
-    compat: Compat = None,
+    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Find open transactions that no coordinator will end and that block readers of committed records.
 

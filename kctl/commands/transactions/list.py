@@ -10,13 +10,13 @@ import typer
 from kctl.admin.transactions import list_transactions as query
 from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
+from kctl.commands.compat.versions import CompatSinceKafka3
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.omissions import note_omissions
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
-from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.integers import INT64_MAX
@@ -80,7 +80,7 @@ def list_transactions(
         list[int] | None,
         typer.Option("--producer-id", metavar="N", help="Only those of this producer.", max=INT64_MAX, min=0),
     ] = None,
-    compat: Compat = None,
+    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """List the transactional ids of all brokers with the state of their last transaction.
 

@@ -188,7 +188,12 @@ def test_committed_offsets_are_decoded(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "compat"), [(apache_kafka.OLDEST_JUDGE, "kafka-2.8"), (apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-4")]
+    ("version", "compat"),
+    [
+        (apache_kafka.OLDEST_JUDGE, "kafka-2.8"),
+        (apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-3"),
+        (apache_kafka.TOOLS_FOR_NEWEST, "kafka-4"),
+    ],
 )
 def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compat: str) -> None:
     kinds = ("*.log", "*.index", "*.timeindex", "*.txnindex", "*.snapshot")
@@ -203,10 +208,9 @@ def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compa
         (with_entries, ("--deep-iteration", "--skip-record-metadata", "--verify-index-only")),
         (offsets, ("--offsets-decoder",)),
     ]
-    if compat == "kafka-2.8":  # 3.9 writes transactions as 2.8, and 4.x does not.
-        transactions = sorted(path for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size)
-        assert transactions
-        runs.append((transactions, ("--transaction-log-decoder",)))
+    transactions = sorted(path for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size)
+    assert transactions
+    runs.append((transactions, ("--transaction-log-decoder",)))
     for (files, options), expected in zip(runs, kafka_texts(version, runs), strict=True):
         assert classic(compat, files, options) == expected
 

@@ -37,6 +37,7 @@ def kctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kctl]:
         ("configs describe broker 0 --property broker.id", [["broker", "0", "broker.id", "STATIC_BROKER_CONFIG"]]),
         ("topics alter orders --config retention.ms=3600000", [["orders", "properties altered"]]),
         ("configs describe topic orders --property retention.ms", [["3600000", "DYNAMIC_TOPIC_CONFIG"]]),
+        ("configs alter topic orders --append cleanup.policy=compact", [["delete,compact", "altered"]]),
     ],
 )  # fmt: skip
 def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: list[list[str]]) -> None:
@@ -53,7 +54,8 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
         ("topics alter orders --partitions 5", "does not support CreatePartitions, which needs Kafka 1.0 or newer"),
         ("groups delete nobody --yes", "does not support DeleteGroups, which needs Kafka 1.1 or newer"),
         ("groups list --state Empty", "does not list the states of groups (before Kafka 2.6)"),
-        ("configs alter topic orders --set retention.ms=1", "cannot alter single properties (before Kafka 2.3)"),
+        ("configs alter broker 0 --set log.cleaner.threads=2", "cannot alter single properties (before Kafka 2.3)"),
+        ("topics delete orders --yes", "delete.topic.enable is false, the default before Kafka 1.0"),
         ("cluster log-dirs", "does not support DescribeLogDirs, which needs Kafka 1.0 or newer"),
         ("reassign list", "does not support ListPartitionReassignments, which needs Kafka 2.4 or newer"),
         ("reassign execute orders:0=0", "does not support ListPartitionReassignments, which needs Kafka 2.4 or newer"),
@@ -67,6 +69,7 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
 def test_command_names_the_kafka_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:
     ran = kctl(line)
     assert ran.status == 1
-    lines = [text for text in (ran.out + ran.err).splitlines() if "UNSUPPORTED_VERSION" in text]
+    codes = ("UNSUPPORTED_VERSION", "TOPIC_DELETION_DISABLED")
+    lines = [text for text in (ran.out + ran.err).splitlines() if any(code in text for code in codes)]
     assert len(lines) == 1
     assert complaint in lines[0]

@@ -14,7 +14,7 @@ from tests.peers import apache_kafka, probe
 RATE = "leader.replication.throttled.rate"
 TOOLS = {
     apache_kafka.OLDEST_JUDGE: ("kafka.admin.ReassignPartitionsCommand", "kafka-2.8"),
-    apache_kafka.LAST_WITH_ZOOKEEPER: ("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "kafka-4"),
+    apache_kafka.LAST_WITH_ZOOKEEPER: ("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "kafka-3"),
 }
 RECORD = b"x" * 1_000
 TIMEOUT_S = 60

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.peers import probe
-from tests.peers.apache_kafka import OLDEST_JUDGE, apache_kafka, run_java_tool
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, TOOLS_FOR_NEWEST, apache_kafka, run_java_tool
 from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker
@@ -22,6 +22,11 @@ AUTHORIZATION = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     # All clients, so that the brokers can connect to each other without TLS or SASL.
     "super.users": "User:ANONYMOUS",
+}
+TOOLS = {
+    "kafka-2.8": (OLDEST_JUDGE, "kafka.admin.AclCommand"),
+    "kafka-3": (LAST_WITH_ZOOKEEPER, "kafka.admin.AclCommand"),
+    "kafka-4": (TOOLS_FOR_NEWEST, "org.apache.kafka.tools.AclCommand"),
 }
 
 
@@ -66,12 +71,17 @@ def test_acls_of_both_brokers_are_those_of_the_cluster(cluster: Cluster, tmp_pat
     everything = ["All Prefixed o", "Delete Literal orders", "Read Literal orders", "Write Literal orders"]
     wait_for_acls(cluster, everything)
 
-    printed = run_java_tool(OLDEST_JUDGE, "kafka.admin.AclCommand", ["--bootstrap-server", cluster.ours, "--list"])
-    assert printed.returncode == 0, printed.stderr
-    ours = kctl(cluster.apache, "acls list --compat kafka-2.8")
-    # Kafka's order is that of identity hash codes, which differ from run to run.
-    assert sorted(map(str.strip, printed.stdout.splitlines())) == sorted(map(str.strip, ours.splitlines()))
-    assert len(printed.stdout) == len(ours)
+    for compat, (version, tool) in TOOLS.items():
+        printed = run_java_tool(version, tool, ["--bootstrap-server", cluster.ours, "--list"])
+        assert printed.returncode == 0, printed.stderr
+        ours = kctl(cluster.apache, f"acls list --compat {compat}")
+        # Kafka's order is that of identity hash codes, which differ from run to run.
+        assert sorted(map(str.strip, printed.stdout.splitlines())) == sorted(map(str.strip, ours.splitlines()))
+        assert len(printed.stdout) == len(ours)
+        more = ["--add", "--allow-principal", "User:bob", "--operation", "read", "--topic", "orders"]
+        printed = run_java_tool(version, tool, ["--bootstrap-server", cluster.ours, *more])
+        ours = kctl(cluster.ours, f"acls add --allow User:bob --operation read --topic orders --compat {compat}")
+        assert sorted(map(str.strip, printed.stdout.splitlines())) == sorted(map(str.strip, ours.splitlines()))
 
     # Removing one of three through the other broker leaves the rest (CVE-2024-27309).
     kctl(cluster.apache, "acls remove --topic orders --operation write --yes")

@@ -465,7 +465,10 @@ class FakeCluster:
             configs.append(_config("segment.bytes", "1073741824", source=5))
             results.append(
                 describe_configs.DescribeConfigsResult(
-                    error_code=0, resource_type=2, resource_name=resource.resource_name, configs=configs
+                    error_code=0,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=configs,
                 )
             )
         return describe_configs.DescribeConfigsResponse(results=results)

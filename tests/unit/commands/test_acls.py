@@ -10,7 +10,8 @@ import pytest
 from kctl.admin.acl_document import difference, read_document, write_document
 from kctl.admin.acl_rules import Resources, Rules, bindings
 from kctl.cli import main
-from kctl.commands.compat.acls import listed
+from kctl.commands.compat.acls import adding_unless_present, listed
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.errors import UsageError
 from kctl.security.acls import AclBinding, Operation, PatternType
 
@@ -111,10 +112,18 @@ def test_a_wrong_document_is_refused_with_its_place(document: object, reason: st
 
 
 def test_the_output_of_kafkas_tool() -> None:
-    acls = bindings(Resources(topics=("t",)), Rules(allowed=BOB, operations=(Operation.READ,)), is_idempotent=False)
-    assert listed(acls) == (
-        "Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)`: \n"
-        " \t(principal=User:bob, host=*, operation=READ, permissionType=ALLOW) \n\n"
+    """tests/integration/jvm/test_shared_acls.py compares with the tools themselves."""
+    rules = Rules(allowed=BOB, operations=(Operation.READ, Operation.WRITE))
+    acls = bindings(Resources(topics=("t",)), rules, is_idempotent=False)
+    pattern = "ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)"
+    read, write = (
+        f"(principal=User:bob, host=*, operation={name}, permissionType=ALLOW)" for name in ("READ", "WRITE")
+    )
+    for compat in (KAFKA_28, KAFKA_3):
+        assert listed(compat, acls) == f"Current ACLs for resource `{pattern}`: \n \t{read}\n\t{write} \n\n"
+    assert listed(KAFKA_4, acls) == f"Current ACLs for resource `{pattern}`:\n\t{read}\n\t{write}\n\n"
+    assert adding_unless_present(acls, acls[:1]) == (
+        f"Acl (pattern={pattern}, entry={read}) already exists.\nAdding ACLs for resource `{pattern}`: \n \t{write}\n\n"
     )
 
 

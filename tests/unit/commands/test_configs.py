@@ -124,10 +124,11 @@ def test_value_after_a_deletion_is_that_of_the_next_source(kctl: Kctl, cluster: 
 def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: MovingCluster) -> None:
     """Replacing all properties instead would lose concurrent changes and sensitive values."""
     del cluster.versions[INCREMENTAL_ALTER_CONFIGS]
-    (row,) = kctl("configs alter topic orders --set retention.ms=5 --format json").document
+    cluster.overrides[BROKER, "1"] = {"log.cleaner.threads": "3"}
+    (row,) = kctl("configs alter broker 1 --set log.cleaner.threads=5 --format json").document
     assert row["error"] == "UNSUPPORTED_VERSION"
     assert "before Kafka 2.3" in row["message"]
-    assert cluster.overrides[TOPIC, "orders"] == {"retention.ms": "1000"}
+    assert cluster.overrides[BROKER, "1"] == {"log.cleaner.threads": "3"}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,11 @@ def test_offsets_formatter_prints_kafkas_format(kctl: Kctl, cluster: FakeCluster
         + "[g,orders,0]::NULL\n"
     )
     key = '{"key":{"type":1,"data":{"group":"g","topic":"orders","partition":0}},"value":'
-    assert kctl("consume __consumer_offsets --formatter offsets --compat kafka-4").out == (
+    ran = kctl("consume __consumer_offsets --formatter offsets --compat kafka-4")
+    assert kctl("consume __consumer_offsets --formatter offsets --compat kafka-3").out == ran.out.replace(
+        '"type":1', '"version":1'
+    )
+    assert ran.out == (
         key
         + '{"version":3,"data":{"offset":3,"leaderEpoch":1,"metadata":"m\\u001F","commitTimestamp":5}}}'
         + key

@@ -306,7 +306,7 @@ def test_compat_prints_what_kafkas_tool_prints(kctl: Kctl, cluster: MovingCluste
         "Status of partition reassignment:\nReassignment of partition orders-0 is still in progress.\n\n"
     )
     cluster.arrive()
-    ran = kctl(f"reassign verify --reassignment-json-file {file} --compat kafka-4")
+    ran = kctl(f"reassign verify --reassignment-json-file {file} --compat kafka-3")
     assert ran.status == ExitStatus.DONE
     assert ran.out == (
         "Status of partition reassignment:\nReassignment of partition orders-0 is completed.\n\n"

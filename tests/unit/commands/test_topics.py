@@ -136,7 +136,8 @@ def test_alter_keeps_other_overrides_on_brokers_that_only_replace(kctl: Kctl, cl
 
     cluster.intercept(AlterConfigsRequest, alter)
     assert kctl("topics alter orders --config a=9 --delete-config b").status == 0
-    assert replaced == [{"a": "9", "c": "3"}]
+    assert kctl("configs alter topic orders --append a=9 --delete b").status == 0
+    assert replaced == [{"a": "9", "c": "3"}, {"a": "1,9", "c": "3"}]
 
 
 def test_fewer_partitions_are_refused_by_the_broker(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -179,6 +180,18 @@ def test_delete_shows_the_outcome_of_each_topic(kctl: Kctl, cluster: FakeCluster
         ("orders", "deleted", None),
     ]
     assert kctl("topics delete nope --yes --if-exists").status == 0
+
+
+def test_delete_says_that_the_oldest_brokers_do_not_delete(kctl: Kctl, cluster: FakeCluster) -> None:
+    """Apache Kafka 0.11 responds to DeleteTopics after 30 s, and does nothing, unless delete.topic.enable is true."""
+    del cluster.versions[37]  # CreatePartitions
+    cluster.create("orders")
+    cluster.configs[str(cluster.controller)] = {"delete.topic.enable": "false"}
+    (row,) = kctl("topics delete orders --yes").rows
+    assert (row[4], row[5][:28]) == ("TOPIC_DELETION_DISABLED", "delete.topic.enable is false")
+    cluster.configs[str(cluster.controller)] = {"delete.topic.enable": "true"}
+    assert kctl("topics delete orders --yes").status == ExitStatus.DONE
+    assert "orders" not in cluster.topics
 
 
 def test_delete_dry_run_needs_no_confirmation(kctl: Kctl, cluster: FakeCluster) -> None:
