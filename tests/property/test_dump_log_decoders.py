@@ -73,7 +73,7 @@ def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
         shown = decode(Record(1, 2, key, value))
         size = len(key or b"") + len(value or b"")
         assert sum(len(str(part)) for part in shown) <= TEXT_PER_BYTE * (size + 10)
-        control_text(Record(1, 2, key, value), is_28=False)
+        control_text(Record(1, 2, key, value), KAFKA_4)
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ class ClassicDump:
                     lines.append(f"{text}{contents}\n")
                 else:
                     if header.is_control:
-                        contents = control_text(record, is_28=self._is_28)
+                        contents = control_text(record, self._style)
                     lines.append(f"{self._metadata(header, record, stamp, common)}{contents}\n")
         finally:
             self._add("".join(lines))

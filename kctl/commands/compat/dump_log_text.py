@@ -8,7 +8,8 @@ import re
 import struct
 from collections.abc import Iterator
 
-from kctl.commands.compat.internal_records import quorum_control_4
+from kctl.commands.compat.internal_records import quorum_control_3, quorum_control_4
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_28
 from kctl.records import legacy
 from kctl.records.compression import Codec, DecompressionError, decompress
 from kctl.records.header import CODEC_MASK, LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, Record
@@ -91,10 +92,12 @@ def producer_text(entry: SnapshotEntry, *, is_28: bool) -> str:
     )
 
 
-def control_text(record: Record, *, is_28: bool) -> str:
+def control_text(record: Record, style: str) -> str:
     """The fields of a control record."""
-    if not is_28 and (text := quorum_control_4(record)) is not None:
-        return text
+    if style != KAFKA_28:
+        text = quorum_control_3(record) if style == KAFKA_3 else quorum_control_4(record)
+        if text is not None:
+            return text
     key, value = record.key or b"", record.value or b""
     if len(key) < _CONTROL_KEY.size:
         return " controlType: UNKNOWN(-1)"

@@ -271,6 +271,12 @@ def cluster_metadata_4(record: Record) -> Texts:
     return None, _json({"type": name, "version": version, "data": as_json(message, version)})
 
 
+def quorum_control_3(record: Record) -> str | None:
+    """The text of a control record of KRaft; None for other control records, and for a change of the leader."""
+    text = quorum_control_4(record)
+    return None if text is None or text.startswith(" LeaderChange") else text
+
+
 def quorum_control_4(record: Record) -> str | None:
     """The text of a control record of KRaft; None for other control records."""
     try:
@@ -283,15 +289,25 @@ def quorum_control_4(record: Record) -> str | None:
     return f" {name}{':' if name == 'LeaderChange' else ''} {_json(as_json(message, message.version))}"
 
 
+def remote_log_metadata_3(record: Record) -> Texts:
+    """DumpLogSegments.RemoteMetadataLogMessageParser of 3.9, whose segments have no txnIdxEmpty."""
+    return _remote_log_metadata_texts(record, with_txn_index=False)
+
+
 def remote_log_metadata_4(record: Record) -> Texts:
     """DumpLogSegments.RemoteMetadataLogMessageParser."""
+    return _remote_log_metadata_texts(record, with_txn_index=True)
+
+
+def _remote_log_metadata_texts(record: Record, *, with_txn_index: bool) -> Texts:
     try:
-        return None, _remote_log_metadata(decode_remote_log_metadata(record.value or b"").message)
+        decoded = decode_remote_log_metadata(record.value or b"").message
+        return None, _remote_log_metadata(decoded, with_txn_index=with_txn_index)
     except MalformedRequest as error:
         return None, f"Error at offset {record.offset}, skipping. {error}"
 
 
-def _remote_log_metadata(value: object) -> str:
+def _remote_log_metadata(value: object, *, with_txn_index: bool) -> str:
     """RemoteLogMetadata.toString of each kind.  Raises MalformedRequest."""
     match value:
         case RemoteLogSegmentMetadataRecord():
@@ -300,13 +316,13 @@ def _remote_log_metadata(value: object) -> str:
                 f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(segment.topic_id_partition, segment.id)}, "
                 f"startOffset={value.start_offset}, endOffset={value.end_offset}, brokerId={value.broker_id}, "
                 f"maxTimestampMs={value.max_timestamp_ms}, eventTimestampMs={value.event_timestamp_ms}, "
-                f"{_segment(value)}}}"
+                f"{_segment(value, with_txn_index=with_txn_index)}}}"
             )
         case RemoteLogSegmentMetadataSnapshotRecord():
             return (
                 f"RemoteLogSegmentMetadataSnapshot{{segmentId={uuid_text(value.segment_id)}, "
                 f"startOffset={value.start_offset}, endOffset={value.end_offset}, "
-                f"maxTimestampMs={value.max_timestamp_ms}, {_segment(value)}}}"
+                f"maxTimestampMs={value.max_timestamp_ms}, {_segment(value, with_txn_index=with_txn_index)}}}"
             )
         case RemoteLogSegmentMetadataUpdateRecord():
             segment = value.remote_log_segment_id
@@ -326,13 +342,15 @@ def _remote_log_metadata(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not a record of __remote_log_metadata")
 
 
-def _segment(value: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord) -> str:
-    return (
+def _segment(
+    value: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord, *, with_txn_index: bool
+) -> str:
+    text = (
         f"segmentLeaderEpochs={_leader_epochs(value.segment_leader_epochs)}, "
         f"segmentSizeInBytes={value.segment_size_in_bytes}, customMetadata={_custom(value.custom_metadata)}, "
-        f"state={_state(value.remote_log_segment_state, SEGMENT_STATES)}, "
-        f"txnIdxEmpty={'true' if value.txn_index_empty else 'false'}"
+        f"state={_state(value.remote_log_segment_state, SEGMENT_STATES)}"
     )
+    return f"{text}, txnIdxEmpty={'true' if value.txn_index_empty else 'false'}" if with_txn_index else text
 
 
 def _segment_id(partition: TopicIdPartitionEntry, segment: UUID) -> str:

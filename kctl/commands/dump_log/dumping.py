@@ -118,17 +118,21 @@ def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic
     since_3: dict[str, Parser] = {
         "--offsets-decoder": internal.offsets_4,
         "--cluster-metadata-decoder": internal.cluster_metadata_4,
-        "--remote-log-metadata-decoder": internal.remote_log_metadata_4,
     }
     parsers: dict[str, dict[str, Parser]] = {
         KAFKA_28: {
             "--offsets-decoder": internal.offsets_28,
             "--transaction-log-decoder": internal.transactions_28,
         },
-        KAFKA_3: since_3 | {"--transaction-log-decoder": internal.transactions_28},
+        KAFKA_3: since_3
+        | {
+            "--transaction-log-decoder": internal.transactions_28,
+            "--remote-log-metadata-decoder": internal.remote_log_metadata_3,
+        },
         KAFKA_4: since_3
         | {
             "--transaction-log-decoder": internal.transactions_4,
+            "--remote-log-metadata-decoder": internal.remote_log_metadata_4,
             "--share-group-state-decoder": internal.share_group_state_4,
         },
     }

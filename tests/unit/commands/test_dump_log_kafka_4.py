@@ -37,6 +37,30 @@ def test_classic_text_of_files_of_kafka_4_is_kafkas(kctl: Kctl, monkeypatch: pyt
     assert run.out.splitlines() == (FILES / printed).read_text().splitlines()
 
 
+@pytest.mark.parametrize(
+    ("folder", "only_in_4", "in_3"),
+    [
+        ("__remote_log_metadata-0", ", txnIdxEmpty=false", ""),
+        (
+            "__cluster_metadata-0",
+            'LeaderChange: {"version":0,"leaderId":0,"voters":[{"voterId":0}],"grantingVoters":[{"voterId":0}]}',
+            "controlType: LEADER_CHANGE(2)",
+        ),
+    ],
+)
+def test_classic_text_of_kafka_3_differs_as_its_tool_does(
+    kctl: Kctl, monkeypatch: pytest.MonkeyPatch, folder: str, only_in_4: str, in_3: str
+) -> None:
+    """What DumpLogSegments of 3.9.1 prints of the same files, without the fields that only 4.3.1 knows."""
+    monkeypatch.chdir(FILES)
+    file = f"{folder}/00000000000000000000.log"
+    run = kctl("dump-log", "--compat", "kafka-3", DECODERS[folder], "--files", file)
+    assert (run.status, run.err) == (0, "")
+    printed_by_4 = (FILES / folder / "dumped-00000000000000000000.log.txt").read_text()
+    assert only_in_4 in printed_by_4
+    assert run.out == printed_by_4.replace(only_in_4, in_3).replace(", txnIdxEmpty=true", "")
+
+
 @pytest.mark.parametrize("printed", PRINTED)
 def test_each_record_of_kafka_4_is_decoded(kctl: Kctl, printed: str) -> None:
     file = FILES / file_of(printed)
