@@ -175,12 +175,12 @@ def test_a_frame_above_the_limit_closes_a_tls_connection(target: Target) -> None
 
 
 def test_requests_are_not_read_while_the_client_reads_no_responses(target: Target) -> None:
-    with target.handshake() as greedy:
-        greedy.settimeout(2)
+    with target.handshake() as tls:
+        tls.settimeout(2)
         sent = 0
         with contextlib.suppress(TimeoutError):
             while sent < 64 << 20:
-                greedy.sendall(API_VERSIONS * 100)
+                tls.sendall(API_VERSIONS * 100)
                 sent += len(API_VERSIONS) * 100
         assert sent < 64 << 20
         assert target.is_responding()

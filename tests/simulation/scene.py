@@ -60,12 +60,12 @@ async def restart_the_dead(cluster: SimCluster) -> None:
 
 
 async def at_times_twice(
-    chance: random.Random, work: Callable[[ClusterClient], Awaitable[T]], client: ClusterClient, twin: ClusterClient
+    chance: random.Random, work: Callable[[ClusterClient], Awaitable[T]], client: ClusterClient, second: ClusterClient
 ) -> T:
     """The result of `work`; sometimes another client does the same concurrently."""
     if chance.random() > TWICE:
         return await work(client)
-    outcomes = await asyncio.gather(work(client), work(twin), return_exceptions=True)
+    outcomes = await asyncio.gather(work(client), work(second), return_exceptions=True)
     for outcome in outcomes:
         if not isinstance(outcome, BaseException):
             return outcome

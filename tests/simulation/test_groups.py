@@ -82,10 +82,10 @@ class Member:
 
     async def live(self) -> None:
         while not self._run.is_over:
-            async with self._run.cluster.client() as client, self._run.cluster.client() as twin:
+            async with self._run.cluster.client() as client, self._run.cluster.client() as second:
                 try:
                     while not self._run.is_over:
-                        await self._take_part(client, twin)
+                        await self._take_part(client, second)
                 except (ApiError, ConnectionLost, ClusterUnreachable):
                     pass
             self.is_working = False
@@ -93,17 +93,17 @@ class Member:
                 self._member_id = ""  # A new process; the old one did not leave the group.
             await asyncio.sleep(self._chance.expovariate(1 / 0.3))
 
-    async def _take_part(self, client: ClusterClient, twin: ClusterClient) -> None:
+    async def _take_part(self, client: ClusterClient, second: ClusterClient) -> None:
         """From a join to the end of the generation."""
         try:
-            await self._join(client, twin)
+            await self._join(client, second)
             await self._send_stale_commit(client)
             await self._fetch(client)
             self.is_working = True
             while not self._run.is_over:
                 await asyncio.sleep(self._chance.expovariate(1 / 0.4))
-                await self._heartbeat(client, twin)
-                await self._commit(client, twin)
+                await self._heartbeat(client, second)
+                await self._commit(client, second)
                 if self._chance.random() < 0.02 and not self._run.is_quiet:
                     await self._leave(client)
         except ApiError as error:
@@ -117,7 +117,7 @@ class Member:
         finally:
             self.is_working = False
 
-    async def _join(self, client: ClusterClient, twin: ClusterClient) -> None:
+    async def _join(self, client: ClusterClient, second: ClusterClient) -> None:
         request = JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=SESSION_MS,
@@ -127,10 +127,10 @@ class Member:
             protocol_type="consumer",
             protocols=self._protocols,
         )
-        joined = await self._call(client, twin, request, JoinGroupResponse, codes={ErrorCode.MEMBER_ID_REQUIRED})
+        joined = await self._call(client, second, request, JoinGroupResponse, codes={ErrorCode.MEMBER_ID_REQUIRED})
         self._member_id = joined.member_id
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            await self._join(client, twin)
+            await self._join(client, second)
             return
         self.generation = joined.generation_id
         plan = self._run.plan([each.member_id for each in joined.members])
@@ -143,7 +143,7 @@ class Member:
             protocol_name="range",
             assignments=[SyncGroupRequestAssignment(member_id=each, assignment=part) for each, part in plan.items()],
         )
-        synced = await self._call(client, twin, sync, SyncGroupResponse)
+        synced = await self._call(client, second, sync, SyncGroupResponse)
         who = self._instance or self._member_id
         self._owned = self._run.note_assignment(self._group_id, self.generation, who, bytes(synced.assignment))
 
@@ -176,16 +176,16 @@ class Member:
             raise_for(each.error_code)
             self._positions[each.partition_index] = each.committed_offset
 
-    async def _heartbeat(self, client: ClusterClient, twin: ClusterClient) -> None:
+    async def _heartbeat(self, client: ClusterClient, second: ClusterClient) -> None:
         request = HeartbeatRequest(
             group_id=self._group_id,
             generation_id=self.generation,
             member_id=self._member_id,
             group_instance_id=self._instance,
         )
-        await self._call(client, twin, request, HeartbeatResponse)
+        await self._call(client, second, request, HeartbeatResponse)
 
-    async def _commit(self, client: ClusterClient, twin: ClusterClient) -> None:
+    async def _commit(self, client: ClusterClient, second: ClusterClient) -> None:
         expected = {partition: position + 1 for partition, position in self._positions.items()}
         if not expected:
             return
@@ -202,7 +202,7 @@ class Member:
         )
         floors = {partition: self._run.acknowledged[self._group_id, partition] for partition in expected}
         self._run.note_attempt(self._group_id, expected)
-        completed = await self._call(client, twin, request, OffsetCommitResponse)
+        completed = await self._call(client, second, request, OffsetCommitResponse)
         for each in completed.topics[0].partitions:
             raise_for(each.error_code)
             assert expected[each.partition_index] >= floors[each.partition_index], "a commit went back silently"
@@ -220,7 +220,7 @@ class Member:
     async def _call(
         self,
         client: ClusterClient,
-        twin: ClusterClient | None,
+        second: ClusterClient | None,
         request: Any,
         response_class: type[T],
         codes: frozenset[ErrorCode] | set[ErrorCode] = frozenset(),
@@ -230,7 +230,7 @@ class Member:
         async def call(who: ClusterClient) -> T:
             return await self._send_once(who, request, response_class, codes)
 
-        return await (call(client) if twin is None else at_times_twice(self._chance, call, client, twin))
+        return await (call(client) if second is None else at_times_twice(self._chance, call, client, second))
 
     async def _send_once(
         self, client: ClusterClient, request: Any, response_class: type[T], codes: frozenset[ErrorCode] | set[ErrorCode]

@@ -19,8 +19,8 @@ RECORDS = 50
 
 def consumed(racks: Racks, topic: str) -> int:
     """The killed broker stays leader until its session ends, which takes most of the commands' timeout."""
-    patient = f"default.api.timeout.ms={TIMEOUT_S * 1000}\n"
-    return len(json.loads(racks.run(f"consume {topic} --format json", config=patient)))
+    config = f"default.api.timeout.ms={TIMEOUT_S * 1000}\n"
+    return len(json.loads(racks.run(f"consume {topic} --format json", config=config)))
 
 
 def test_all_records_are_readable_after_a_leader_kill_and_after_its_return(racks: Racks) -> None:

@@ -43,8 +43,10 @@ def properties(number: int, zookeeper: str, plain: str, own: Identity, trusted: 
 )
 def test_a_broker_with_a_wrong_certificate_stays_outside(tmp_path: Path, fault: str, reason: str) -> None:
     authority = CertificateAuthority.create(tmp_path)
-    stranger = CertificateAuthority.create(tmp_path, "Other authority")
-    issuer, hosts = (stranger, ["localhost"]) if fault == "unknown authority" else (authority, ["elsewhere.example"])
+    other_authority = CertificateAuthority.create(tmp_path, "Other authority")
+    issuer, hosts = (
+        (other_authority, ["localhost"]) if fault == "unknown authority" else (authority, ["elsewhere.example"])
+    )
     identities = [authority.issue("broker-0", hosts=["localhost"]), issuer.issue("broker-1", hosts=hosts)]
     plain = [f"127.0.0.1:{free_port()}" for _ in identities]
     started: list[KctlProcess] = []

@@ -304,7 +304,7 @@ def test_kafkajs_is_admitted_with_a_right_secret_only(
 
 
 @pytest.mark.parametrize(("noun", "omitted"), [("topics", "topics"), ("transactions", "transactional ids")])
-def test_kctl_says_why_the_lists_of_a_stranger_are_empty(
+def test_kctl_says_why_the_lists_of_an_unauthorized_user_are_empty(
     secured: Secured, noun: str, omitted: str, tmp_path: Path
 ) -> None:
     def listed(*options: str) -> subprocess.CompletedProcess[str]:

@@ -131,7 +131,7 @@ sys.exit(main(sys.argv[1:]))
 """An export that waits for executors for seconds instead of minutes."""
 
 
-def impatient(config: Path, target: Path, cluster: SparkCluster, memory: str = "512m") -> list[str]:
+def export_with_short_timeouts(config: Path, target: Path, cluster: SparkCluster, memory: str = "512m") -> list[str]:
     properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": memory}
     return [
         *(sys.executable, "-c", IMPATIENT, "spark", "export", "orders", "--to", str(target), "--no-progress"),
@@ -146,7 +146,7 @@ def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_
     target = tmp_path / "lake"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     with spark_cluster(tmp_path, workers=2) as cluster:
-        command = impatient(client_properties, target, cluster)
+        command = export_with_short_timeouts(client_properties, target, cluster)
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as (
             process
         ):
@@ -170,7 +170,7 @@ def test_a_cluster_without_room_for_an_executor_is_reported_before_the_plan_is_w
     target = tmp_path / "lake"
     with spark_cluster(tmp_path, workers=1) as cluster:
         done = subprocess.run(
-            impatient(client_properties, target, cluster, memory="2g"),
+            export_with_short_timeouts(client_properties, target, cluster, memory="2g"),
             check=False,
             capture_output=True,
             text=True,

@@ -53,27 +53,27 @@ def random_requests(seed: int, length: int, clients: int = 2) -> list[Step]:
 
 def play(connect: str, steps: list[Step], clients: int = 2) -> list[str]:
     """The result of each step, and at the end the tree after the first client's session is closed."""
-    players = [WireClient(connect) for _ in range(clients)]
-    names = {player.connected.session_id: f"session {index}" for index, player in enumerate(players)}
+    connections = [WireClient(connect) for _ in range(clients)]
+    names = {connection.connected.session_id: f"session {index}" for index, connection in enumerate(connections)}
     reported = []
     for number, step in enumerate(steps):
-        player = players[step.client]
+        connection = connections[step.client]
         try:
-            response = _respond(step.op_code, player.call(step.op_code, step.body, xid=step.xid), names)
+            response = _respond(step.op_code, connection.call(step.op_code, step.body, xid=step.xid), names)
         except EOFError:
             response = "the connection is closed"
-            player.close()
-            session = player.connected
-            players[step.client] = WireClient(connect, session_id=session.session_id, password=session.password)
+            connection.close()
+            session = connection.connected
+            connections[step.client] = WireClient(connect, session_id=session.session_id, password=session.password)
         reported.append(f"{number} client {step.client} {step.name}: {response}")
-        for index, player in enumerate(players):
-            reported += [f"{number} client {index} receives {event}" for event in player.take_events()]
-    for index, player in enumerate(players):
-        reply = player.call(wire.CLOSE)
+        for index, connection in enumerate(connections):
+            reported += [f"{number} client {index} receives {event}" for event in connection.take_events()]
+    for index, connection in enumerate(connections):
+        reply = connection.call(wire.CLOSE)
         reported.append(f"client {index} closes: {reply}")
-        for other_index, other in enumerate(players[index + 1 :], index + 1):
+        for other_index, other in enumerate(connections[index + 1 :], index + 1):
             reported += sorted(f"client {other_index} receives {event}" for event in other.take_events())
-        player.close()
+        connection.close()
     reported += _everything(connect)
     return reported
 

@@ -92,10 +92,10 @@ def test_an_unknown_auth_scheme_closes_the_connection(shared_embedded: str) -> N
 
 def test_a_session_is_not_resumed_with_a_wrong_password(shared_embedded: str) -> None:
     owner = WireClient(shared_embedded)
-    thief = WireClient(shared_embedded, session_id=owner.connected.session_id, password=b"x" * 16)
-    assert thief.connected == (0, 0, bytes(16))
+    intruder = WireClient(shared_embedded, session_id=owner.connected.session_id, password=b"x" * 16)
+    assert intruder.connected == (0, 0, bytes(16))
     assert owner.call(wire.EXISTS, wire.read("/")).error == 0
-    for client in (owner, thief):
+    for client in (owner, intruder):
         client.close()
 
 

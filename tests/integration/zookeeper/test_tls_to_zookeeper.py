@@ -146,10 +146,10 @@ def test_a_server_with_a_wrong_certificate_is_refused(
 def test_the_ensemble_refuses_a_client_of_an_unknown_authority(
     ensemble: Ensemble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stranger = CertificateAuthority.create(tmp_path, "Other authority").issue("kafka")
+    other_certificate = CertificateAuthority.create(tmp_path, "Other authority").issue("kafka")
     config = tmp_path / "zookeeper.properties"
     config.write_text(
-        format_properties({**ensemble.properties(), "zookeeper.ssl.keystore.location": str(stranger.pkcs12)})
+        format_properties({**ensemble.properties(), "zookeeper.ssl.keystore.location": str(other_certificate.pkcs12)})
     )
     words = ["--zookeeper", ensemble.secure, "--zk-tls-config-file", str(config)]
     assert main(["zookeeper", "get", "/zookeeper", *words]) == 4

@@ -451,7 +451,7 @@ def test_the_buffers_of_connections_have_the_sizes_of_the_properties(size: int) 
 
 @pytest.mark.parametrize("full", ["PLAINTEXT", "CONTROL"])
 def test_requests_of_the_control_plane_and_of_others_have_memory_of_their_own(full: str) -> None:
-    strangers, frame = 9, framed(bytes(FRAME_MAX - 4))
+    others, frame = 9, framed(bytes(FRAME_MAX - 4))
     limit = FRAME_MAX
 
     async def main() -> None:
@@ -462,7 +462,7 @@ def test_requests_of_the_control_plane_and_of_others_have_memory_of_their_own(fu
         ports = {name: acceptor.bind(replace(LOOPBACK, listener=name)).port for name in ("PLAINTEXT", "CONTROL")}
         acceptor.start()
         pools = {"PLAINTEXT": acceptor._buffers, "CONTROL": acceptor._urgent_buffers}
-        begun = [await asyncio.open_connection("127.0.0.1", ports[full]) for _ in range(strangers)]
+        begun = [await asyncio.open_connection("127.0.0.1", ports[full]) for _ in range(others)]
         for _, writer in begun:
             writer.write(frame[:-1])
         async with asyncio.timeout(20):
@@ -474,10 +474,10 @@ def test_requests_of_the_control_plane_and_of_others_have_memory_of_their_own(fu
                     writer.write(framed(b"x"))
                     assert await reader.readexactly(1) == b"x"
                     writer.close()
-            assert pools[full].used_bytes <= limit + FRAME_MAX + strangers * MAPPED_BYTES_MIN
+            assert pools[full].used_bytes <= limit + FRAME_MAX + others * MAPPED_BYTES_MIN
             for _, writer in begun:
                 writer.write(frame[-1:])
-            assert [len(await reader.readexactly(FRAME_MAX - 4)) for reader, _ in begun] == [FRAME_MAX - 4] * strangers
+            assert [len(await reader.readexactly(FRAME_MAX - 4)) for reader, _ in begun] == [FRAME_MAX - 4] * others
         for _, writer in begun:
             writer.close()
         acceptor.close()

@@ -214,7 +214,7 @@ def test_without_a_network_nothing_connects() -> None:
 def test_executor_calls_of_a_killed_process_end_with_the_run() -> None:
     """Also for a task that continues to wait for its thread after it is cancelled."""
 
-    async def patient(loop: SimLoop) -> None:
+    async def waits_for_its_thread(loop: SimLoop) -> None:
         running = loop.run_in_executor(None, int)
         try:
             await asyncio.shield(running)
@@ -224,7 +224,7 @@ def test_executor_calls_of_a_killed_process_end_with_the_run() -> None:
     async def main(loop: SimLoop) -> None:
         process = SimProcess("host")
         with process.running():
-            task = loop.create_task(patient(loop))
+            task = loop.create_task(waits_for_its_thread(loop))
         await asyncio.sleep(0)
         loop.freeze(process)
         await asyncio.sleep(1)
