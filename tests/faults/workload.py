@@ -33,6 +33,8 @@ FOR_EVER_MS = 2**31 - 1
 POLL_S = 0.1
 GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
 """Errors of a consumer whose position is beyond the end of the log, or in a truncated epoch."""
+MOVING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE}
+"""Errors of a partition with a new leader, which librdkafka does not call retriable."""
 CLOSED_DURING_SEND = "Producer closed while send in progress"
 """Kafka's producer reports this for a record that waits for metadata when it is stopped; the record was not sent."""
 END_TIMEOUT_S = 120
@@ -351,7 +353,7 @@ def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
         try:
             found.append(consumer.get_watermark_offsets(partition, END_TIMEOUT_S)[1])
         except KafkaException as error:
-            if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            if not error.args[0].retriable() and error.args[0].code() not in MOVING:
                 raise
         return bool(found)
 
