@@ -1,9 +1,12 @@
-"""Apache ZooKeeper itself, alone on one port, from the jars inside the pyspark package: pip brings them anywhere."""
+"""Apache ZooKeeper itself, one server or an ensemble, from the jars inside the pyspark package: pip brings them
+anywhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +18,7 @@ from tests.peers.process import Process
 
 JARS = ("zookeeper", "slf4j-api", "netty-", "snappy-java", "metrics-core", "commons-cli", "commons-io", "audience-")
 START_TIMEOUT_S = 60
+STANDALONE, LEADER, FOLLOWER = "standalone", "leader", "follower"
 
 
 def why_not() -> str | None:
@@ -49,8 +53,25 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         """Starts the server; returns when it serves."""
+        self.start_without_quorum()
+        assert self._process is not None
+        self._process.wait_until(lambda: self.mode is not None, timeout_s=START_TIMEOUT_S)
+
+    def start_without_quorum(self) -> None:
+        """Starts the server; returns before it serves, which one of an ensemble does when a majority runs."""
         self._process = Process("Apache ZooKeeper", self._command, log=self._log)
-        self._process.wait_until(lambda: _is_serving(self.connect), timeout_s=START_TIMEOUT_S)
+
+    @property
+    def mode(self) -> str | None:
+        """STANDALONE, LEADER or FOLLOWER; None while it serves no requests.
+
+        The server accepts connections before requests; its four-letter words distinguish the two states.
+        """
+        with contextlib.suppress(OSError), socket.create_connection(probe.address(self.connect), timeout=1) as sock:
+            sock.sendall(b"srvr")
+            found = re.search(rb"^Mode: (\w+)$", b"".join(iter(lambda: sock.recv(4096), b"")), re.MULTILINE)
+            return found[1].decode() if found else None
+        return None
 
     def stop(self, signal_number: int = signal.SIGTERM) -> None:
         """No effect if it was never started."""
@@ -79,7 +100,48 @@ def apache_zookeeper(
         server.stop()
 
 
-def java_command(*args: str, main_class: str = "org.apache.zookeeper.server.ZooKeeperServerMain") -> list[str]:
+class ZooKeeperEnsemble:
+    """Three servers, of which any two are a majority."""
+
+    def __init__(self, folder: Path) -> None:
+        """Not started yet."""
+        peers = {f"server.{number}": f"127.0.0.1:{probe.free_port()}:{probe.free_port()}" for number in (1, 2, 3)}
+        timing = {"tickTime": "500", "initLimit": "60", "syncLimit": "20", "maxSessionTimeout": "60000"}
+        self.servers = [ZooKeeperServer(folder / each, settings={**peers, **timing}) for each in peers]
+        for number in range(len(peers)):
+            data = folder / f"server.{number + 1}" / "data"
+            data.mkdir()
+            (data / "myid").write_text(f"{number + 1}")
+
+    @property
+    def connect(self) -> str:
+        """The addresses of all servers."""
+        return ",".join(server.connect for server in self.servers)
+
+    def start(self) -> None:
+        """Starts all servers; returns when they serve."""
+        for server in self.servers:
+            server.start_without_quorum()
+        self.wait_until_led(followers=2)
+
+    def wait_until_led(self, followers: int) -> ZooKeeperServer:
+        """Waits for a leader with so many followers; returns the leader."""
+
+        def modes() -> list[str]:
+            return sorted(mode for server in self.servers if (mode := server.mode))
+
+        probe.wait_until(
+            lambda: modes() == [FOLLOWER] * followers + [LEADER], what="a leader", timeout_s=START_TIMEOUT_S
+        )
+        return next(server for server in self.servers if server.mode == LEADER)
+
+    def stop(self) -> None:
+        """Stops all servers, in any state."""
+        for server in self.servers:
+            server.kill9()
+
+
+def java_command(*args: str, main_class: str = "org.apache.zookeeper.server.quorum.QuorumPeerMain") -> list[str]:
     """The command line that runs one of ZooKeeper's classes."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
@@ -102,11 +164,3 @@ def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:
         **settings,
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())
-
-
-def _is_serving(connect: str) -> bool:
-    """The server accepts connections before requests; its four-letter words distinguish the two states."""
-    with contextlib.suppress(OSError), socket.create_connection(probe.address(connect), timeout=1) as connection:
-        connection.sendall(b"srvr")
-        return b"Mode: standalone" in b"".join(iter(lambda: connection.recv(4096), b""))
-    return False
