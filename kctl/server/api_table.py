@@ -123,7 +123,10 @@ def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     features = UpdateFeaturesHandler(
         has_features=has_features(inter_broker_protocol), is_controller=_is_controller(parts)
     )
-    serve("metadata", MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs).handle)
+    serve(
+        "metadata",
+        MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs, parts.control_plane.known).handle,
+    )
     serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata).handle)
     serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, parts.auto_topics)).handle)
     serve("update_features", features.handle)

@@ -62,7 +62,7 @@ from kctl.server.topic_plans import PartitionRoom, plan_new_topic
 from tests.hostile.control_requests import controller_id
 from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import KctlBroker
-from tests.unit.handlers.world import World, context, play
+from tests.unit.handlers.world import World, context, known, play
 
 INVALID_PARTITIONS = ErrorCode.INVALID_PARTITIONS
 SET, APPEND = 0, 2
@@ -214,7 +214,7 @@ def test_metadata_of_many_topics_yields_to_other_connections() -> None:
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
 
     async def scene(world: World) -> int:
-        handler = MetadataHandler("cluster", world.metadata, auto_topics(world), world.configs)
+        handler = MetadataHandler("cluster", world.metadata, auto_topics(world), world.configs, known())
         reply = handler.handle(request, context(9))
         assert isinstance(reply, Awaitable)
         return await turns_while(reply)

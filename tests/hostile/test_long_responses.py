@@ -66,7 +66,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.test_amplification import turns_while
 from tests.unit.groups.hosting import Host, settled
 from tests.unit.handlers.disk import Disk
-from tests.unit.handlers.world import World, context, play
+from tests.unit.handlers.world import World, context, known, play
 from tests.unit.server.quota_free import quota_free_dispatcher
 from tests.unit.transactions.hosting import Host as TransactionsHost
 
@@ -150,7 +150,7 @@ def test_metadata_of_one_topic_with_many_partitions_is_made_in_slices() -> None:
 
         update(0, range(count))
         unused: Any = None
-        handler = MetadataHandler("cluster", world.metadata, unused, world.configs)
+        handler = MetadataHandler("cluster", world.metadata, unused, world.configs, known())
         response = asyncio.ensure_future(handler.handle(MetadataRequest(topics=None), context(9)))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         update(1, range(count))
@@ -196,7 +196,7 @@ def test_metadata_of_many_topics_is_made_in_slices(names: Iterable[int] | None) 
 
         update(0, range(count))
         unused: Any = None
-        handler = MetadataHandler("cluster", world.metadata, unused, world.configs)
+        handler = MetadataHandler("cluster", world.metadata, unused, world.configs, known())
         topics = None if names is None else [MetadataRequestTopic(name=f"t{number}") for number in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=names is None)
         response = asyncio.ensure_future(handler.handle(request, context(9)))  # type: ignore[arg-type]

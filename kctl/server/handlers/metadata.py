@@ -2,8 +2,12 @@
 
 Contains only endpoints of the listener that accepted the connection.  All topics: an empty list in version 0, null
 since version 1.  A topic that does not exist is created if the request and auto.create.topics.enable allow it; the
-response is then LEADER_NOT_AVAILABLE and the client retries.  A broker that has just started and has no metadata from a
-controller responds in the same way for topics that have a configuration, because these exist.
+response is then LEADER_NOT_AVAILABLE and the client retries.
+
+A broker that has just started has no metadata from a controller.  Kafka responds without any broker then, and clients
+of librdkafka that look for the controller do not ask again for a minute.  Here the request waits, but not for long: the
+controller may be unavailable.  The response is then as in Kafka, and topics that have a configuration are
+LEADER_NOT_AVAILABLE, because these exist.
 
 Version notes: 0 lists only live replicas, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2 cluster id;
 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids, in
@@ -12,6 +16,8 @@ responses only: requests by id need version 12.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import heapq
 from collections.abc import Awaitable, Collection, Generator
 
@@ -37,13 +43,24 @@ from kctl.server.requests.slices import Pace, at_once, end_of, paced, pieces
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
 NO_LEADER = -1
+FIRST_METADATA_WAIT_S = 5.0
+"""How long a request waits for metadata from a controller, after the start of the broker."""
 
 
 class MetadataHandler:
     """Serves Metadata requests.  Owner: event loop."""
 
-    def __init__(self, cluster_id: str, metadata: MetadataCache, auto_topics: AutoTopics, configs: ConfigView) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        metadata: MetadataCache,
+        auto_topics: AutoTopics,
+        configs: ConfigView,
+        known: asyncio.Event,
+    ) -> None:
+        """`known` is set when a controller has sent metadata with this broker."""
         self._cluster_id = cluster_id
+        self._known = known
         self._metadata = metadata
         self._auto_topics = auto_topics
         self._configs = configs
@@ -52,6 +69,18 @@ class MetadataHandler:
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Awaitable[MetadataResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        return self._respond(request, context) if self._known.is_set() else self._when_known(request, context)
+
+    async def _when_known(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_METADATA_WAIT_S):
+                await self._known.wait()
+        response = self._respond(request, context)
+        return response if isinstance(response, MetadataResponse) else await response
+
+    def _respond(
+        self, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponse | Awaitable[MetadataResponse]:
         requested = request.topics
         is_all = requested is None or (context.api_version == 0 and not requested)
         if (len(self._metadata.topics) if requested is None or is_all else len(requested)) > SLICE_OBJECTS:

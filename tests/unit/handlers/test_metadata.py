@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+
+import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
 from kctl.server.auto_topics import AutoTopics
-from kctl.server.handlers.metadata import MetadataHandler
+from kctl.server.handlers.metadata import FIRST_METADATA_WAIT_S, MetadataHandler
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.policies import Policies
 from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_zookeeper import SimZooKeeper
-from tests.unit.handlers.world import World, context, play
+from tests.unit.handlers.world import World, context, known, play
 
 
 def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> None:
     configs, cache = ConfigView({"auto.create.topics.enable": "false"}), MetadataCache()
     chance = random.Random(1)
     writer = TopicWriter(SimZooKeeper().session(), chance)
-    handler = MetadataHandler("cluster", cache, AutoTopics(writer, cache, configs, chance, Policies()), configs)
+    handler = MetadataHandler(
+        "cluster", cache, AutoTopics(writer, cache, configs, chance, Policies()), configs, known()
+    )
     configs.set_topic("old", {})
 
     def errors() -> dict[str | None, int]:
@@ -45,6 +52,31 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     assert errors() == dict.fromkeys(("old", "unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_request_waits_for_the_first_metadata_of_a_controller_but_not_for_long(is_sent: bool) -> None:
+    """librdkafka does not ask again for a minute after a response without the controller."""
+
+    async def scene(world: World) -> None:
+        cache, first = MetadataCache(), asyncio.Event()
+        automatic = AutoTopics(world.topics, cache, world.configs, world.random, world.policies)
+        handler = MetadataHandler("cluster", cache, automatic, world.configs, first)
+        pending = asyncio.ensure_future(handler.handle(MetadataRequest(topics=[]), context(9)))  # type: ignore[arg-type]
+        await asyncio.sleep(FIRST_METADATA_WAIT_S - 1)
+        assert not pending.done()
+        if is_sent:
+            endpoint = UpdateMetadataEndpoint(port=9092, host="host", listener="PLAINTEXT", security_protocol=0)
+            broker = UpdateMetadataBroker(id=3, endpoints=[endpoint])
+            cache.update(
+                UpdateMetadataRequest(controller_id=3, controller_epoch=1, topic_states=[], live_brokers=[broker])
+            )
+            first.set()
+        response = await pending
+        expected = (3, [3]) if is_sent else (-1, [])
+        assert (response.controller_id, [each.node_id for each in response.brokers]) == expected
+
+    play(scene)
+
+
 def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() -> None:
     """As in Kafka permissively: the topic is created, and Metadata itself is not throttled."""
 
@@ -54,7 +86,7 @@ def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() 
         account = RequestAccount(LimitedClient(None, None, None, meter), world.loop.time, 100)
         meter.take(12, clock.monotonic_ms())
         automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
-        handler = MetadataHandler("cluster", world.metadata, automatic, world.configs)
+        handler = MetadataHandler("cluster", world.metadata, automatic, world.configs, known())
         requested = context(9)
         requested.opened_account = account
         for _ in range(2):

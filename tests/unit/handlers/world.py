@@ -237,6 +237,13 @@ def play(
     return simulate(main, seed=1)
 
 
+def known() -> asyncio.Event:
+    """For handlers of a broker to which a controller has sent metadata."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 def context(version: int, *, listener: str = "PLAINTEXT") -> RequestContext:
     return RequestContext(version, 1, "client", Peer("/127.0.0.1", listener))
 
