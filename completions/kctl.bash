@@ -1,15 +1,25 @@
 # bash completion for kctl, made by `kctl completion bash`; ./dev completions renews it.
 _kctl() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local noun='' verb='' words='' flags='' kind='' position
+    local noun='' verb='' words='' flags='' kind='' position piece rest=$COMP_LINE
+    local -a given=()
     COMPREPLY=()
-    for ((position = 1; position < COMP_CWORD; position++)); do
-        case ${COMP_WORDS[position]} in
+    # bash divides words at : and =, and completes what is after the last of them.
+    for ((position = 0; position <= COMP_CWORD; position++)); do
+        piece=${COMP_WORDS[position]}
+        if [[ $position -eq 0 || $rest == [[:space:]]* ]]; then given+=("$piece"); else given[-1]+=$piece; fi
+        rest=${rest#"${rest%%[![:space:]]*}"}
+        rest=${rest#"$piece"}
+    done
+    [[ $piece != [:=] ]] || piece=''
+    local cur=${given[-1]} prev=${given[${#given[@]} - 2]}
+    if [[ $cur == --*=* ]]; then prev=${cur%%=*} cur=${cur#*=}; fi
+    for ((position = 1; position < ${#given[@]} - 1; position++)); do
+        case ${given[position]} in
         -b | --bootstrap-server | --command-config | --profile | --timeout | --format) ((position++)) ;;
         -*) ;;
         *)
-            if [[ -n $noun ]]; then verb=${COMP_WORDS[position]} && break; fi
-            noun=${COMP_WORDS[position]}
+            if [[ -n $noun ]]; then verb=${given[position]} && break; fi
+            noun=${given[position]}
             ;;
         esac
     done
@@ -447,7 +457,7 @@ _kctl() {
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         -b | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(on|off)' '* ]] || kind='names-brokers' ;;
+        *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(on|off)' '* ]] || kind='names-brokers' ;;
         esac
         ;;
     'cluster health')
@@ -698,7 +708,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --property | --topic-regex | --client | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
+        *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs alter')
@@ -711,7 +721,7 @@ _kctl() {
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --set | --delete | --append | --subtract | --topic-regex | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
+        *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs diff')
@@ -725,7 +735,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --property | --other-bootstrap-server | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
+        *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'plan plan')
@@ -1131,7 +1141,7 @@ _kctl() {
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@()' '* ]] || kind='names-topics' ;;
+        *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@()' '* ]] || kind='names-topics' ;;
         esac
         ;;
     'tables compact')
@@ -1250,12 +1260,14 @@ _kctl() {
     names-*)
         compopt +o filenames 2> /dev/null
         local line=${COMP_LINE:0:COMP_POINT}
-        mapfile -t COMPREPLY < <(command kctl __names "${kind#names-}" "$cur" "$line" 2> /dev/null)
+        words=$(command kctl __names "${kind#names-}" "$piece" "$line" 2> /dev/null)
+        [[ -z $words ]] || mapfile -t COMPREPLY <<< "$words"
         ;;
     *)
         [[ $cur == -* ]] && words=$flags
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
         ;;
     esac
+    [[ $kind == names-* ]] || COMPREPLY=("${COMPREPLY[@]#"${cur%"$piece"}"}")
 }
 complete -o filenames -F _kctl kctl

@@ -336,6 +336,10 @@ class UsageError(KctlError):
     """Invalid usage of the command line; exit status 2."""
 
 
+class TextTooLong(UsageError, ValueError):
+    """A text of a request, which comes from the user, is longer than a string of the protocol can be."""
+
+
 class GuardRefused(KctlError):
     """The client refused to send a request: it is connected to another cluster than expected, or may not change it."""
 

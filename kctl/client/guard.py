@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kctl.client.transport import Connection
 from kctl.client.versions import BrokerVersions
-from kctl.errors import ApiError, GuardRefused
+from kctl.errors import ApiError, GuardRefused, TextTooLong
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.definition import definition_of
 from kctl.quantities import counted
@@ -107,14 +107,14 @@ class SentChanges:
     def sending(self, name: str, items: Sequence[str] = ()) -> Iterator[Sending]:
         """Counts a request as answered if the block ends, and as unanswered while it runs or if it fails.
 
-        After ApiError it is not counted: no broker supports the request, and it was not sent.  `items` are what it
-        changes.
+        After ApiError and TextTooLong it is not counted: no broker supports the request, or none can get it, so that it
+        was not sent.  `items` are what it changes.
         """
         self._unanswered[name].add(items)
         sending = Sending()
         try:
             yield sending
-        except ApiError:
+        except (ApiError, TextTooLong):
             self._unanswered[name].add(items, count=-1)
             raise
         self._unanswered[name].add(items, count=-1)

@@ -136,7 +136,11 @@ def _message(error: Any) -> str:
     """The error text, which does not depend on the version of typer."""
     if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
         meant = _option_meant(error.option_name, error.ctx)
-        return f"no such option: {error.option_name}" + (f".  Did you mean {meant}?" if meant else ".")
+        if meant:
+            return f"no such option: {error.option_name}.  Did you mean {meant}?"
+        may_be_name = not error.option_name.startswith("--") and any(map(is_argument, error.ctx.command.params))
+        hint = "  A name that begins with - is given after --." if may_be_name else ""
+        return f"no such option: {error.option_name}.{hint}"
     message = str(error.format_message()).removesuffix(".") + "."
     return message[:1].lower() + message[1:]
 

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from kctl.errors import TextTooLong
 from kctl.protocol.decoding import STRING_BYTES_MAX
 from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of
 from kctl.protocol.source import Source, fields_of
@@ -45,9 +46,9 @@ class _EncoderWriter:
                 self.line("chunks.append(b''.join(parts))")
             self.line("return chunks")
 
-    def _raise(self, what: str) -> None:
+    def _raise(self, what: str, error: type[ValueError] = ValueError) -> None:
         message = f"{'.'.join(self.path)} {what} in version {self.version}"
-        self.line(f"raise ValueError({message!r})")
+        self.line(f"raise {self.source.constant(error, error.__name__)}({message!r})")
 
     def _struct(self, definition: Definition, value: str) -> None:
         in_order, tagged, absent = fields_of(definition, self.version)
@@ -132,7 +133,7 @@ class _EncoderWriter:
             self.line(f"{length} = len({name})")
         if field.kind == "string":
             with self.block(f"if {length} > {STRING_BYTES_MAX}:"):
-                self._raise(f"is longer than {STRING_BYTES_MAX} bytes")
+                self._raise(f"is longer than {STRING_BYTES_MAX} bytes", TextTooLong)
         self._length(field, length)
         with self.block(f"if {length} > 0:"):
             if field.kind == "records":

@@ -1,8 +1,7 @@
 """The output of Kafka's kafka-dump-log, byte for byte, for scripts that parse it.
 
 DumpLogSegments of 2.8, 3.9 and 4.3; tests compare with the tools themselves. 3.9 prints the same as 4.3, except for
-transactions (as 2.8), messages of old formats (with a stray brace) and offsets of indexes that are not in the log.
-Where an exception ends Kafka's tool, this
+transactions (as 2.8) and messages of old formats (with a stray brace).  Where an exception ends Kafka's tool, this
 module continues and describes the error on stderr.  Entries that are out of order are listed on stderr after the last
 file, as Kafka does.  The exit status is 1 if a file is invalid.
 """
@@ -25,7 +24,7 @@ from kctl.commands.compat.dump_log_text import (
     timestamp_type,
 )
 from kctl.commands.compat.internal_records import Texts
-from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
+from kctl.commands.compat.versions import KAFKA_3, KAFKA_28
 from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.input_files import read_regular
@@ -96,7 +95,7 @@ class ClassicDump:
         self._options = options
         self._pieces: list[str] = []
         self._piece_size = 0
-        self._misfits = Misfits(names_not_found=style == KAFKA_4)
+        self._misfits = Misfits()
 
     def show(self, path: str, progress: Progress | None = None) -> None:
         """Dumps one file."""

@@ -13,9 +13,7 @@ Pairs = list[tuple[int, int]]
 class Misfits:
     """The mismatches by file, in the order in which they were found."""
 
-    def __init__(self, *, names_not_found: bool) -> None:
-        """4.3 names the file of indexed offsets that are not found, with `names_not_found`."""
-        self._names_not_found = names_not_found
+    def __init__(self) -> None:
         self.offset_mismatches: dict[str, Pairs] = {}
         self.time_mismatches: dict[str, Pairs] = {}
         self.out_of_order: dict[str, Pairs] = {}
@@ -41,9 +39,8 @@ class Misfits:
             write_line(f"Found out of order timestamp in :{path}")
             for index_time, before in found:
                 write_line(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
-        for path, found in _in_order(self.not_found):
-            where = f":{path}" if self._names_not_found else "the log."
-            write_line(f"The following indexed offsets are not found in {where}")
+        for _, found in _in_order(self.not_found):
+            write_line("The following indexed offsets are not found in the log.")
             for indexed, log_offset in found:
                 write_line(f"Indexed offset: {indexed}, found log offset: {log_offset}")
         for path, found in _in_order(self.gaps):

@@ -32,10 +32,13 @@ def completions(arguments: Sequence[str]) -> str:
 def matching(names: Sequence[str], word: str, line: str) -> list[str]:
     """The completions of `word`: all names that begin like the text before the cursor.
 
-    `word` may be only the end of that text, because bash divides words at colons.  In a list, the last item is
-    completed.
+    `word` may be only the end of that text, because bash divides words at colons, or begin with an option and "=".  In
+    a list, the last item is completed.
     """
     before = line.rsplit(maxsplit=1)[-1] if line and not line[-1].isspace() else ""
+    if before.startswith("--") and "=" in before:
+        option, _, before = before.partition("=")
+        word = word.removeprefix(f"{option}=")
     typed = before if before.endswith(word) else word
     list_head, comma, item = typed.rpartition(",")
     head = (list_head + comma)[len(typed) - len(word) :]
@@ -53,7 +56,7 @@ def _names(kind: str, words: Sequence[str], environment: Mapping[str, str]) -> l
     if kind not in KINDS:
         return []
     key = cluster_key(
-        _value(words, "--bootstrap-server") or environment.get("KCTL_BOOTSTRAP_SERVER"),
+        _value(words, "--bootstrap-server", "-b") or environment.get("KCTL_BOOTSTRAP_SERVER"),
         _value(words, "--command-config") or environment.get("KCTL_COMMAND_CONFIG"),
         selected_name(_value(words, "--profile"), environment),
     )
@@ -67,12 +70,14 @@ def _words(line: str) -> list[str]:
         return line.split()
 
 
-def _value(words: Sequence[str], option: str) -> str | None:
-    """The value of an option on an unfinished command line."""
+def _value(words: Sequence[str], option: str, letter: str | None = None) -> str | None:
+    """The value of an option on an unfinished command line; `letter` is its short form."""
     found = None
     for position, word in enumerate(words):
-        if word == option and position + 1 < len(words):
-            found = words[position + 1]
+        if word in {option, letter}:
+            found = words[position + 1] if position + 1 < len(words) else found
         elif word.startswith(f"{option}="):
             found = word.removeprefix(f"{option}=")
+        elif letter is not None and word.startswith(letter):
+            found = word.removeprefix(letter)
     return found

@@ -48,16 +48,26 @@ def _bash(commands: Commands) -> Iterator[str]:
     yield f"# bash {HEADER.format('bash')}"
     yield from (
         "_kctl() {",
-        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}",
-        "    local noun='' verb='' words='' flags='' kind='' position",
+        "    local noun='' verb='' words='' flags='' kind='' position piece rest=$COMP_LINE",
+        "    local -a given=()",
         "    COMPREPLY=()",
-        "    for ((position = 1; position < COMP_CWORD; position++)); do",
-        "        case ${COMP_WORDS[position]} in",
+        "    # bash divides words at : and =, and completes what is after the last of them.",
+        "    for ((position = 0; position <= COMP_CWORD; position++)); do",
+        "        piece=${COMP_WORDS[position]}",
+        '        if [[ $position -eq 0 || $rest == [[:space:]]* ]]; then given+=("$piece"); else given[-1]+=$piece; fi',
+        '        rest=${rest#"${rest%%[![:space:]]*}"}',
+        '        rest=${rest#"$piece"}',
+        "    done",
+        "    [[ $piece != [:=] ]] || piece=''",
+        "    local cur=${given[-1]} prev=${given[${#given[@]} - 2]}",
+        "    if [[ $cur == --*=* ]]; then prev=${cur%%=*} cur=${cur#*=}; fi",
+        "    for ((position = 1; position < ${#given[@]} - 1; position++)); do",
+        "        case ${given[position]} in",
         f"        {_alternatives(leading)}) ((position++)) ;;",
         "        -*) ;;",
         "        *)",
-        "            if [[ -n $noun ]]; then verb=${COMP_WORDS[position]} && break; fi",
-        "            noun=${COMP_WORDS[position]}",
+        "            if [[ -n $noun ]]; then verb=${given[position]} && break; fi",
+        "            noun=${given[position]}",
         "            ;;",
         "        esac",
         "    done",
@@ -84,13 +94,15 @@ def _bash(commands: Commands) -> Iterator[str]:
         "    names-*)",
         "        compopt +o filenames 2> /dev/null",
         "        local line=${COMP_LINE:0:COMP_POINT}",
-        f'        mapfile -t COMPREPLY < <(command kctl {PROGRAM_WORD} "${{kind#names-}}" "$cur" "$line" 2> /dev/null)',
+        f'        words=$(command kctl {PROGRAM_WORD} "${{kind#names-}}" "$piece" "$line" 2> /dev/null)',
+        '        [[ -z $words ]] || mapfile -t COMPREPLY <<< "$words"',
         "        ;;",
         "    *)",
         "        [[ $cur == -* ]] && words=$flags",
         '        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")',
         "        ;;",
         "    esac",
+        '    [[ $kind == names-* ]] || COMPREPLY=("${COMPREPLY[@]#"${cur%"$piece"}"}")',
         "}",
         "complete -o filenames -F _kctl kctl",
     )
@@ -123,7 +135,7 @@ def _bash_values(
     elif argument is not None and second is not None and completes_names(second):
         # After the type come names, as in `configs describe topic NAME`.
         pattern = f"*' '@({'|'.join(choices_of(argument))})' '*"
-        words = '" ${COMP_WORDS[*]:0:COMP_CWORD} "'
+        words = '" ${given[*]:0:${#given[@]} - 1} "'
         yield f"        *) [[ $cur == -* || {words} != {pattern} ]] || kind='{_kind(second)}' ;;"
     yield from ("        esac", "        ;;")
 
@@ -171,7 +183,8 @@ def _zsh(commands: Commands) -> Iterator[str]:
         '    [[ -z $found ]] || compadd -- "${(@f)found}"',
         "}",
     )
-    yield from ("", '_kctl "$@"')
+    # A file of fpath is the body of _kctl when it is completed first; `source` only defines functions.
+    yield from ("", 'if [[ $funcstack[1] == _kctl ]]; then _kctl "$@"; else compdef _kctl kctl; fi')
 
 
 def _zsh_choice(what: str, choices: Sequence[tuple[str, str]], options: Sequence[str]) -> Iterator[str]:
@@ -200,13 +213,14 @@ def _zsh_parameter(parameter: Parameter) -> str:
 def _zsh_option(parameter: Parameter) -> str:
     flags = flags_of(parameter)
     text = _zsh_text(parameter.help)
-    value = "" if is_flag(parameter) else f":{_zsh_text(metavar_of(parameter))}:{_zsh_action(parameter)}"
-    if repeats(parameter):
-        return " ".join(_quoted(f"*{flag}[{text}]{value}") for flag in flags)
-    if len(flags) == 1:
-        return _quoted(f"{flags[0]}[{text}]{value}")
-    together = f"({' '.join(flags)})"
-    return " ".join(_quoted(f"{together}{flag}[{text}]{value}") for flag in flags)
+    if is_flag(parameter):
+        specs = [f"{flag}[{text}]" for flag in flags]
+    else:
+        value = f"[{text}]:{_zsh_text(metavar_of(parameter))}:{_zsh_action(parameter)}"
+        # The value is the next word, or the rest of this one, after "=" if the option is a long one.
+        specs = [f"{flag}{'=' if flag.startswith('--') else '+'}{value}" for flag in flags]
+    front = "*" if repeats(parameter) else f"({' '.join(flags)})" if len(flags) > 1 else ""
+    return " ".join(_quoted(front + spec) for spec in specs)
 
 
 def _zsh_action(parameter: Parameter) -> str:

@@ -47,6 +47,8 @@ def set_user_password(
     if outcome.is_done and not mechanism_names and not is_new:
         mechanisms = tuple(described.iterations)
     done = "created" if is_new else "altered"
+    if dry_run and password_file is not None:
+        read_password(password_file, name)  # Raises UsageError if it cannot be set.
     if outcome.is_done and not dry_run:
         new = NewPassword(read_password(password_file, name), mechanisms, iterations)
         run.restart_timeout()

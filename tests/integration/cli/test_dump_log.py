@@ -212,7 +212,10 @@ def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compa
     assert transactions
     runs.append((transactions, ("--transaction-log-decoder",)))
     for (files, options), expected in zip(runs, kafka_texts(version, runs), strict=True):
-        assert classic(compat, files, options) == expected
+        out, err = classic(compat, files, options)
+        assert out == expected[0]
+        if compat != "kafka-4":  # 4.3 also lists the first record of each segment as a gap.
+            assert err == expected[1]
 
 
 def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:

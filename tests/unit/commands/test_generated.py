@@ -19,18 +19,11 @@ from kctl.commands.parameters import flags_of, help_of
 from kctl.commands.reference import cli_reference
 from kctl.commands.root import NOUNS, all_commands, help_pages, help_text
 from kctl.commands.shown import shown_by
+from tests.unit.commands.completing import in_bash
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
 SCRIPTS = {"bash": "kctl.bash", "zsh": "_kctl", "fish": "kctl.fish"}
-
-COMPLETE_IN_BASH = """
-source completions/kctl.bash
-COMP_WORDS=("$@")
-COMP_CWORD=$(( $# - 1 ))
-_kctl
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
@@ -52,6 +45,16 @@ def test_the_shell_itself_understands_the_script(shell: str) -> None:
         subprocess.run([shell, "-n", ROOT / "completions" / SCRIPTS[shell]], check=True)
 
 
+def test_zsh_takes_the_script_from_source() -> None:
+    """Runs zsh if it is installed."""
+    script = ROOT / "completions" / SCRIPTS["zsh"]
+    assert "compdef _kctl kctl" in script.read_text()
+    if shutil.which("zsh"):
+        line = f"autoload -Uz compinit; compinit -D -u; source {script}; print $_comps[kctl]"
+        ran = subprocess.run(["zsh", "-f", "-c", line], capture_output=True, text=True, check=True)
+        assert (ran.stdout, ran.stderr) == ("_kctl\n", "")
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -67,14 +70,14 @@ def test_the_shell_itself_understands_the_script(shell: str) -> None:
         ("kctl completion ", {"bash", "zsh", "fish"}),
         ("kctl produce orders --codec zs", {"zstd"}),
         ("kctl dump-log pyp", {"pyproject.toml"}),
+        ("kctl -b 127.0.0.1:9092 topics de", {"describe", "delete"}),
+        ("kctl topics list --format=j", {"json", "jsonl"}),
+        ("kctl topics list --format=", {"table", "plain", "json", "jsonl", "yaml", "csv"}),
+        ("kctl topics list --command-config=pyp", {"pyproject.toml"}),
     ],
 )
 def test_bash_completes(line: str, expected: set[str]) -> None:
-    ran = subprocess.run(
-        ["bash", "-c", COMPLETE_IN_BASH, "-", *line.split(" ")], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert ran.stderr == ""
-    assert {word for word in ran.stdout.splitlines() if word} == expected
+    assert set(in_bash(line)) == expected
 
 
 def test_fish_tells_a_noun_from_a_verb_of_the_same_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,20 +19,10 @@ from kctl.commands.name_cache import cluster_key, is_harmless, store_names, stor
 from kctl.limits import NAME_CACHE_AGE_MAX_S, NAME_CACHE_FILES_MAX, NAME_CACHE_NAMES_MAX
 from tests.peers.forked_kctl import ROOT
 from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.commands.completing import in_bash, in_zsh
 from tests.unit.commands.conftest import Kctl
 
 KEY = cluster_key("a:1", None, None)
-
-COMPLETE_IN_BASH = """
-source completions/kctl.bash
-COMP_LINE=$1
-COMP_POINT=${#COMP_LINE}
-shift
-COMP_WORDS=("$@")
-COMP_CWORD=$(( $# - 1 ))
-_kctl
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +148,7 @@ def test_harmless_names_mean_themselves_in_a_shell(name: str) -> None:
         assert name.isprintable()
 
 
-def test_bash_completes_names_and_never_runs_them(programs: Path, tmp_path: Path, folder: Path) -> None:
+def test_bash_completes_names_and_never_runs_them(environment: dict[str, str], tmp_path: Path, folder: Path) -> None:
     """Even a file that another program has filled with shell code has no effect."""
     now_s = time.time()
     key = cluster_key(None, None, None)
@@ -165,29 +156,46 @@ def test_bash_completes_names_and_never_runs_them(programs: Path, tmp_path: Path
     (file,) = folder.iterdir()
     trap = tmp_path / "trap"
     file.write_text(file.read_text() + f"$(touch {trap})\n`touch {trap}`\norders;touch {trap}\n")
-    assert in_bash("kctl topics describe or", programs) == ["orders", "orders-dlq"]
-    assert in_bash("kctl topics describe ", programs) == ["orders", "orders-dlq", "payments"]
-    assert in_bash("kctl consume pay", programs) == ["payments"]
-    assert in_bash("kctl configs describe topic pa", programs) == ["payments"]
-    assert in_bash("kctl configs describe to", programs) == ["topic"]
-    assert in_bash("kctl groups history g --topic pa", programs) == ["payments"]
-    assert in_bash("kctl topics describe $(touch", programs) == []
+    assert in_bash("kctl topics describe or", environment) == ["orders", "orders-dlq"]
+    assert in_bash("kctl topics describe ", environment) == ["orders", "orders-dlq", "payments"]
+    assert in_bash("kctl consume pay", environment) == ["payments"]
+    assert in_bash("kctl configs describe topic pa", environment) == ["payments"]
+    assert in_bash("kctl configs describe to", environment) == ["topic"]
+    assert in_bash("kctl groups history g --topic pa", environment) == ["payments"]
+    assert in_bash("kctl topics describe $(touch", environment) == []
     assert not trap.exists()
 
 
-def in_bash(line: str, programs: Path) -> list[str]:
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    environment.pop("KCTL_BOOTSTRAP_SERVER", None)
-    ran = subprocess.run(
-        ["bash", "-c", COMPLETE_IN_BASH, "-", line, *line.split(" ")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env=environment,
-    )
-    assert ran.stderr == ""
-    return [word for word in ran.stdout.splitlines() if word]
+@pytest.fixture
+def environment(programs: Path) -> dict[str, str]:
+    """With `kctl` on the PATH."""
+    without = {name: value for name, value in os.environ.items() if name != "KCTL_BOOTSTRAP_SERVER"}
+    return {**without, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+
+def store(names: list[str], bootstrap: str | None = None) -> None:
+    store_names(os.environ, "topics", cluster_key(bootstrap, None, None), names, now_s=time.time())
+
+
+def test_bash_completes_names_in_words_that_it_divides(environment: dict[str, str]) -> None:
+    """At colons and equals signs: addresses of brokers, names, and options with their value."""
+    store(["orders"])
+    store(["billing"], "here:1")
+    assert in_bash("kctl groups history g --topic=or", environment) == ["orders"]
+    for option in ("-b here:1", "-bhere:1", "--bootstrap-server here:1", "--bootstrap-server=here:1"):
+        assert in_bash(f"kctl {option} topics describe ", environment) == ["billing"]
+
+
+def test_zsh_completes_names_in_words_with_an_option(environment: dict[str, str]) -> None:
+    """Runs zsh if it is installed."""
+    store(["orders"])
+    assert completed("topics", "or", "kctl groups history g --topic=or") == ["orders"]
+    assert completed("topics", "--topic=or", "kctl groups history g --topic=or") == ["orders"]
+    if shutil.which("zsh"):
+        assert "kctl groups history g --topic=orders" in in_zsh(
+            "kctl groups history g --topic=or", "orders", environment
+        )
+        in_zsh("kctl -b here:1 topics de", "describe", environment)
 
 
 @pytest.mark.parametrize(

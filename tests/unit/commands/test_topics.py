@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kctl.commands.exit_status import ExitStatus
@@ -48,6 +50,13 @@ def test_topic_that_does_not_exist_is_a_row_and_status_1(kctl: Kctl, cluster: Fa
     ran = kctl("topics describe nope orders --format json")
     assert ran.status == ExitStatus.FAILED
     assert [item["error"] for item in ran.document] == ["UNKNOWN_TOPIC_OR_PARTITION", None]
+
+
+@pytest.mark.parametrize("line", ["topics describe {}", "groups describe {}", "topics create orders --config a={}"])
+def test_text_that_no_request_can_contain_is_refused(kctl: Kctl, cluster: FakeCluster, line: str) -> None:
+    ran = kctl(line.format("x" * 40_000))
+    assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
+    assert re.fullmatch(r"kctl: \w+Request\.[\w.]+ is longer than 32767 bytes in version \d+\n", ran.err)
 
 
 def test_partition_without_leader_is_shown_as_such(kctl: Kctl, cluster: FakeCluster) -> None:

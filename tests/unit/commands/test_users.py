@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,4 +111,17 @@ def test_nothing_is_deleted_if_a_credential_does_not_exist(kctl: Kctl, cluster: 
     assert ran.status == 1
     message = "the user has no credential of SCRAM-SHA-256; nothing is deleted"
     assert ran.rows == [["alice", "SCRAM-SHA-256,SCRAM-SHA-512", "-", "RESOURCE_NOT_FOUND", message]]
+    assert cluster.alterations == []
+
+
+@pytest.mark.parametrize("verb", ["create", "alter"])
+def test_dry_run_reads_the_password_file(kctl: Kctl, cluster: UserCluster, tmp_path: Path, verb: str) -> None:
+    """A file that is missing or empty would fail the change."""
+    file = tmp_path / "password"
+    line = f"users {verb} alice --password-file {file} --dry-run"
+    assert f"--password-file {file} cannot be read" in kctl(line).err
+    file.write_text("\n")
+    file.chmod(0o600)
+    ran = kctl(line)
+    assert (ran.status, ran.err) == (2, "kctl: the password must not be empty\n")
     assert cluster.alterations == []
