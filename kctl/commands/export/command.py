@@ -107,7 +107,7 @@ COLUMNS = (
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
 def export(
     ctx: typer.Context,
-    topics: Annotated[list[str] | None, typer.Argument(help="Topics to export.", metavar="[TOPIC]...")] = None,
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics to export.", metavar="TOPIC")] = None,
     *,
     topic_regex: TopicRegex = None,
     to: Annotated[
@@ -124,7 +124,8 @@ def export(
         typer.Option(
             "--from",
             metavar="OFFSET",
-            help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.",
+            help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.  "
+            "Those that a topic gets after its first export start at their beginning.",
         ),
     ] = "earliest",
     until: Annotated[
