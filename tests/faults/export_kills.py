@@ -3,9 +3,10 @@
     python -m tests.faults.export_kills --table delta --engine local --seeds 10 --compact
 
 For each seed: records are produced, an export starts, and its processes are killed with SIGKILL at a random time, again
-and again: all at once, only the driver, or with Spark only Java or its Python workers.  Meanwhile a reader queries the target without a pause.  It must find every
-offset up to the last commit that it saw before the query, and none twice; tables must end nowhere else.  After the last
-round an export runs to its end, and exactly the delivered records must be there.
+and again: all at once, only the driver, or with Spark only Java or its Python workers.  Meanwhile a reader queries the
+target without a pause.  It must find every offset up to the last commit that it saw before the query, and none twice;
+tables must end nowhere else.  After the last round an export runs to its end, and exactly the delivered records must be
+there.
 
 With `--compact` small files are merged meanwhile, again and again; readers of a folder of Parquet files then read those
 that the commits name.  `--spark-python` is a Python whose PySpark reads beside DuckDB, with the jars of the formats in
