@@ -1386,6 +1386,12 @@ EXPORT_COLUMN_DEPTH_MAX = _limit(
     "levels",
     on_excess="deeper values of JSON stay in the rest; other schemas are refused",
 )
+EXPORT_SCHEMA_TYPES_MAX = _limit(
+    "types in a schema of keys or values in an export, counted at each place that uses them",
+    10_000,
+    "types",
+    on_excess="the export is refused",
+)
 EXPORT_VARIANT_BYTES_MAX = _limit(
     "size of a key or value in an export as variant: its text, its value and the names of its members, each",
     16 << 20,

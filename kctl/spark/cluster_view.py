@@ -67,7 +67,7 @@ async def view_cluster(client: ClusterClient, selection: TopicSelection) -> Clus
             log_start=held[tp].start,
             end=stable[tp].end,
             high_watermark=held[tp].end,
-            start=_start(tp, held[tp], selection.start, starts[tp]),
+            start=_start(held[tp], selection.start, starts[tp]),
             until=untils[tp],
             size_bytes=sizes.get(tp, 0),
         )
@@ -75,13 +75,9 @@ async def view_cluster(client: ClusterClient, selection: TopicSelection) -> Clus
     return ClusterView(metadata.cluster_id or "", views)
 
 
-def _start(tp: TopicPartition, held: OffsetRange, selection: OffsetSpec, offset: int) -> int:
-    """The start offset.  A number before the log start is left to planning; one after its end is refused."""
-    if selection.anchor is Anchor.ZERO:
-        if offset > held.end:
-            raise UsageError(f"{tp} ends at offset {held.end}, before {offset}")
-        return offset
-    return min(max(offset, held.start), held.end)
+def _start(held: OffsetRange, selection: OffsetSpec, offset: int) -> int:
+    """The start offset.  A number outside of the log is left to planning: most partitions have a position."""
+    return offset if selection.anchor is Anchor.ZERO else min(max(offset, held.start), held.end)
 
 
 def _partitions(metadata: ClusterMetadata, selection: TopicSelection) -> list[TopicPartition]:

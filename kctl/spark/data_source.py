@@ -32,6 +32,7 @@ from kctl.integers import INT64_MAX, parse_integer
 from kctl.spark.decodings import DecodingOptions, FieldOptions, decide
 from kctl.spark.exec.column_types import Columns, Format
 from kctl.spark.exec.columns import schema
+from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
 from kctl.spark.exec.source_offsets import LATEST, parse_offsets
 from kctl.spark.exec.topic_source import (
     LIMIT_TYPES,
@@ -49,7 +50,8 @@ TIMEOUT_MS = 30_000
 _FORMATS = tuple(one.value for one in Format)
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 _OPTIONS = (
-    *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation", "includeHeaders"),
+    *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation"),
+    *("includeHeaders", "headers"),
     *("key", "value", "key.schema", "value.schema", "startingOffsets", "endingOffsets", "failOnDataLoss"),
     *("maxOffsetsPerTask", "maxOffsetsPerTrigger"),
 )
@@ -76,7 +78,7 @@ class KctlDataSource(datasource.DataSource):
     def schema(self) -> Any:
         """The columns of an export with the same options.  May read schemas from the registry."""
         source = source_of(self.options)
-        columns = schema(include_headers=source.include_headers, columns=source.columns)
+        columns = schema(include_headers=source.include_headers, columns=source.columns, headers=source.headers)
         return from_arrow_schema(with_spark_variants(columns))
 
     def reader(self, schema: Any) -> TopicReader:
@@ -130,13 +132,16 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
         value=_field("value", one_of("value", _FORMATS), option("value.schema")),
         keeps_bad=False,
     )
+    include_headers = one_of("includeHeaders", ("false", "true")) == "true"
+    headers = HeaderForm.parse(option("headers")) if option("headers") else HEADER_LIST
     return TopicSource(
         settings=portable(settings),
         topics=topics,
         start=parse_offsets(option("startingOffsets", "earliest"), "startingOffsets"),
         end=parse_offsets(option("endingOffsets", LATEST), "endingOffsets"),
         isolation=_ISOLATION[one_of("isolation", tuple(_ISOLATION))],
-        include_headers=one_of("includeHeaders", ("false", "true")) == "true",
+        include_headers=include_headers or bool(option("headers")),
+        headers=headers,
         columns=_columns(decoding, topics, properties, option("schema.registry")),
         may_skip=one_of("failOnDataLoss", ("true", "false")) == "false",
         partition_offsets_max=count("maxOffsetsPerTask"),

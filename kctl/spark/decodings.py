@@ -225,3 +225,5 @@ def _column(schema: Schema, options: FieldOptions, source: str) -> Type:
         return protobuf_values.column_of(ProtobufCodec(schema), options.name)
     except SchemaError as error:
         raise UsageError(f"{source}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{source} has too many levels") from None

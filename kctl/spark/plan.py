@@ -4,7 +4,7 @@ A run compares the exported offsets (Positions, from the last commit) with the c
 difference into files (Plan).  Per partition:
 
 - a partition without a position starts at --from (default: earliest); one with a position continues
-  there, regardless of --from;
+  there, regardless of --from, and one that was added to the topic since then starts at its beginning;
 - the end is --until, never beyond the last stable offset (read_committed) or the high watermark (read_uncommitted);
 - if the log starts after the position or ends before it, or the topic was deleted and created again, records are
 missing
@@ -128,7 +128,7 @@ class PartitionView:
     """The last stable offset or the high watermark, by isolation."""
     high_watermark: int
     start: int
-    """The offset of --from."""
+    """The offset of --from; it may be beyond the end."""
     until: int
     """The offset of --until."""
     size_bytes: int = 0
@@ -441,8 +441,11 @@ def _topic_spans(
     spans = []
     for partition, there in sorted(view.partitions.items()):
         tp = TopicPartition(topic, partition)
-        fallback = there.log_start if beginning.is_anew else there.start
         known = beginning.positions.get(partition)
+        is_at_log_start = beginning.is_anew or _is_added(partition, beginning.positions)
+        fallback = there.log_start if is_at_log_start else there.start
+        if known is None and fallback > there.high_watermark:
+            raise UsageError(f"{tp} ends at offset {there.high_watermark}, before {fallback}")
         due, incarnation = known or Position(fallback, beginning.incarnation)
         start = max(due, there.log_start)
         if start > due:
@@ -454,6 +457,14 @@ def _topic_spans(
         size_bytes = there.size_bytes * share
         spans.append(_Span(tp, start, end, view.topic_id, incarnation, start - due, size_bytes, there.samples))
     return spans
+
+
+def _is_added(partition: int, positions: Mapping[int, Position]) -> bool:
+    """Whether a partition was added since the first export, as far as can be told: all before it were exported then.
+
+    With --from latest it would otherwise lose the records from its creation to the next run.
+    """
+    return bool(positions) and partition > max(positions) and len(positions) > max(positions)
 
 
 def _file_bytes(spans: Sequence[_Span], split: SplitRule, *, files_per_core: int) -> float:

@@ -3,9 +3,10 @@
     python -m tests.faults.export_kills --table delta --engine local --seeds 10 --compact
 
 For each seed: records are produced, an export starts, and its processes are killed with SIGKILL at a random time, again
-and again; all at once, or only the driver.  Meanwhile a reader queries the target without a pause.  It must find every
-offset up to the last commit that it saw before the query, and none twice; tables must end nowhere else.  After the last
-round an export runs to its end, and exactly the delivered records must be there.
+and again: all at once, only the driver, or with Spark only Java or its Python workers.  Meanwhile a reader queries the
+target without a pause.  It must find every offset up to the last commit that it saw before the query, and none twice;
+tables must end nowhere else.  After the last round an export runs to its end, and exactly the delivered records must be
+there.
 
 With `--compact` small files are merged meanwhile, again and again; readers of a folder of Parquet files then read those
 that the commits name.  `--spark-python` is a Python whose PySpark reads beside DuckDB, with the jars of the formats in
@@ -101,6 +102,7 @@ class Trial:
         self._topic = Topic(bootstrap, f"orders-{seed}", PARTITIONS, engine)
         self._target = target
         self._table = table
+        self._victims = ("driver", "all", "java", "worker") if engine == "spark" else ("driver", "all")
         lake = Lake(target, self._topic.name, table, is_compacted=compacts)
         self._lake = lake
         self._readers = [Reader(lake, duckdb_rows)]
@@ -176,12 +178,30 @@ class Trial:
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         self._kills += 1
-        if self._random.random() < 0.5:
-            process.kill()  # tasks notice the end of the driver, and may run beside the next export until then
-        with contextlib.suppress(ProcessLookupError):
-            if process.poll() is None or self._random.random() < 0.5:
-                os.killpg(process.pid, signal.SIGKILL)
-        process.wait(RUN_TIMEOUT_S)
+        victim = self._random.choice(self._victims)
+        found = session_of(process.pid)
+        pids = {
+            # Tasks notice the end of the driver, and may run beside the next export until then.
+            "driver": [process.pid],
+            "java": [pid for pid, name in found.items() if name == "java"],
+            "worker": [pid for pid, name in found.items() if name.startswith("python") and pid != process.pid],
+        }.get(victim, [])
+        for pid in pids or found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(RUN_TIMEOUT_S)  # without Java it fails; a task whose worker was killed is repeated
+
+
+def session_of(leader: int) -> dict[int, str]:
+    """The running processes of a session, with their names.  Spark's workers have process groups of their own."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            state, _, _, session, *_ = rest.split()
+            if int(session) == leader and state != "Z":
+                found[int(path.parent.name)] = name
+    return found
 
 
 class Lake:

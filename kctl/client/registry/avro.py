@@ -105,6 +105,7 @@ class _Names:
         self._named = named
         self._within: set[str] = set()
         self._seen: dict[str, bool] = {}
+        self._empty: dict[str, bool] = {}
         self.is_recursive = False
         """Whether a value may contain values of its own type.
 
@@ -158,8 +159,11 @@ class _Names:
             case "fixed":
                 return bool(schema["size"] == 0)
             case "record" | "error":
-                inner = within | {schema["name"]}
-                return all(self._is_empty(one["type"], inner) for one in schema["fields"])
+                name = schema["name"]
+                if name not in self._empty:  # a record that uses others twice would take exponential time
+                    inner = within | {name}
+                    self._empty[name] = all(self._is_empty(one["type"], inner) for one in schema["fields"])
+                return self._empty[name]
             case dict() as nested:
                 return self._is_empty(nested, within)
         return False

@@ -124,7 +124,8 @@ def export(
         typer.Option(
             "--from",
             metavar="OFFSET",
-            help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.",
+            help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.  "
+            "Those that a topic gets after its first export start at their beginning.",
         ),
     ] = "earliest",
     until: Annotated[

@@ -18,7 +18,7 @@ from typing import Any
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
 from kctl.integers import is_integer
-from kctl.spark.exec.column_types import ListOf, MapOf, Struct, Type
+from kctl.spark.exec.column_types import ListOf, MapOf, Struct, Type, TypeCount
 
 DECIMAL_PRECISION_MAX = 38
 _TYPES = {
@@ -86,54 +86,62 @@ def _is_column(schema: dict[str, Any]) -> bool:
 
 def column_of(parsed: Any, named: dict[str, Any], path: str) -> Type:
     """The type of a schema as fastavro parses it, after preparation.  Raises UsageError if it has none."""
-    found = _column_of(parsed, named, path, frozenset())
+    found = _Columns(named, path).column_of(parsed, path, frozenset())
     if found is None:
         raise UsageError(f"the Avro schema of {path} has no values other than null")
     return found
 
 
-def _column_of(schema: Any, named: dict[str, Any], path: str, within: frozenset[str]) -> Type | None:
-    if isinstance(schema, list):
-        return _union(schema, named, path, within)
-    if isinstance(schema, str):
-        if schema not in named:
-            return _TYPES.get(schema)
-        schema = named[schema]
-    kind = schema["type"]
-    match schema.get("logicalType"):
-        case "date":
-            return "date"
-        case "timestamp-millis" | "timestamp-micros":
-            return "timestamp"
-        case "decimal":
-            return f"decimal({schema['precision']},{schema.get('scale', 0)})"
-    match kind:
-        case "enum":
-            return "string"
-        case "fixed":
-            return "binary"
-        case "array":
-            item = _column_of(schema["items"], named, f"{path}[]", within)
-            return None if item is None else ListOf(item)
-        case "map":
-            value = _column_of(schema["values"], named, f"{path}[]", within)
-            return None if value is None else MapOf(value)
-        case "record" | "error":
-            if schema["name"] in within:
-                raise UsageError(f"the Avro schema is recursive at {path}, which columns cannot be")
-            inner = within | {schema["name"]}
-            fields = [
-                (one["name"], _column_of(one["type"], named, f"{path}.{one['name']}", inner))
-                for one in schema["fields"]
-            ]
-            kept = tuple((name, type_) for name, type_ in fields if type_ is not None)
-            return Struct(kept) if kept else None
-    return _column_of(kind, named, path, within)
+class _Columns:
+    """The columns of one schema."""
 
+    def __init__(self, named: dict[str, Any], name: str) -> None:
+        self._named = named
+        self._count = TypeCount(name)
 
-def _union(branches: list[Any], named: dict[str, Any], path: str, within: frozenset[str]) -> Type | None:
-    found = [_column_of(one, named, path, within) for one in branches]
-    types = [type_ for type_ in found if type_ is not None]
-    if len(types) < 2:
-        return types[0] if types else None
-    return Struct(tuple(field for type_ in types if isinstance(type_, Struct) for field in type_.fields))
+    def column_of(self, schema: Any, path: str, within: frozenset[str]) -> Type | None:
+        """The type of a schema at some place; None for what is always null.  Raises UsageError."""
+        self._count.add()
+        if isinstance(schema, list):
+            return self._union(schema, path, within)
+        if isinstance(schema, str):
+            if schema not in self._named:
+                return _TYPES.get(schema)
+            schema = self._named[schema]
+        kind = schema["type"]
+        match schema.get("logicalType"):
+            case "date":
+                return "date"
+            case "timestamp-millis" | "timestamp-micros":
+                return "timestamp"
+            case "decimal":
+                return f"decimal({schema['precision']},{schema.get('scale', 0)})"
+        match kind:
+            case "enum":
+                return "string"
+            case "fixed":
+                return "binary"
+            case "array":
+                item = self.column_of(schema["items"], f"{path}[]", within)
+                return None if item is None else ListOf(item)
+            case "map":
+                value = self.column_of(schema["values"], f"{path}[]", within)
+                return None if value is None else MapOf(value)
+            case "record" | "error":
+                if schema["name"] in within:
+                    raise UsageError(f"the Avro schema is recursive at {path}, which columns cannot be")
+                inner = within | {schema["name"]}
+                fields = [
+                    (one["name"], self.column_of(one["type"], f"{path}.{one['name']}", inner))
+                    for one in schema["fields"]
+                ]
+                kept = tuple((name, type_) for name, type_ in fields if type_ is not None)
+                return Struct(kept) if kept else None
+        return self.column_of(kind, path, within)
+
+    def _union(self, branches: list[Any], path: str, within: frozenset[str]) -> Type | None:
+        found = [self.column_of(one, path, within) for one in branches]
+        types = [type_ for type_ in found if type_ is not None]
+        if len(types) < 2:
+            return types[0] if types else None
+        return Struct(tuple(field for type_ in types if isinstance(type_, Struct) for field in type_.fields))

@@ -17,6 +17,7 @@ from kctl.quantities import counted
 from kctl.records.batch import crc_ok, records_region
 from kctl.records.compression import Buffer, Codec
 from kctl.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch
+from kctl.spark.exec import lz4_frames
 from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.exec.varints import Bytes, Longs
 
@@ -24,8 +25,17 @@ CHUNK_BYTES = 4 << 20
 """Measured optimum 4 to 8 MB: smaller needs more calls, larger exceeds the processor's cache."""
 BATCH_BYTES = 1 << 20
 """Space for the batch that ends a chunk; a larger one is copied."""
-_IN_PLACE = {Codec.LZ4.value: cramjam.lz4, Codec.ZSTD.value: cramjam.zstd}
-"""Libraries that decompress into a buffer."""
+
+
+def _zstd_into(frames: memoryview, target: Bytes) -> int | None:
+    try:
+        return int(cramjam.zstd.decompress_into(frames, target))
+    except cramjam.DecompressionError:
+        return None
+
+
+_IN_PLACE = {Codec.LZ4.value: lz4_frames.decompress_into, Codec.ZSTD.value: _zstd_into}
+"""Functions that decompress into a buffer; None if they cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +126,12 @@ class _Gathered:
         False for other codecs, and if this fails: `_region` finds what is wrong, or the batch needs more space.
         """
         assert self._buffer is not None
-        codec = _IN_PLACE.get(batch.attributes & CODEC_MASK)
-        if codec is None:
+        decompress_into = _IN_PLACE.get(batch.attributes & CODEC_MASK)
+        if decompress_into is None:
             return False
-        compressed = self._data[batch.position + HEADER_SIZE : batch.end]
-        try:
-            self.size += codec.decompress_into(compressed, self._buffer[self.size :])
-        except cramjam.DecompressionError:
-            return False
-        return True
+        size = decompress_into(self._data[batch.position + HEADER_SIZE : batch.end], self._buffer[self.size :])
+        self.size += size or 0
+        return size is not None
 
     def _copy(self, region: Buffer) -> None:
         assert self._buffer is not None

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from kctl.errors import UsageError
-from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, EXPORT_SCHEMA_TYPES_MAX
 
 BINARY = "binary"
 STRING = "string"
@@ -236,6 +236,25 @@ def kind_of(type_: Type) -> str:
         case MapOf():
             return "a map"
     return type_
+
+
+class TypeCount:
+    """Counts the types of a schema while they become columns.
+
+    If each of its records uses another one twice, a small schema stands for exponentially many columns.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._found = 0
+
+    def add(self) -> None:
+        """Counts a type.  Raises UsageError."""
+        self._found += 1
+        if self._found > EXPORT_SCHEMA_TYPES_MAX:
+            raise UsageError(
+                f"the schema of {self._name} has more than {EXPORT_SCHEMA_TYPES_MAX} types, counted at each use"
+            )
 
 
 def bounded(type_: Type, name: str) -> Type:

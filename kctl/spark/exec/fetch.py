@@ -17,7 +17,7 @@ from uuid import UUID
 from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
-from kctl.client.list_offsets import EARLIEST, IsolationLevel, list_offsets
+from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
@@ -163,6 +163,7 @@ class RangeReader:
             elif len(partition.records):
                 return partition, position
             elif not await deadline.pause():
+                await self._require_end(position)
                 raise ApiError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
                     f"{self._range.tp} gives no records at offset {position}, although it had some up to "
@@ -198,6 +199,20 @@ class RangeReader:
     def _forget_leader(self) -> None:
         self._leader = None
         self._leaders.forget(self._range.tp.topic)
+
+    async def _require_end(self, position: int) -> None:
+        """Raises DataLoss if the log ends at the position.
+
+        The high watermark of a fetch does not tell: after an election it may be an older one for some time.
+        ListOffsets is an error until it includes all records of earlier leaders (KIP-207).
+        """
+        tp = self._range.tp
+        outcome = (await list_offsets(self._client, {tp: LATEST}))[tp]
+        if not isinstance(outcome, ApiError) and outcome.offset <= position:
+            raise DataLoss(
+                f"{tp} was truncated: it ends at offset {outcome.offset}, and had records up to {self._range.end} at "
+                "planning"
+            )
 
     async def _after_loss(self, position: int) -> int:
         """The position after OFFSET_OUT_OF_RANGE: the log start, but not beyond the range."""

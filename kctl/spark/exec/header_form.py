@@ -1,4 +1,4 @@
-"""Which form the headers of records have in an export: --headers.  Pure."""
+"""Which form the headers of records have in an export, or a query of Spark.  Pure."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class HeaderForm:
             return cls(form)
         if form == COLUMNS and names:
             return cls(COLUMNS, tuple(name.strip() for name in names.split(",")))
-        raise UsageError(f"--headers takes list, map or columns:NAME,NAME, not '{text}'")
+        raise UsageError(f"the form of headers is list, map or columns:NAME,NAME, not '{text}'")
 
     def __post_init__(self) -> None:
         for name in self.names:
             if not is_column_name(name):
                 raise UsageError(
-                    f"--headers: tables do not accept {name!r} as the name of a column; use map, or rename the header"
+                    f"headers: tables do not accept {name!r} as the name of a column; use map, or rename the header"
                 )
         if len({name.lower() for name in self.names}) < len(self.names):
-            raise UsageError("--headers: a name is there twice; names of columns are compared without case")
+            raise UsageError("headers: a name is there twice; names of columns are compared without case")
         if len(self.names) > EXPORT_COLUMNS_MAX:
-            raise UsageError(f"--headers: at most {EXPORT_COLUMNS_MAX} headers can be columns")
+            raise UsageError(f"headers: at most {EXPORT_COLUMNS_MAX} headers can be columns")
 
     @property
     def is_list(self) -> bool:

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from kctl.client.registry.protobuf import ProtobufCodec
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.spark.exec.column_types import ListOf, MapOf, Struct, Type
+from kctl.spark.exec.column_types import ListOf, MapOf, Struct, Type, TypeCount
 from kctl.spark.exec.columns import CALENDAR_US
 from kctl.spark.exec.registry_values import RegistryDecoder
 
@@ -44,7 +44,7 @@ _Value = Callable[[Any], Any]
 
 def column_of(codec: ProtobufCodec, name: str) -> Struct:
     """The columns of the first message type of a schema.  Raises UsageError."""
-    found = _message_type(codec.first_type, name, frozenset())
+    found = _message_type(codec.first_type, name, frozenset(), TypeCount(name))
     if not isinstance(found, Struct) or not found.fields:
         raise UsageError(f"the first message type of the Protobuf schema of {name} has no fields")
     return found
@@ -70,31 +70,32 @@ class ProtobufDecoder(RegistryDecoder):
         return read
 
 
-def _message_type(descriptor: Descriptor, path: str, within: frozenset[str]) -> Type:
+def _message_type(descriptor: Descriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
+    count.add()
     if descriptor.full_name == _TIMESTAMP:
         return "timestamp"
     if descriptor.full_name in _AS_JSON:
         return "string"
     if descriptor.full_name in _WRAPPERS:
-        return _single_type(descriptor.fields_by_name["value"], path, within)
+        return _single_type(descriptor.fields_by_name["value"], path, within, count)
     if descriptor.full_name in within:
         raise UsageError(f"the Protobuf schema is recursive at {path}, which columns cannot be")
     inner = within | {descriptor.full_name}
-    found = [(field.name, _field_type(field, f"{path}.{field.name}", inner)) for field in descriptor.fields]
+    found = [(field.name, _field_type(field, f"{path}.{field.name}", inner, count)) for field in descriptor.fields]
     # A message without fields has no column.
     return Struct(tuple((name, type_) for name, type_ in found if type_ not in _EMPTY))
 
 
-def _field_type(field: FieldDescriptor, path: str, within: frozenset[str]) -> Type:
+def _field_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
     if _is_map(field):
-        return MapOf(_single_type(field.message_type.fields_by_name["value"], f"{path}[]", within))
-    single = _single_type(field, path, within)
+        return MapOf(_single_type(field.message_type.fields_by_name["value"], f"{path}[]", within, count))
+    single = _single_type(field, path, within, count)
     return ListOf(single) if field.is_repeated else single
 
 
-def _single_type(field: FieldDescriptor, path: str, within: frozenset[str]) -> Type:
+def _single_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
     if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        return _message_type(field.message_type, path, within)
+        return _message_type(field.message_type, path, within, count)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return "binary" if field.type == FieldDescriptor.TYPE_BYTES else "string"
     return _TYPES[field.cpp_type]

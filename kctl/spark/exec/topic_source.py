@@ -27,6 +27,8 @@ from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import OffsetRange, RangeReader
+from kctl.spark.exec.header_form import HeaderForm
+from kctl.spark.exec.headers import formed
 from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.source_offsets import Offsets
 from kctl.spark.exec.task import first_bad
@@ -64,6 +66,7 @@ class TopicSource:
     """Where a batch query ends; partitions that are not named end at their last offset."""
     isolation: IsolationLevel
     include_headers: bool
+    headers: HeaderForm
     columns: Columns
     may_skip: bool
     """Whether offsets that are gone are left out; else they end the query."""
@@ -75,13 +78,13 @@ class TopicSource:
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
 
-        Raises DataLoss if the end is before the start.
+        Raises DataLoss if an end is before its start, unless such offsets are left out.
         """
         ids, first = self._ids_and_starts(set(end) - set(start))
         found = []
         for tp, stop in sorted(end.items()):
             begin = start.get(tp, first.get(tp, 0))
-            if stop < begin:
+            if stop < begin and not self.may_skip:
                 raise DataLoss(f"{tp} ends at offset {stop}, before {begin}: it was truncated or created again")
             found += [
                 OffsetRange(tp, ids[tp.topic], *part, self.isolation)
@@ -115,7 +118,10 @@ class TopicSource:
                             end=range_.end,
                             include_headers=self.include_headers,
                         )
-                        yield batch if decoder is None else _decoded(decoder, range_.tp, batch)
+                        yield formed(batch if decoder is None else _decoded(decoder, range_.tp, batch), self.headers)
+        except DataLoss:  # not before the start of the log, which the reader skips, but beyond its end
+            if not self.may_skip:
+                raise
         finally:
             run_blocking(client.close())
 

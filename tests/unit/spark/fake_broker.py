@@ -52,6 +52,8 @@ class FakeBroker:
         self.topic_error = ErrorCode.NONE
         self.response_bytes = 1
         """Responses contain whole batches up to this size, at least one."""
+        self.hidden_from = 1 << 62
+        """Fetches return no batch from this offset on."""
         self.aborted: list[tuple[int, int]] = []
         self.fetches: list[int] = []
         self.metadata_requests = 0
@@ -119,7 +121,7 @@ class FakeBroker:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         records = b""
         for batch in batches if code is ErrorCode.NONE else []:
-            if batch.last_offset >= offset and (not records or len(records) < self.response_bytes):
+            if self.hidden_from > batch.last_offset >= offset and (not records or len(records) < self.response_bytes):
                 records += self.log[batch.position : batch.end]
         aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for first, pid in self.aborted]
         partition = PartitionData(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import lz4.frame
+import numpy as np
 import pytest
 
 from kctl.records.batch import iterate_batches, iterate_records
@@ -13,6 +16,7 @@ from kctl.records.header import Record, parse_header, seal
 from kctl.spark.exec import chunk
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.decode import decode
+from kctl.spark.exec.lz4_frames import decompress_into
 from kctl.spark.exec.outcome import CorruptRecords
 
 
@@ -56,3 +60,35 @@ def test_a_frame_that_ends_early_is_corrupt(codec: Codec, lost: int) -> None:
     seal(short, parse_header(short))
     with pytest.raises(CorruptRecords, match="the batch at offset 3"):
         decoded(bytes(short), 1 << 20)
+
+
+FRAMES = {
+    "64 KB": {"block_size": lz4.frame.BLOCKSIZE_MAX64KB},
+    "256 KB": {"block_size": lz4.frame.BLOCKSIZE_MAX256KB},
+    "1 MB": {"block_size": lz4.frame.BLOCKSIZE_MAX1MB},
+    "4 MB": {"block_size": lz4.frame.BLOCKSIZE_MAX4MB},
+}
+CONTENTS = (b"", b"a" * 100, os.urandom(70_000) + bytes(70_000), os.urandom(300_000) + bytes(9 << 20))
+
+
+def frame(content: bytes, **options: Any) -> memoryview:
+    return memoryview(lz4.frame.compress(content, **{"block_linked": False, "store_size": False, **options}))
+
+
+@pytest.mark.parametrize("options", FRAMES.values(), ids=FRAMES)
+@pytest.mark.parametrize("content", CONTENTS, ids=map(len, CONTENTS))
+def test_frames_of_independent_blocks_are_decompressed_in_place(options: dict[str, Any], content: bytes) -> None:
+    found = np.full(len(content) + 9, 7, np.uint8)
+    given = frame(content, **options)
+    assert decompress_into(given, found[:-9]) == len(content)
+    assert found.tobytes() == content + b"\7" * 9
+    if content:
+        assert decompress_into(given, found[: len(content) - 1]) is None
+    for damaged in (given[:-1], given[:-4], memoryview(bytes(given) + b"\0")):
+        assert decompress_into(damaged, found) is None
+
+
+@pytest.mark.parametrize("options", [{"content_checksum": True}, {"block_checksum": True}, {"block_linked": True}])
+def test_frames_with_more_to_check_are_left_to_the_library(options: dict[str, Any]) -> None:
+    content = CONTENTS[2]
+    assert decompress_into(frame(content, **options), np.empty(len(content), np.uint8)) is None

@@ -100,6 +100,43 @@ def test_schemas_without_columns_are_refused(text: str, complaint: str) -> None:
         decided(AVRO, Schema(1, "AVRO", text))
 
 
+def doubling(levels: int, innermost: Any) -> Any:
+    """Records of which each uses the next one twice."""
+    found = innermost
+    for level in range(levels):
+        name = found["name"] if isinstance(found, dict) else found
+        fields = [{"name": "x", "type": found}, {"name": "y", "type": name}]
+        found = {"type": "record", "name": f"R{level}", "fields": fields}
+    return found
+
+
+@pytest.mark.parametrize("innermost", ["int", "null"])
+def test_a_small_schema_with_exponentially_many_columns_is_refused(innermost: str) -> None:
+    with pytest.raises(UsageError, match="has more than 10000 types, counted at each use"):
+        decided(AVRO, Schema(1, "AVRO", json.dumps(doubling(40, innermost))))
+    definitions = {
+        f"d{level}": {"properties": {name: {"$ref": f"#/$defs/d{level + 1}"} for name in "xy"}} for level in range(40)
+    }
+    text = json.dumps({"$defs": {**definitions, "d40": {"type": innermost}}, "$ref": "#/$defs/d0"})
+    with pytest.raises(UsageError, match="has more than 10000 types"):
+        decided(FieldOptions(name="value", format=Format.JSON, schema="big.json", text=text))
+
+
+def test_whether_items_of_many_records_take_bytes_is_found_out_once_for_each_record() -> None:
+    empty = {"type": "record", "name": "E", "fields": []}
+    array = {"type": "array", "items": doubling(40, empty)}
+    with pytest.raises(UsageError, match="length has no bound"):
+        decided(AVRO, Schema(1, "AVRO", record(("list", array))))
+
+
+def test_a_schema_with_too_many_levels_is_refused() -> None:
+    found: Any = "int"
+    for level in range(150):
+        found = {"type": "record", "name": f"R{level}", "fields": [{"name": "x", "type": ["null", found]}]}
+    with pytest.raises(UsageError, match=r"levels|not a valid Avro schema"):
+        decided(AVRO, Schema(1, "AVRO", json.dumps(found)))
+
+
 def test_a_subject_of_another_type_is_refused() -> None:
     with pytest.raises(UsageError, match="schema 1 of the subject orders-value is JSON, not AVRO"):
         decided(AVRO, Schema(1, "JSON", "{}"))

@@ -202,10 +202,18 @@ def test_a_topic_deleted_since_planning_is_a_loss() -> None:
         read(broker)
 
 
-def test_permanently_missing_records_are_an_error() -> None:
-    """The high watermark decreased after planning, as after an unclean election."""
+def test_a_log_that_was_truncated_inside_of_the_range_is_a_loss() -> None:
+    """As after an unclean election.  A task that tolerates losses would otherwise fail for ever."""
+    for may_skip in (False, True):
+        with pytest.raises(DataLoss, match="orders-0 was truncated: it ends at offset 10, and had records up to 20"):
+            read(FakeBroker(batch(0)), 0, 20, may_skip=may_skip)
+
+
+def test_records_that_the_leader_does_not_return_although_it_has_them_are_an_error() -> None:
+    broker = four_batches()
+    broker.hidden_from = 10
     with pytest.raises(ApiError, match="gives no records at offset 10"):
-        read(FakeBroker(batch(0)), 0, 20)
+        read(broker, 0, 20)
 
 
 def test_damaged_batches_name_the_place() -> None:

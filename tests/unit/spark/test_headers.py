@@ -86,9 +86,9 @@ def test_forms_are_read_as_they_are_written(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("maps", "takes list, map or columns:NAME,NAME"),
-        ("columns", "takes list, map or columns:NAME,NAME"),
-        ("map:a", "takes list, map or columns:NAME,NAME"),
+        ("maps", "is list, map or columns:NAME,NAME"),
+        ("columns", "is list, map or columns:NAME,NAME"),
+        ("map:a", "is list, map or columns:NAME,NAME"),
         ("columns:a,,b", "tables do not accept ''"),
         ("columns:a.b", "tables do not accept 'a.b'"),
         ("columns:a,A", "a name is there twice"),

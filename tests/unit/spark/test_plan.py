@@ -103,9 +103,24 @@ def test_from_latest_records_the_position_without_files() -> None:
     assert advance(Positions(), plan).topics["orders"].partitions == {0: Position(100, 0)}
 
 
-def test_a_partition_added_to_an_exported_topic_starts_at_from() -> None:
-    plan, _ = planned(exported(100), view(partition(0, 100), partition(0, 5)))
-    assert ranges(plan) == [(1, 0, 5)]
+def test_a_partition_added_to_an_exported_topic_starts_at_its_beginning_despite_from() -> None:
+    """With --from latest, the records from its creation to the next run would be lost."""
+    for start in (5, 100):
+        plan, _ = planned(exported(100), view(partition(0, 100), partition(0, 5, start=start)))
+        assert ranges(plan) == [(1, 0, 5)]
+
+
+def test_a_partition_that_was_not_selected_before_starts_at_from() -> None:
+    positions = Positions(last_batch=0, topics={"orders": TopicPosition(ORDERS, CLUSTER, 0, {1: Position(7, 0)})})
+    plan, _ = planned(positions, view(partition(0, 100, start=90), partition(0, 7)))
+    assert ranges(plan) == [(0, 90, 100)]
+
+
+def test_a_start_beyond_the_end_is_refused_for_partitions_that_would_start_there() -> None:
+    beyond = {"start": 60}
+    assert planned(exported(50), view(partition(0, 50, **beyond))) == (None, [])
+    with pytest.raises(UsageError, match="orders-0 ends at offset 50, before 60"):
+        planned(Positions(), view(partition(0, 50, **beyond)))
 
 
 def test_until_ends_a_run_and_the_next_one_continues_there() -> None:

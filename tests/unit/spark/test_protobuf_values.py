@@ -144,3 +144,15 @@ def test_a_recursive_message_type_is_refused() -> None:
     codec = ProtobufCodec(Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode()))
     with pytest.raises(UsageError, match=r"recursive at value\.next"):
         column_of(codec, "value")
+
+
+def test_a_message_type_with_exponentially_many_columns_is_refused() -> None:
+    file = FileDescriptorProto(name="big.proto", package="shop", syntax="proto3")
+    for level in range(40):
+        message = file.message_type.add(name=f"M{level}")
+        for name in "xy":
+            add(message, name, Field.TYPE_MESSAGE, f".shop.M{level + 1}")
+    add(file.message_type.add(name="M40"), "x", Field.TYPE_INT32)
+    codec = ProtobufCodec(Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode()))
+    with pytest.raises(UsageError, match="has more than 10000 types"):
+        column_of(codec, "value")

@@ -1,0 +1,41 @@
+"""The readers of `format("kctl")` in this process: what needs no query of Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kctl.spark.data_source import KctlDataSource, source_of
+from kctl.spark.exec.headers import HEADER_MAP
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.topic_source import TopicReader
+from tests.integration.spark.test_export import LOCAL, MakeTopic
+
+
+def read(options: dict[str, str]) -> list[dict[str, Any]]:
+    reader = TopicReader(source_of(options))
+    return [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+
+
+@LOCAL
+def test_a_query_has_headers_in_any_form_and_may_start_beyond_the_end(
+    kctl_bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(kctl_bootstrap, 1)
+    topic.produce([{"value": b"1", "headers": [("id", b"a"), ("id", b"b")]}, {"value": b"2"}])
+    options = {"bootstrap.servers": kctl_bootstrap, "topic": topic.name}
+    assert "headers" not in read(options)[0]
+    (entries, nothing) = (row["headers"] for row in read({**options, "includeHeaders": "true"}))
+    assert [entry["value"] for entry in entries] == [b"a", b"b"]
+    assert nothing is None
+    assert [row["headers"] for row in read({**options, "headers": "map"})] == [[("id", b"b")], None]
+    assert [row["headers"] for row in read({**options, "headers": "columns:id"})] == [{"id": b"b"}, None]
+    found = KctlDataSource({**options, "headers": "map"}).schema()["headers"].dataType.simpleString()
+    assert (found, HEADER_MAP) == ("map<string,binary>", pa.map_(pa.string(), pa.binary()))
+    beyond = {**options, "startingOffsets": json.dumps({topic.name: {"0": 9}})}
+    with pytest.raises(DataLoss, match="ends at offset 2, before 9: it was truncated or created again"):
+        read(beyond)
+    assert read({**beyond, "failOnDataLoss": "false"}) == []
