@@ -423,6 +423,18 @@ GROUP_MEMBERS_MAX = _limit(
     "members",
     on_excess="GROUP_MAX_SIZE_REACHED",
 )
+GROUP_MEMBERS_PER_STEP_MAX = _limit(
+    "members of one group that are handled in a row at the end of each phase of a rebalance",
+    200,
+    "members",
+    on_excess="other connections are served in between; requests for the group wait",
+)
+GROUP_SUBSCRIBED_TOPICS_MAX = _limit(
+    "topics to which the members of a consumer group subscribe, for the rules that keep offsets in use",
+    100_000,
+    "topics",
+    on_excess="the offsets of all topics are kept while the group has members",
+)
 MEMBER_METADATA_BYTES_MAX = _limit(
     "protocols of one member with their metadata",
     1 << 20,
