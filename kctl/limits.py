@@ -423,6 +423,18 @@ GROUP_MEMBERS_MAX = _limit(
     "members",
     on_excess="GROUP_MAX_SIZE_REACHED",
 )
+GROUP_MEMBERS_PER_STEP_MAX = _limit(
+    "members of one group that are handled in a row at the end of each phase of a rebalance",
+    200,
+    "members",
+    on_excess="other connections are served in between; requests for the group wait",
+)
+GROUP_SUBSCRIBED_TOPICS_MAX = _limit(
+    "topics to which the members of a consumer group subscribe, for the rules that keep offsets in use",
+    100_000,
+    "topics",
+    on_excess="the offsets of all topics are kept while the group has members",
+)
 MEMBER_METADATA_BYTES_MAX = _limit(
     "protocols of one member with their metadata",
     1 << 20,
@@ -532,6 +544,18 @@ ZOOKEEPER_SESSIONS_MAX = _limit(
     "sessions",
     on_excess="the connection is closed",
 )
+ZOOKEEPER_PATH_CHARACTERS_MAX = _limit(
+    "path of a znode of the embedded ZooKeeper server",
+    10_000,
+    "characters",
+    on_excess="BAD_ARGUMENTS",
+)
+ZOOKEEPER_DUMP_LINES_MAX = _limit(
+    "sessions, and ephemeral znodes, in the output of the word `dump` of the embedded ZooKeeper server",
+    2_000,
+    "lines of each kind",
+    on_excess="further ones are left out; the output has the number of all sessions",
+)
 ZOOKEEPER_WATCHES_MAX = _limit(
     "paths on which one connection to the embedded ZooKeeper server has data or child watches",
     500_000,
@@ -584,9 +608,9 @@ ZOOKEEPER_SET_WATCHES_MAX = _limit(
 )
 ZOOKEEPER_PATHS_PER_STEP = _limit(
     "ephemeral znodes of a session, watches of a connection or containers that the embedded ZooKeeper server removes, "
-    "and watches that it sets, without a pause",
+    "watches that it sets, and events about changes of one request or session that it sends, without a pause",
     500,
-    "paths",
+    "paths or events",
     on_excess="other connections are served in between",
 )
 ZOOKEEPER_NAMES_PER_STEP = _limit(

@@ -19,7 +19,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from kctl.environment import Random
@@ -49,6 +48,7 @@ from kctl.storage.segment import Segment
 from kctl.storage.segments import SegmentList
 from kctl.storage.timestamp_search import TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
 from kctl.storage.transaction_index import AbortedTransaction
+from kctl.storage.watchers import Watchers
 
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 """A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
@@ -69,14 +69,6 @@ class LogContents:
     snapshots: ProducerSnapshots
     metadata: MetadataFiles
     topic_id: UUID | None = None
-
-
-class LogWatcher(Protocol):
-    """Is notified of changes of a log."""
-
-    def moved(self) -> None:
-        """The start, the end or the epochs of the log have changed."""
-        ...
 
 
 class Log:
@@ -130,7 +122,7 @@ class Log:
         self._metadata = contents.metadata
         self._files = files
         self._truncated_to: int | None = None
-        self.watchers: Sequence[LogWatcher] = ()
+        self.watchers = Watchers()
 
     @property
     def directory(self) -> str:
@@ -281,8 +273,7 @@ class Log:
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
         self.log_end_offset = end
-        for watcher in self.watchers:
-            watcher.moved()
+        self.watchers.moved()
         return AppendResult(
             headers[0].base_offset,
             last_offset,
@@ -487,7 +478,7 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self._notify()
+        self.watchers.moved()
         self.producer_state.on_log_start_offset(offset)
         # The file keeps the old epochs until it is written for another reason: they are removed whenever it is read.
         # Replacing a file may wait for a disk (Kafka writes it in another thread since KAFKA-15046).
@@ -526,7 +517,7 @@ class Log:
         with self.disk():
             if offset >= self.log_end_offset:
                 if self.leader_epochs.truncate_from_end(offset):
-                    self._notify()
+                    self.watchers.moved()
                     self._metadata.write_epochs(self.leader_epochs.entries)
                 return False
             if offset < self._segments.first.base_offset:
@@ -539,7 +530,7 @@ class Log:
             self._flush.is_truncation_unsynced = True
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
-            self._notify()
+            self.watchers.moved()
             if self.leader_epochs.truncate_from_end(offset):
                 self._metadata.write_epochs(self.leader_epochs.entries)
             self._reload_producers(reload)
@@ -556,16 +547,12 @@ class Log:
         self.snapshots.remove_all()
         self._local.begin_at(offset, self.config)
         self.log_start_offset = self.log_end_offset = self._flush.recovery_point = offset
-        self._notify()
+        self.watchers.moved()
         if self.leader_epochs.clear():
             self._metadata.write_epochs(self.leader_epochs.entries)
         if self.producer_state.producers:
             self._local.free_later(self.producer_state.capture())
         self.producer_state.clear(offset)
-
-    def _notify(self) -> None:
-        for watcher in self.watchers:
-            watcher.moved()
 
     def _note_truncation(self, offset: int) -> None:
         self._flush.truncated(offset)

@@ -20,11 +20,12 @@ from kctl.limits import (
     ZOOKEEPER_NAMES_PER_STEP,
     ZOOKEEPER_OPERATIONS_MAX,
     ZOOKEEPER_OPERATIONS_PER_STEP,
+    ZOOKEEPER_PATH_CHARACTERS_MAX,
     ZOOKEEPER_PATHS_PER_STEP,
     ZOOKEEPER_SET_WATCHES_MAX,
 )
 from kctl.server.requests.slices import at_once
-from kctl.zookeeper.embedded import jute, requests, responses, server, watches
+from kctl.zookeeper.embedded import four_letter_words, jute, requests, responses, server, watches
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id, digest_identity
 from kctl.zookeeper.embedded.codes import READ, Code, CreateMode, KeeperError, OpCode
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
@@ -306,6 +307,57 @@ def test_a_long_multi_is_executed_in_steps() -> None:
     assert player.multi(*deletes, again)[-1] == "NODE_EXISTS"
     assert len(player.children("/")) >= count
     assert keeper.zxid == zxid + 1
+
+
+def test_events_for_many_clients_are_sent_in_steps() -> None:
+    """Each of a thousand clients may watch the tree: one znode more or less is a thousand events."""
+    keeper = new_keeper()
+    owner, watching = Player(keeper), [Player(keeper) for _ in range(ZOOKEEPER_PATHS_PER_STEP // 5)]
+    for each in watching:
+        each.call(requests.AddWatch("/", is_recursive=True))
+    znodes = 10 * STEPS
+    mode = CreateMode.EPHEMERAL
+    creates = [requests.Create(f"/{number}", b"", OPEN_ACL_UNSAFE, mode) for number in range(znodes)]
+    work = keeper.multi(owner, requests.Multi(tuple(creates)), wall_ms=5)
+    assert steps_of(work) >= znodes * len(watching) // ZOOKEEPER_PATHS_PER_STEP - 1
+    assert steps_of(keeper.close_session(owner.session_id)) >= znodes * len(watching) // ZOOKEEPER_PATHS_PER_STEP
+    events = [(event, f"/{number}") for event in ("CREATED", "DELETED") for number in range(znodes)]
+    assert all(each.take_received() == events for each in watching)
+
+
+def test_many_names_are_listed_in_steps() -> None:
+    keeper = new_keeper()
+    player = Player(keeper)
+    names = [player.create(f"/{number}", mode=CreateMode.EPHEMERAL) for number in range(MANY)]
+    assert steps_of(keeper.read_in_steps(player, requests.GetEphemerals(None))) == STEPS
+    assert player.call(requests.GetEphemerals("/")) == responses.Children(names)
+    for number in range(ZOOKEEPER_NAMES_PER_STEP):
+        player.create(f"/child{number}")
+    reads = (requests.GetChildren("/"),) * STEPS
+    assert steps_of(keeper.read_in_steps(player, requests.MultiRead(reads))) == STEPS
+
+
+def test_paths_are_not_too_long_to_look_at_all_znodes_above() -> None:
+    """With a recursive watch, a change of a path of 1 MB with 500,000 elements took minutes."""
+    player = Player(new_keeper())
+    assert player.create("/" + "a" * ZOOKEEPER_PATH_CHARACTERS_MAX) == "BAD_ARGUMENTS"
+    assert player.create("/" + "a" * (ZOOKEEPER_PATH_CHARACTERS_MAX - 1)).startswith("/aa")
+
+
+def test_a_dump_of_many_sessions_and_ephemeral_znodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(four_letter_words, "ZOOKEEPER_DUMP_LINES_MAX", 3)
+    keeper = new_keeper()
+    for number in range(5):
+        player = Player(keeper)
+        player.create(f"/{number}", mode=CreateMode.EPHEMERAL)
+        player.create(f"/{number}a", mode=CreateMode.EPHEMERAL)
+    dump = four_letter_words.response(
+        "dump", four_letter_words.Snapshot(keeper, [], 0, four_letter_words.Traffic(), {})
+    )
+    assert dump is not None
+    sessions = len(keeper.sessions)
+    assert f"Session Sets ({sessions})/({sessions}):" in dump
+    assert (dump.count("expire at"), dump.count("\t/")) == (3, 3)
 
 
 def test_paths_of_one_set_watches_are_bounded() -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ErrorCode
+from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay
+from kctl.server.groups import pieces
 from kctl.server.groups.actions import (
     JoinOutcome,
     PersistGroup,
@@ -312,11 +315,14 @@ OPERATIONS = (
 
 
 @examples(120)
-@given(seed=st.integers(0, 2**32))
-def test_group_invariants_hold_under_random_events(seed: int) -> None:
+@given(seed=st.integers(0, 2**32), per_step=st.sampled_from([1, 2, GROUP_MEMBERS_PER_STEP_MAX]))
+def test_group_invariants_hold_under_random_events(seed: int, per_step: int) -> None:
+    """Also if what happens to all members takes several steps."""
     chance = Random(seed)
-    group = GroupUnderTest()
-    for _ in range(150):
-        chance.choice(OPERATIONS)(group, chance)
-        group.check()
-    group.end()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "GROUP_MEMBERS_PER_STEP_MAX", per_step)
+        group = GroupUnderTest()
+        for _ in range(150):
+            chance.choice(OPERATIONS)(group, chance)
+            group.check()
+        group.end()

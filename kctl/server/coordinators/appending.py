@@ -28,5 +28,10 @@ def append_or_refuse(
     try:
         return append()
     except Exception:
-        log.exception("cannot append to the coordinator's log, refusing the request %s", what)
-        return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return refused(what)
+
+
+def refused(what: str) -> AppendOutcome:
+    """The result for a batch that cannot be built or appended; logs the exception that is handled."""
+    log.exception("cannot append to the coordinator's log, refusing the request %s", what)
+    return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)

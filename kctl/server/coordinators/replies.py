@@ -53,6 +53,11 @@ class ParkedCall(Generic[T]):
         return self._outcome
 
 
+async def result_of(reply: Reply[T]) -> T:
+    """The reply, when it is known."""
+    return await reply if isinstance(reply, asyncio.Future) else reply
+
+
 def then(reply: Reply[T], convert: Callable[[T], R]) -> R | Awaitable[R]:
     """`convert` applied to the reply, now or later."""
     if isinstance(reply, asyncio.Future):

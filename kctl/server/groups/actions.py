@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
@@ -15,8 +15,7 @@ from kctl.server.groups.snapshot import GroupSnapshot
 NO_GENERATION = -1
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(NamedTuple):
     """One entry of the member list that the leader gets to compute an assignment."""
 
     member_id: str

@@ -33,7 +33,7 @@ from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
-from kctl.server.coordinators.replies import ParkedCall, Reply
+from kctl.server.coordinators.replies import ParkedCall, Reply, result_of
 from kctl.server.groups.actions import CommitOutcome, DeleteOffsetsOutcome, JoinOutcome, LeaveOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.counts import GroupCounts
@@ -146,7 +146,9 @@ class GroupCoordinator:
         self._runner.run(hosted, replace(request, token=call))
         return call.reply()
 
-    def heartbeat(self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(
+        self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int
+    ) -> Reply[ErrorCode]:
         """Heartbeat: refreshes the session; REBALANCE_IN_PROGRESS requests that the member joins."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -156,9 +158,9 @@ class GroupCoordinator:
             return error or ErrorCode.UNKNOWN_MEMBER_ID
         call: ParkedCall[ErrorCode] = ParkedCall()
         self._runner.run(hosted, Heartbeat(call, member_id, group_instance_id, generation))
-        return call.outcome()
+        return call.reply()
 
-    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> LeaveOutcome:
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> Reply[LeaveOutcome]:
         """LeaveGroup: removes members; one error per leaver."""
         error = self._status(group_id)
         if error is not ErrorCode.NONE:
@@ -168,7 +170,7 @@ class GroupCoordinator:
             return LeaveOutcome(ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID,) * len(leavers))
         call: ParkedCall[LeaveOutcome] = ParkedCall()
         self._runner.run(hosted, LeaveRequest(call, tuple(leavers)))
-        return call.outcome()
+        return call.reply()
 
     def commit(self, group_id: str, request: CommitRequest) -> Reply[CommitOutcome]:
         """OffsetCommit: completes when the commits are in the log, or at once with an error."""
@@ -261,7 +263,9 @@ class GroupCoordinator:
             and len(found.group.offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
         ):
             some = tuple(islice(found.group.offsets, REQUEST_ELEMENTS_PER_SLICE_MAX))
-            self._runner.run(found, DeleteOffsets(ParkedCall(), some))
+            call_of_some: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
+            self._runner.run(found, DeleteOffsets(call_of_some, some))
+            await result_of(call_of_some.reply())
             await pause()
         error = self._status(group_id, may_be_empty=True)
         hosted = self._groups.get(group_id)
@@ -269,13 +273,13 @@ class GroupCoordinator:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
         call: ParkedCall[ErrorCode] = ParkedCall()
         self._runner.run(hosted, DeleteGroup(call))
-        return call.outcome()
+        return await result_of(call.reply())
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
         """OffsetDelete: one error for the group, or one per partition; removes them in slices."""
         errors: dict[TopicPartition, ErrorCode] = {}
         for some in pieces(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX) if partitions else [()]:
-            outcome = self._delete_some_offsets(group_id, some)
+            outcome = await result_of(self._delete_some_offsets(group_id, some))
             if outcome.error is ErrorCode.GROUP_ID_NOT_FOUND and errors:
                 # Without its last offset the group is gone.
                 outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(some, ErrorCode.NONE))
@@ -286,14 +290,14 @@ class GroupCoordinator:
                 await pause()
         return DeleteOffsetsOutcome(ErrorCode.NONE, errors)
 
-    def _delete_some_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
+    def _delete_some_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Reply[DeleteOffsetsOutcome]:
         error = self._status(group_id)
         hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return DeleteOffsetsOutcome(error or ErrorCode.GROUP_ID_NOT_FOUND, {})
         call: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
         self._runner.run(hosted, DeleteOffsets(call, tuple(partitions)))
-        return call.outcome()
+        return call.reply()
 
     def expire(self) -> None:
         """Checks for expired offsets and unused groups now; `start` makes this periodic."""

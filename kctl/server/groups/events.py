@@ -204,6 +204,11 @@ class DecideOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class Continue:
+    """The group does the next part of its unfinished work."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unload:
     """Another broker coordinates the group now."""
 
@@ -224,5 +229,6 @@ Event: TypeAlias = (
     | ExpireOffsets
     | TransactionCompleted
     | DecideOffsets
+    | Continue
     | Unload
 )

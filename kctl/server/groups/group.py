@@ -41,16 +41,18 @@ Kafka: GroupMetadata.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kctl.errors import ErrorCode
+from kctl.server.groups.actions import Action
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import Now, Protocols, Token
 from kctl.server.groups.members import Member, memory_of
 from kctl.server.groups.offsets import CommittedOffsets
 from kctl.server.groups.pending_appends import Append, AssignmentAppend
-from kctl.server.groups.protocols import ProtocolSupport
+from kctl.server.groups.protocols import Election, ProtocolSupport
 from kctl.server.groups.snapshot import (
     GroupDescription,
     GroupOverview,
@@ -95,6 +97,10 @@ class Group:
         """A member joined during the initial delay, which extends it."""
         self.offsets = CommittedOffsets()
         self.appends: dict[int, Append] = {}
+        self.unfinished: deque[Iterator[Sequence[Action]]] = deque()
+        """Work for many members that has begun, see `pieces`."""
+        self.is_completing_join = False
+        """The work that completes the join phase is unfinished."""
         self._append_count = 0
         self._joining_count = 0
         self._ids_bytes = 0
@@ -272,15 +278,22 @@ class Group:
 
     def elect_protocol(self) -> str:
         """The protocol with the most votes."""
-        return self._protocol_support.elect(self.members.values())
+        return self.election().winner(self.members.values())
 
-    def begin_generation(self, now: Now) -> None:
-        """Starts the next generation with the current members."""
+    def election(self) -> Election:
+        """An election of the protocol by the current members."""
+        return self._protocol_support.election(len(self.members))
+
+    def begin_generation(self, protocol: str | None, now: Now) -> None:
+        """Starts the next generation with the current members and this protocol.
+
+        `subscribed_topics` are unknown until the subscriptions are read.
+        """
         self.generation += 1
         self.initial_delay = None
         self.pending_sync = set(self.members)
-        self.protocol_name = self.elect_protocol() if self.members else None
-        self.subscribed_topics = self._read_subscriptions()
+        self.protocol_name = protocol
+        self.subscribed_topics = None
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now)
 
     def transition_to(self, state: GroupState, now: Now) -> None:
@@ -295,27 +308,31 @@ class Group:
         self.appends[self._append_count] = append
         return self._append_count
 
-    def snapshot(self, assignments: Mapping[str, bytes]) -> GroupSnapshot:
-        """The record of this generation with these assignments; members without one get empty bytes."""
+    def snapshot(self, members: Sequence[MemberSnapshot]) -> GroupSnapshot:
+        """The record of this generation with these members."""
         return GroupSnapshot(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol_name,
             leader=self.leader,
             state_timestamp_ms=self.state_timestamp_ms,
-            members=tuple(
-                MemberSnapshot(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout_ms=member.rebalance_timeout_ms,
-                    session_timeout_ms=member.session_timeout_ms,
-                    subscription=member.metadata(self.protocol_name or ""),
-                    assignment=assignments.get(member.member_id, b""),
-                )
-                for member in self.members.values()
-            ),
+            members=tuple(members),
+        )
+
+    def member_snapshots(self, assignments: Mapping[str, bytes]) -> Iterator[MemberSnapshot]:
+        """The members with these assignments; members without one get empty bytes."""
+        return (
+            MemberSnapshot(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol_name or ""),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in self.members.values()
         )
 
     @classmethod

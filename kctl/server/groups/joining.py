@@ -10,7 +10,6 @@ from kctl.server.groups.actions import (
     Action,
     CancelTimer,
     JoinOutcome,
-    PersistGroup,
     Respond,
     ScheduleTimer,
     SyncOutcome,
@@ -22,6 +21,7 @@ from kctl.server.groups.pending_appends import ReplacementAppend
 from kctl.server.groups.rebalance import (
     complete_join_if_ready,
     generation_outcome,
+    persist_generation,
     respond_to_join,
     respond_to_sync,
     start_rebalance,
@@ -213,7 +213,7 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
     elif group.state is GroupState.STABLE:
         append = ReplacementAppend(event.token, old_member_id, event.fresh_member_id, old_protocols, leader_before)
         assignments = {other.member_id: other.assignment for other in group.members.values()}
-        out.append(PersistGroup(group.add_pending_append(append), group.snapshot(assignments)))
+        persist_generation(group, append, assignments, out)
 
 
 def _complete_earlier_join(group: Group, member: Member, out: list[Action]) -> None:

@@ -7,6 +7,7 @@ from kctl.server.groups.actions import Action, CancelTimer, LeaveOutcome, Respon
 from kctl.server.groups.events import UNKNOWN_MEMBER, Heartbeat, Leaver, LeaveRequest, Now
 from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
+from kctl.server.groups.pieces import Work, begin
 from kctl.server.groups.rebalance import complete_join_if_ready, remove_member, start_rebalance_if_possible
 from kctl.server.groups.sessions import expect_heartbeat, session_timer
 from kctl.server.groups.states import GroupState
@@ -26,8 +27,16 @@ def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> Non
     if group.state is GroupState.DEAD:
         out.append(Respond(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
-    errors = tuple(_leave_one(group, leaver, now, out) for leaver in event.leavers)
-    out.append(Respond(event.token, LeaveOutcome(ErrorCode.NONE, errors)))
+
+    def work() -> Work:
+        errors: list[ErrorCode] = []
+        for leaver in event.leavers:
+            of_one: list[Action] = []
+            errors.append(_leave_one(group, leaver, now, of_one))
+            yield of_one
+        yield (Respond(event.token, LeaveOutcome(ErrorCode.NONE, tuple(errors))),)
+
+    begin(group, len(event.leavers), work(), out)
 
 
 def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> None:

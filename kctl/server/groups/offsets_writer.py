@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from kctl.environment import Clock
@@ -20,12 +20,18 @@ from kctl.model import ProducerIdAndEpoch
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.server.coordinators.appending import append_or_refuse
+from kctl.server.coordinators.appending import append_or_refuse, refused
 from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog
 from kctl.server.groups.actions import PersistGroup, PersistOffsets, PersistTombstones
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.records import group_record, offset_records, stored_bytes, tombstones
+from kctl.server.groups.records import (
+    group_record,
+    group_record_in_pieces,
+    offset_records,
+    stored_bytes,
+    tombstones,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +59,30 @@ class OffsetsWriter:
         """
 
         def batch() -> bytes:
-            size_max = self._log.batch_bytes_max(partition.index)
-            if self._codec is Codec.NONE and stored_bytes(action.snapshot) > size_max:
-                code = ErrorCode.MESSAGE_TOO_LARGE
-                raise ApiError(code, f"the members of the generation have more than {size_max} bytes")
+            self._check_size(partition, action)
             return self._batch([group_record(group_id, action.snapshot, self._clock.now_ms(), self._group_version)])
 
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
+
+    def group_in_pieces(
+        self, partition: LedPartition[Any], group_id: str, action: PersistGroup
+    ) -> Generator[None, None, AppendOutcome | asyncio.Future[AppendOutcome]]:
+        """As `group`, for many members: yields after each part of the record."""
+        try:
+            self._check_size(partition, action)
+            now_ms = self._clock.now_ms()
+            record = yield from group_record_in_pieces(group_id, action.snapshot, now_ms, self._group_version)
+        except ApiError as error:
+            return AppendOutcome(error.code)
+        except Exception:
+            return refused(_what(partition, group_id))
+        return self._append(partition, group_id, lambda: self._batch([record]), required_acks=self._required_acks)
+
+    def _check_size(self, partition: LedPartition[Any], action: PersistGroup) -> None:
+        size_max = self._log.batch_bytes_max(partition.index)
+        if self._codec is Codec.NONE and stored_bytes(action.snapshot) > size_max:
+            code = ErrorCode.MESSAGE_TOO_LARGE
+            raise ApiError(code, f"the members of the generation have more than {size_max} bytes")
 
     def offsets(
         self, partition: LedPartition[Any], group_id: str, action: PersistOffsets
@@ -108,4 +131,8 @@ class OffsetsWriter:
                 return AppendOutcome(error.code)
             return self._log.append(partition.index, made, required_acks=required_acks, timeout_ms=self._timeout_ms)
 
-        return append_or_refuse(append, f"group={group_id!r} partition={partition.index}")
+        return append_or_refuse(append, _what(partition, group_id))
+
+
+def _what(partition: LedPartition[Any], group_id: str) -> str:
+    return f"group={group_id!r} partition={partition.index}"

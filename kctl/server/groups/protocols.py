@@ -8,10 +8,35 @@ Pure.  Kafka: GroupMetadata.supportedProtocols, selectProtocol.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from kctl.server.groups.events import Protocols
 from kctl.server.groups.members import Member
+
+
+class Election:
+    """Each member votes for its most preferred candidate; a tie goes to the one that was voted for first."""
+
+    def __init__(self, candidates: Iterable[str]) -> None:
+        self._candidates = frozenset(candidates)
+        self._votes: Counter[str] = Counter()
+
+    @property
+    def is_decided(self) -> bool:
+        """True if there is only one candidate."""
+        return len(self._candidates) == 1
+
+    def vote(self, member: Member) -> None:
+        """Counts the vote of a member."""
+        self._votes[member.vote(self._candidates)] += 1
+
+    def winner(self, voters: Iterable[Member] = ()) -> str:
+        """The protocol with the most votes, after these members have voted too."""
+        if self.is_decided:
+            return next(iter(self._candidates))
+        for member in voters:
+            self.vote(member)
+        return self._votes.most_common(1)[0][0]
 
 
 class ProtocolSupport:
@@ -36,14 +61,9 @@ class ProtocolSupport:
         """True if `members` members all support one of these."""
         return any(self._counts[name] == members for name, _ in protocols)
 
-    def elect(self, members: Collection[Member]) -> str:
-        """The protocol with the most votes; each member votes for its most preferred one that all members support.
-
-        A tie goes to the protocol that was voted for first.
-        """
-        candidates = {name for name, count in self._counts.items() if count == len(members)}
-        votes = Counter(member.vote(candidates) for member in members)
-        return votes.most_common(1)[0][0]
+    def election(self, members: int) -> Election:
+        """An election among the protocols that all of `members` members support."""
+        return Election(name for name, count in self._counts.items() if count == members)
 
     def _count(self, protocols: Protocols, by: int) -> None:
         self.metadata_bytes += by * size_of(protocols)

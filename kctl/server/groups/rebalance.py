@@ -5,6 +5,8 @@ Timers: JOIN runs while joins are collected, SYNC from the completion of the joi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 from kctl.errors import ErrorCode
 from kctl.server.groups.actions import (
     Action,
@@ -19,9 +21,15 @@ from kctl.server.groups.actions import (
 from kctl.server.groups.events import JOIN_TIMER, SYNC_TIMER, UNKNOWN_MEMBER, Now
 from kctl.server.groups.group import Group, InitialDelay
 from kctl.server.groups.members import Member
-from kctl.server.groups.pending_appends import EmptyAppend
+from kctl.server.groups.pending_appends import Append, EmptyAppend
+from kctl.server.groups.pieces import Work, begin
 from kctl.server.groups.sessions import expect_heartbeat, forget_session
+from kctl.server.groups.snapshot import MemberSnapshot
 from kctl.server.groups.states import GroupState
+from kctl.server.groups.subscriptions import SubscribedTopics
+
+_SUBSCRIPTION_BYTES_PER_PART = 100
+"""The size of a subscription that takes as long to read as a response to a member to make."""
 
 
 def start_rebalance_if_possible(group: Group, now: Now, out: list[Action]) -> None:
@@ -50,7 +58,7 @@ def complete_join_if_ready(group: Group, now: Now, out: list[Action]) -> None:
     """Completes the join phase if all members have joined.  The initial delay always runs to its end."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is None and group.have_all_joined:
         out.append(CancelTimer(JOIN_TIMER))
-        _complete_join(group, now, out)
+        _begin_to_complete_join(group, now, out)
 
 
 def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
@@ -65,16 +73,14 @@ def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
         out.append(ScheduleTimer(JOIN_TIMER, next_ms))
         return
     group.initial_delay = None
-    _complete_join(group, now, out)
+    _begin_to_complete_join(group, now, out)
 
 
 def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
     """The SYNC timer fired: removes members that have not synced and starts a rebalance (KAFKA-12898)."""
     if group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} or not group.pending_sync:
         return
-    for member_id in sorted(group.pending_sync):
-        remove_member(group, group.members[member_id], out)
-    start_rebalance(group, now, out)
+    begin(group, len(group.pending_sync), _restart_without(group, sorted(group.pending_sync), now), out)
 
 
 def remove_member(group: Group, member: Member, out: list[Action]) -> None:
@@ -103,20 +109,25 @@ def respond_to_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> 
 
 def generation_outcome(group: Group, member: Member) -> JoinOutcome:
     """The result of a join: the current generation, with the member list for the leader."""
-    members: tuple[JoinedMember, ...] = ()
-    if group.leader == member.member_id:
-        protocol = group.protocol_name or ""
-        members = tuple(
-            JoinedMember(other.member_id, other.group_instance_id, other.metadata(protocol))
-            for other in group.members.values()
-        )
+    return _generation_outcome(group, member, _joined_members(group) if group.leader == member.member_id else ())
+
+
+def _joined_members(group: Group) -> Iterator[JoinedMember]:
+    protocol = group.protocol_name or ""
+    return (
+        JoinedMember(member.member_id, member.group_instance_id, member.metadata(protocol))
+        for member in group.members.values()
+    )
+
+
+def _generation_outcome(group: Group, member: Member, members: Iterable[JoinedMember]) -> JoinOutcome:
     return JoinOutcome(
         member_id=member.member_id,
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader or "",
-        members=members,
+        members=tuple(members),
     )
 
 
@@ -127,37 +138,117 @@ def assignment_outcome(group: Group, member: Member) -> SyncOutcome:
 
 def clear_assignments(group: Group, error: ErrorCode, now: Now, out: list[Action]) -> None:
     """Drops all assignments; parked syncs get `error`."""
-    for member in group.members.values():
-        member.assignment = b""
-        _end_sync(member, SyncOutcome(error), now, out)
+
+    def work() -> Work:
+        refusal = SyncOutcome(error)
+        for member in list(group.members.values()):
+            member.assignment = b""
+            yield _end_sync(member, refusal, now)
+
+    begin(group, len(group.members), work(), out)
 
 
 def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out: list[Action]) -> None:
-    """Completes parked syncs with their assignment; members without one get empty bytes."""
-    for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, b"")
-        _end_sync(member, assignment_outcome(group, member), now, out)
+    """Completes parked syncs with their assignment, after which the group is stable; members without one get empty
+    bytes.
+    """
+
+    def work() -> Work:
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            yield _end_sync(member, assignment_outcome(group, member), now)
+        group.transition_to(GroupState.STABLE, now)
+
+    begin(group, len(group.members), work(), out)
 
 
-def _end_sync(member: Member, outcome: SyncOutcome, now: Now, out: list[Action]) -> None:
+def persist_generation(group: Group, append: Append, assignments: Mapping[str, bytes], out: list[Action]) -> None:
+    """Writes the record of this generation with these assignments."""
+    append_id = group.add_pending_append(append)
+
+    def work() -> Work:
+        members: list[MemberSnapshot] = []
+        for member in group.member_snapshots(assignments):
+            members.append(member)
+            yield ()
+        yield (PersistGroup(append_id, group.snapshot(members)),)
+
+    begin(group, len(group.members), work(), out)
+
+
+def _end_sync(member: Member, outcome: SyncOutcome, now: Now) -> list[Action]:
     """Completes the sync and restarts the session, whose timer is ignored while a sync is parked."""
+    out: list[Action] = []
     if respond_to_sync(member, outcome, out):
         expect_heartbeat(member, member.session_timeout_ms, now, out)
+    return out
 
 
-def _complete_join(group: Group, now: Now, out: list[Action]) -> None:
+def _restart_without(group: Group, member_ids: Iterable[str], now: Now) -> Work:
+    """Removes members and starts a rebalance of the others."""
+    for member_id in member_ids:
+        out: list[Action] = []
+        remove_member(group, group.members[member_id], out)
+        yield out
+    out = []
+    start_rebalance(group, now, out)
+    yield out
+
+
+def _begin_to_complete_join(group: Group, now: Now, out: list[Action]) -> None:
+    """Completes the join phase, unless that has begun."""
+    if not group.is_completing_join:
+        group.is_completing_join = True
+        begin(group, len(group.members), _complete_join(group, now), out)
+
+
+def _complete_join(group: Group, now: Now) -> Work:
+    """Removes the members that have not joined, and begins a generation with the others."""
     for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
+        out: list[Action] = []
         remove_member(group, member, out)
-    if group.members and not group.elect_joined_leader():
-        # Only static members are left and none has joined; wait until they join or their sessions expire.
-        out.append(ScheduleTimer(JOIN_TIMER, group.rebalance_timeout_ms))
-        return
-    group.begin_generation(now)
+        yield out
+    group.is_completing_join = False
     if not group.members:
-        out.append(PersistGroup(group.add_pending_append(EmptyAppend()), group.snapshot({})))
-        return
+        group.begin_generation(None, now)
+        group.subscribed_topics = frozenset()
+        yield (PersistGroup(group.add_pending_append(EmptyAppend()), group.snapshot(())),)
+    elif group.elect_joined_leader():
+        election = group.election()
+        if not election.is_decided:
+            for member in group.members.values():
+                election.vote(member)
+                yield ()
+        group.begin_generation(election.winner(), now)
+        yield from _respond_to_joins(group, now)
+        yield from _read_subscriptions(group)
+    else:
+        # Only static members are left and none has joined; wait until they join or their sessions expire.
+        yield (ScheduleTimer(JOIN_TIMER, group.rebalance_timeout_ms),)
+
+
+def _respond_to_joins(group: Group, now: Now) -> Work:
+    joined: list[JoinedMember] = []
+    for each in _joined_members(group):
+        joined.append(each)
+        yield ()
     for member in group.members.values():
-        respond_to_join(group, member, generation_outcome(group, member), out)
+        out: list[Action] = []
+        others = joined if group.leader == member.member_id else ()
+        respond_to_join(group, member, _generation_outcome(group, member, others), out)
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         member.is_new = False
-    out.append(ScheduleTimer(SYNC_TIMER, group.rebalance_timeout_ms))
+        yield out
+    yield (ScheduleTimer(SYNC_TIMER, group.rebalance_timeout_ms),)
+
+
+def _read_subscriptions(group: Group) -> Work:
+    """A part for each 100 bytes, which are up to 30 topics."""
+    if group.is_consumer_group:
+        topics = SubscribedTopics()
+        for member in group.members.values():
+            subscription = member.metadata(group.protocol_name or "")
+            topics.add(subscription)
+            for _ in range(1 + len(subscription) // _SUBSCRIPTION_BYTES_PER_PART):
+                yield ()
+        group.subscribed_topics = topics.known

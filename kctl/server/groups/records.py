@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from kctl.errors import MalformedRequest
+from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX
 from kctl.model import TopicPartition
 from kctl.records.header import Record
 from kctl.records.internal_topics import (
@@ -23,9 +24,11 @@ from kctl.records.internal_topics import (
 )
 from kctl.server.groups.offsets import AppendedOffset, OffsetAndMetadata, Packed, pack
 from kctl.server.groups.snapshot import GroupSnapshot, MemberSnapshot
+from kctl.server.requests.slices import pieces
 
 _POSITION_IN_BATCH = 0
 """build_batch sets the offsets of records."""
+_COUNT = struct.Struct(">i")
 _PLAIN_COMMIT = struct.Struct(">hqihq")
 """Version 3 with empty metadata: version, offset, leader epoch, length of the metadata, commit timestamp."""
 
@@ -57,16 +60,37 @@ def group_record(
     group_id: str, snapshot: GroupSnapshot, timestamp_ms: int, version: int = GROUP_METADATA_VALUE_VERSION
 ) -> Record:
     """The record of a generation."""
-    value = GroupMetadataValue(
+    key = encode_group_metadata_key(group_id)
+    value = encode_group_metadata_value(_group_value(snapshot, snapshot.members), version)
+    return Record(_POSITION_IN_BATCH, timestamp_ms, key, value)
+
+
+def group_record_in_pieces(
+    group_id: str, snapshot: GroupSnapshot, timestamp_ms: int, version: int = GROUP_METADATA_VALUE_VERSION
+) -> Generator[None, None, Record]:
+    """As `group_record`, for many members: yields after each part.
+
+    The members are the end of the value, in versions that are not flexible.
+    """
+    assert version <= GROUP_METADATA_VALUE_VERSION
+    start = encode_group_metadata_value(_group_value(snapshot, ()), version)
+    value = bytearray(start)
+    _COUNT.pack_into(value, len(start) - _COUNT.size, len(snapshot.members))
+    for members in pieces(snapshot.members, GROUP_MEMBERS_PER_STEP_MAX):
+        value += encode_group_metadata_value(_group_value(snapshot, members), version)[len(start) :]
+        yield
+    return Record(_POSITION_IN_BATCH, timestamp_ms, encode_group_metadata_key(group_id), bytes(value))
+
+
+def _group_value(snapshot: GroupSnapshot, members: Iterable[MemberSnapshot]) -> GroupMetadataValue:
+    return GroupMetadataValue(
         protocol_type=snapshot.protocol_type,
         generation=snapshot.generation,
         protocol=snapshot.protocol,
         leader=snapshot.leader,
         current_state_timestamp=snapshot.state_timestamp_ms,
-        members=[_member_metadata(member) for member in snapshot.members],
+        members=[_member_metadata(member) for member in members],
     )
-    key = encode_group_metadata_key(group_id)
-    return Record(_POSITION_IN_BATCH, timestamp_ms, key, encode_group_metadata_value(value, version))
 
 
 def tombstones(

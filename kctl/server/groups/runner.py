@@ -2,6 +2,7 @@
 
 Each event is a step of the group's state machine; an immediate result of an action (an append that is complete) is
 processed before any other event of the group, and a later result (a timer, a high watermark) is an event of its own.
+A large group has steps that take several turns of the loop; meanwhile its other events wait.
 
 Invariants: a group changes only here, by `step`; there is one timer per key; a discarded group has no timers and is
 not in the table any more; a refused request creates no group.
@@ -16,11 +17,11 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer, TimerTask
-from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
+from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordinators.hosted_objects import HostedObjects
 from kctl.server.coordinators.partition_loading import play_back
@@ -44,6 +45,7 @@ from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.counts import GroupCounts
 from kctl.server.groups.events import (
     AppendDone,
+    Continue,
     Event,
     GroupLoaded,
     Now,
@@ -67,6 +69,8 @@ _STEPS_PER_GROUP = 20
 """The number of steps of a load without a group that take as long as one with a group."""
 _BATCH = 4
 """The number of groups whose check takes as long as writing a batch and logging it."""
+EVENTS_PER_TURN = 100
+"""The number of events of a busy group that are processed before other requests are served."""
 REPLIES_PER_TURN = 100
 """The number of waiting members that get their responses before other requests are served: some milliseconds."""
 _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
@@ -76,7 +80,7 @@ _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
 class HostedGroup:
     """A group, its partition, and its running timers."""
 
-    __slots__ = ("counted_bytes", "due", "group", "is_unloaded", "partition", "timers")
+    __slots__ = ("counted_bytes", "due", "group", "is_unloaded", "partition", "record", "timers", "waiting")
 
     def __init__(self, group: Group, partition: LedPartition[HostedGroup]) -> None:
         self.group = group
@@ -87,6 +91,15 @@ class HostedGroup:
         self.due: tuple[Event, ...] = ()
         """Events that have happened and come before the next one: those of thousands of groups at once."""
         self.is_unloaded = False
+        self.record: Iterator[None] | None = None
+        """Makes and appends the record of a large generation, in pieces."""
+        self.waiting: deque[Event] = deque()
+        """Events that have happened while the group was busy, in order."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a step takes several turns of the loop, or earlier events wait."""
+        return bool(self.group.unfinished or self.record or self.waiting)
 
     def __repr__(self) -> str:
         return repr(self.group.group_id)
@@ -102,6 +115,9 @@ class GroupRunner:
     ) -> None:
         self._turns = Turns(timer, GROUPS_PER_TURN)
         self._replies = Turns(timer, REPLIES_PER_TURN)
+        self._pieces = Turns(timer, 1)
+        self._busy: dict[HostedGroup, None] = {}
+        """Groups that continue in the next turns of the loop."""
         self.hosted: HostedObjects[HostedGroup] = HostedObjects(self._turns, self._unload)
         self.metadata_bytes = 0
         """The size of the protocols of all members of all groups."""
@@ -119,10 +135,16 @@ class GroupRunner:
         self._transactions: defaultdict[LedPartition[HostedGroup], OpenTransactions] = defaultdict(OpenTransactions)
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
-        """Processes the event and all that follows from it at once."""
+        """Processes the event and all that follows from it: at once, unless the group is busy."""
         if hosted.due or not hosted.partition.is_served:
             self._catch_up(hosted)
-        self._run(hosted, deque((event,)))
+        self._run_or_wait(hosted, deque((event,)))
+
+    def _run_or_wait(self, hosted: HostedGroup, events: deque[Event]) -> None:
+        if hosted.is_busy:
+            hosted.waiting += events
+        else:
+            self._run(hosted, events)
 
     def _run(self, hosted: HostedGroup, inbox: deque[Event]) -> None:
         group = hosted.group
@@ -144,8 +166,35 @@ class GroupRunner:
             # One line is enough for all groups of a partition.
             if (group.state is not state or group.generation != generation) and not isinstance(event, Unload):
                 self._log_change(group, state)
-        if group.metadata_bytes != hosted.counted_bytes:
-            self._count(hosted, group.metadata_bytes)
+            if group.unfinished or hosted.record:
+                hosted.waiting.extendleft(reversed(inbox))
+                break
+        metadata_bytes = 0 if group.state is GroupState.DEAD else group.metadata_bytes
+        if metadata_bytes != hosted.counted_bytes:
+            self._count(hosted, metadata_bytes)
+        if hosted.is_busy and hosted not in self._busy:
+            self._busy[hosted] = None
+            self._pieces.visit(self._until_idle(hosted), self._go_on)
+
+    def _until_idle(self, hosted: HostedGroup) -> Iterator[HostedGroup]:
+        while hosted in self._busy:
+            yield hosted
+
+    def _go_on(self, hosted: HostedGroup) -> int:
+        """Continues the step of a busy group, or processes events that have waited for its end."""
+        if hosted.record:
+            if next(hosted.record, self) is self:
+                hosted.record = None
+        elif hosted.group.unfinished:
+            self._run(hosted, deque((Continue(),)))
+        else:
+            for _ in range(min(len(hosted.waiting), EVENTS_PER_TURN)):
+                if hosted.group.unfinished or hosted.record:
+                    break
+                self._run(hosted, deque((hosted.waiting.popleft(),)))
+        if not hosted.is_busy:
+            self._busy.pop(hosted, None)
+        return 1
 
     def run_new(self, group_id: str, partition: LedPartition[HostedGroup], event: Event) -> None:
         """Creates a group with its first event.
@@ -209,6 +258,9 @@ class GroupRunner:
             visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
             await asyncio.sleep(0)
         await self.hosted.left()
+        while self._busy:
+            visit_all(list(self._busy), self._go_on)
+            await asyncio.sleep(0)
 
     def _run_soon(self, event: Event, groups: Iterable[HostedGroup]) -> None:
         """Processes the event for these groups, before any later event of each, some groups per loop turn."""
@@ -226,7 +278,7 @@ class GroupRunner:
         if not (hosted.partition.is_served or hosted.is_unloaded):
             hosted.is_unloaded = True
             due.append(Unload())
-        self._run(hosted, due)
+        self._run_or_wait(hosted, due)
         return size + _BATCH * (self._batches - written)
 
     def _unload(self, hosted: HostedGroup) -> int:
@@ -255,6 +307,8 @@ class GroupRunner:
                 self._batches += 1
                 outcome = self._writer.offsets(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
+            case PersistGroup() if len(action.snapshot.members) > GROUP_MEMBERS_PER_STEP_MAX:
+                hosted.record = chain(hosted.record or (), self._write_in_pieces(hosted, action))
             case PersistGroup():
                 self._batches += 1
                 outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
@@ -270,6 +324,12 @@ class GroupRunner:
                 self._timer.schedule(0, partial(self._run_in_turns, action.event, iter([hosted])))
             case _:
                 assert_never(action)
+
+    def _write_in_pieces(self, hosted: HostedGroup, action: PersistGroup) -> Iterator[None]:
+        outcome = yield from self._writer.group_in_pieces(hosted.partition, hosted.group.group_id, action)
+        done: deque[Event] = deque()
+        self._await_append(hosted, action.append_id, outcome, done)
+        hosted.waiting.extendleft(done)
 
     def _await_append(
         self,

@@ -25,6 +25,7 @@ from kctl.server.groups.committing import (
 from kctl.server.groups.events import (
     AppendDone,
     CommitRequest,
+    Continue,
     DecideOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -47,6 +48,7 @@ from kctl.server.groups.group import Group
 from kctl.server.groups.joining import join, replacement_stored
 from kctl.server.groups.liveness import heartbeat, leave, session_ended
 from kctl.server.groups.pending_appends import AssignmentAppend, CommitAppend, EmptyAppend, ReplacementAppend
+from kctl.server.groups.pieces import Work, begin, go_on
 from kctl.server.groups.rebalance import (
     join_time_is_up,
     respond_to_join,
@@ -60,7 +62,10 @@ from kctl.server.groups.syncing import assignment_stored, sync
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
-    """Updates `group` for the event and returns the actions to perform."""
+    """Updates `group` for the event and returns the actions to perform.
+
+    While there is unfinished work, the only event is Continue.
+    """
     out: list[Action] = []
     match event:
         case Heartbeat():
@@ -93,6 +98,8 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
             decide_offsets(group, out)
         case GroupLoaded():
             _loaded(group, now, out)
+        case Continue():
+            go_on(group, out)
         case Unload():
             _unload(group, now, out)
         case _:
@@ -133,18 +140,30 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
 
     Members that sent a request already have their timer.
     """
+
+    def work() -> Work:
+        for member in list(group.members.values()):
+            of_one: list[Action] = []
+            if member.timer_due_ms is None:
+                expect_heartbeat(member, member.session_timeout_ms, now, of_one)
+            yield of_one
+
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
-    for member in group.members.values():
-        if member.timer_due_ms is None:
-            expect_heartbeat(member, member.session_timeout_ms, now, out)
+    begin(group, len(group.members), work(), out)
 
 
 def _unload(group: Group, now: Now, out: list[Action]) -> None:
     """Completes all parked requests with NOT_COORDINATOR."""
     group.transition_to(GroupState.DEAD, now)
-    moved = ErrorCode.NOT_COORDINATOR
-    for member in group.members.values():
-        respond_to_join(group, member, JoinOutcome(error=moved, member_id=member.member_id), out)
-        respond_to_sync(member, SyncOutcome(moved), out)
+
+    def work() -> Work:
+        moved = ErrorCode.NOT_COORDINATOR
+        for member in list(group.members.values()):
+            of_one: list[Action] = []
+            respond_to_join(group, member, JoinOutcome(error=moved, member_id=member.member_id), of_one)
+            respond_to_sync(member, SyncOutcome(moved), of_one)
+            yield of_one
+
+    begin(group, len(group.members), work(), out)
     out.append(Discard())

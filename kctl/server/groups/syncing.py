@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import Action, CancelTimer, PersistGroup, Respond, SyncOutcome
+from kctl.server.groups.actions import Action, CancelTimer, Respond, SyncOutcome
 from kctl.server.groups.events import SYNC_TIMER, Now, SyncRequest
 from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
@@ -12,6 +12,7 @@ from kctl.server.groups.rebalance import (
     assignment_outcome,
     clear_assignments,
     give_assignments,
+    persist_generation,
     respond_to_sync,
     start_rebalance_if_possible,
 )
@@ -40,8 +41,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     member.sync_token = event.token
     if group.leader == event.member_id and not group.is_storing_assignment:
         assignments = {member_id: event.assignments.get(member_id, b"") for member_id in group.members}
-        append_id = group.add_pending_append(AssignmentAppend(group.generation, assignments))
-        out.append(PersistGroup(append_id, group.snapshot(assignments)))
+        persist_generation(group, AssignmentAppend(group.generation, assignments), assignments, out)
 
 
 def assignment_stored(group: Group, append: AssignmentAppend, error: ErrorCode, now: Now, out: list[Action]) -> None:
@@ -50,7 +50,6 @@ def assignment_stored(group: Group, append: AssignmentAppend, error: ErrorCode, 
         return
     if error is ErrorCode.NONE:
         give_assignments(group, append.assignments, now, out)
-        group.transition_to(GroupState.STABLE, now)
     else:
         clear_assignments(group, error, now, out)
         start_rebalance_if_possible(group, now, out)

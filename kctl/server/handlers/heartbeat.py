@@ -5,9 +5,12 @@ Version notes: 3 static members (KIP-345).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordinators.replies import then
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
 
@@ -18,8 +21,10 @@ class HeartbeatHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-        """Serves one request and returns the response."""
+    def handle(
+        self, request: HeartbeatRequest, context: RequestContext
+    ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+        """Serves one request: returns the response, or an awaitable if the group is busy."""
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error = self._coordinator.heartbeat(
@@ -28,4 +33,8 @@ class HeartbeatHandler:
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
         )
-        return HeartbeatResponse(error_code=error)
+        return then(error, _response)
+
+
+def _response(error: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=error)

@@ -10,16 +10,18 @@ protocol is null instead of "" (KIP-559).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
 from kctl.errors import ErrorCode
+from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.replies import then
-from kctl.server.groups.actions import JoinOutcome
+from kctl.server.coordinators.replies import Reply, result_of
+from kctl.server.groups.actions import JoinedMember, JoinOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.events import JoinRequest
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
 FIRST_WITH_KNOWN_MEMBER_ID = 4
@@ -38,7 +40,7 @@ class JoinGroupHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         version = context.api_version
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-            return _response(JoinOutcome(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id=""), version)
+            return _response(JoinOutcome(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id=""), version, ())
         has_rebalance_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
         event = JoinRequest(
             member_id=request.member_id,
@@ -52,10 +54,23 @@ class JoinGroupHandler:
             protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         )
         outcome = self._coordinator.join(request.group_id, event)
-        return then(outcome, lambda outcome: _response(outcome, version))
+        if isinstance(outcome, JoinOutcome) and len(outcome.members) <= SLICE_OBJECTS:
+            return _response(outcome, version, map(_member, outcome.members))
+        return _response_in_slices(outcome, version)
 
 
-def _response(outcome: JoinOutcome, version: int) -> JoinGroupResponse:
+async def _response_in_slices(reply: Reply[JoinOutcome], version: int) -> JoinGroupResponse:
+    outcome = await result_of(reply)
+    return _response(outcome, version, await in_slices(map(_member, outcome.members)))
+
+
+def _member(member: JoinedMember) -> JoinGroupResponseMember:
+    return JoinGroupResponseMember(
+        member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+    )
+
+
+def _response(outcome: JoinOutcome, version: int, members: Iterable[JoinGroupResponseMember]) -> JoinGroupResponse:
     protocol_name = outcome.protocol_name
     if protocol_name is None and version < FIRST_WITH_NULL_PROTOCOL:
         protocol_name = ""
@@ -66,10 +81,5 @@ def _response(outcome: JoinOutcome, version: int) -> JoinGroupResponse:
         protocol_name=protocol_name,
         leader=outcome.leader,
         member_id=outcome.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
-            )
-            for member in outcome.members
-        ],
+        members=list(members),
     )

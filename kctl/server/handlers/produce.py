@@ -65,7 +65,9 @@ _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _PRODUCER_ID = slice(43, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
 _WATCHERS_PER_APPEND = 10
-"""Each fetch session with a partition is notified of an append; so many notifications take as long as an append."""
+"""Fetch sessions that have examined a partition are notified of its next append; so many notifications take as long as
+an append.
+"""
 _NAME_OF = attrgetter("name")
 _NONE: frozenset[str] = frozenset()
 _EXPECTED = frozenset(
@@ -274,6 +276,9 @@ class ProduceHandler:
         partition = self._partition(topic, partition_result.index, appends)
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+        watchers = len(partition.watchers)
+        if watchers >= _WATCHERS_PER_APPEND:
+            appends.cost += watchers // _WATCHERS_PER_APPEND
         result = self._replicas.append(
             partition,
             records,
@@ -287,8 +292,6 @@ class ProduceHandler:
         partition_result.log_append_time_ms = result.log_append_time_ms
         partition_result.log_start_offset = result.log_start_offset
         appends.moved.append(partition.topic_partition)
-        if len(partition.watchers) >= _WATCHERS_PER_APPEND:
-            appends.cost += len(partition.watchers) // _WATCHERS_PER_APPEND
         if acks == ALL_IN_SYNC or (acks == 1 and partition.log.awaits_flush):
             appends.waiting.append(
                 UncommittedAppend(

@@ -158,15 +158,21 @@ class Fetch:
         if self._session is not None:
             for position in positions:
                 partition = self._replicas.partitions.get(position.topic_partition)
-                if partition is not None and position.watched is not partition.watchers:
+                if partition is not None:
                     position.watch(partition)
 
+    def active(self) -> list[FetchPosition]:
+        """The positions that a reading examines now."""
+        return self.positions if self._session is None else self._session.active()
+
     def moved(self, keys: Iterable[FetchKey]) -> list[FetchPosition]:
-        """The positions that have changed, of a fetch that waits."""
+        """The positions that have changed, of a fetch that waits; it is notified of their next changes too."""
         if self._session is None:
             waiting = self._waiting_positions
             return [waiting[key] for key in keys if key in waiting]
-        return self._session.take_moved()
+        moved = self._session.take_moved()
+        self.watch(moved)
+        return moved
 
     def rest(self, session: FetchSession, positions: Iterable[FetchPosition], reading: Reading) -> None:
         """Called when a reading is sent: the positions with nothing to send before a change rest."""

@@ -9,7 +9,11 @@ changes nothing.  It is always valid to respond with session id 0, "no session",
 
 A request examines only the active partitions of its session, so that its cost does not grow with the session.  All
 partitions are active at first.  One rests when its reader has everything: there is nothing to send before a change of
-its log, high watermark or role.  Such a change makes it active again, see partition.Watcher.
+its log, high watermark or role.  Such a change makes it active again, see kctl/storage/watchers.
+
+A partition notifies a position once; what examines the position registers it again.  So each partition of an open
+session is registered with its partition, or it is active and, if a fetch of the session waits, that fetch is about to
+examine it.
 
 Owner: event loop.  Pure: the caller passes time and ids.
 """
@@ -24,6 +28,7 @@ from typing import Protocol
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import FETCH_SESSION_PARTITIONS_MAX
 from kctl.model import TopicPartition
+from kctl.storage.watchers import Watchers
 
 _NO_ERROR = ErrorCode.NONE
 """A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
@@ -39,15 +44,11 @@ _BY_ORDER = attrgetter("order")
 
 
 class WatchedPartition(Protocol):
-    """The methods of a partition that a fetch position uses."""
+    """The part of a partition that a fetch position uses."""
 
     @property
-    def watchers(self) -> object:
-        """Identifies the partition as long as it exists."""
-        ...
-
-    def watch(self, watcher: FetchPosition) -> None:
-        """Notifies the position of changes from now on."""
+    def watchers(self) -> Watchers:
+        """Those who are notified of changes."""
         ...
 
 
@@ -81,8 +82,8 @@ class FetchPosition:
     is_resting: bool = False
     follower: Follower | None = None
     """The follower whose fetches count while the position rests."""
-    watched: object = None
-    """The watchers of the partition that notifies it."""
+    watched: Watchers | None = None
+    """The watchers of the partition that will notify it; None after a notification."""
 
     @property
     def is_watching(self) -> bool:
@@ -90,25 +91,29 @@ class FetchPosition:
         return self.session is not None and self.session.is_open
 
     def watch(self, partition: WatchedPartition) -> None:
-        """Registers for notifications of changes of the partition."""
+        """Registers for a notification of the next change of the partition."""
         if self.watched is not partition.watchers:
-            partition.watch(self)
             self.watched = partition.watchers
+            self.watched.add(self)
 
-    def moved(self) -> None:
-        """The partition has changed: makes the position active, so that the session's waiting fetch examines it."""
+    def moved(self) -> bool:
+        """The partition has changed: makes the position active, so that the session's waiting fetch examines it.
+
+        Further changes do not matter before that, so it is not notified of them.
+        """
+        self.watched = None
         session = self.session
         if session is not None and session.is_open:
             session.moved(self)
+        return False
 
-    def high_watermark_moved(self) -> None:
+    def high_watermark_moved(self) -> bool:
         """The high watermark has changed.  A follower that waits for records goes on waiting (KAFKA-9952)."""
         session = self.session
-        if session is not None and session.is_open:
-            if session.is_follower:
-                session.activate(self)
-            else:
-                session.moved(self)
+        if session is not None and session.is_open and session.is_follower:
+            session.activate(self)
+            return True
+        return self.moved()
 
     def take(self, newer: FetchPosition) -> None:
         """Takes over the fields that the client sends and keeps the offsets that it was sent."""
@@ -233,7 +238,7 @@ class FetchSession:
         self.woken[self] = None
 
     def take_moved(self) -> list[FetchPosition]:
-        """The partitions that have changed since the last call."""
+        """The partitions that have changed since the last call; the caller registers them for the next change."""
         moved, self._moved = list(self._moved.values()), {}
         return moved
 

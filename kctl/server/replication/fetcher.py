@@ -66,13 +66,15 @@ class _Following:
     is_caught_up: bool = False
     """True if it had all committed records at the leader's last response: then it is not throttled."""
 
-    def moved(self) -> None:
+    def moved(self) -> bool:
         """The position of the next fetch may have changed."""
         if self.is_watching:
             self.unexamined[self.partition.topic_partition] = self
+        return self.is_watching
 
-    def high_watermark_moved(self) -> None:
+    def high_watermark_moved(self) -> bool:
         """Ignored: it does not change the next fetch."""
+        return self.is_watching
 
 
 class ReplicaFetcher:
@@ -111,7 +113,7 @@ class ReplicaFetcher:
         self.remove(partition.topic_partition)
         following = _Following(partition, partition.leader_epoch, self._unexamined)
         self._following[partition.topic_partition] = following
-        partition.watch(following)
+        partition.watchers.add(following)
         following.moved()
         self._changed.set()
 

@@ -36,7 +36,8 @@ class LongFetch:
             return await self._reply.response_in_slices(await self._enough())
         stop = await self._purgatory.watch_in_slices(self._changes, self._fetch.watched_keys, max_wait_ms)
         try:
-            for number, piece in enumerate(pieces(self._fetch.positions, READ_PER_SLICE_MAX)):
+            # Those that are active only now: one that has become active since the request arrived is not registered.
+            for number, piece in enumerate(pieces(self._fetch.active(), READ_PER_SLICE_MAX)):
                 if number:
                     await pause()
                 self._fetch.watch(piece)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
+from kctl.limits import ZOOKEEPER_DUMP_LINES_MAX
 from kctl.zookeeper.embedded.keeper import Client, Keeper
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER
 
@@ -109,15 +111,17 @@ def _dirs(snapshot: Snapshot) -> str:
 
 
 def _dump(snapshot: Snapshot) -> str:
-    sessions = sorted(snapshot.keeper.sessions, key=lambda each: each.deadline_ms)
-    owners = {
-        owner: sorted(paths)
-        for owner, paths in snapshot.keeper.tree.ephemerals.items()
-        if owner != CONTAINER_OWNER and paths
-    }
+    all_sessions = snapshot.keeper.sessions
+    sessions = sorted(islice(all_sessions, ZOOKEEPER_DUMP_LINES_MAX), key=lambda each: each.deadline_ms)
+    owners: dict[int, list[str]] = {}
+    left = ZOOKEEPER_DUMP_LINES_MAX
+    for owner, paths in snapshot.keeper.tree.ephemerals.items():
+        if owner != CONTAINER_OWNER and paths and left > 0:
+            owners[owner] = sorted(islice(paths, left))
+            left -= len(owners[owner])
     return (
         "SessionTracker dump:\n"
-        f"Session Sets ({len(sessions)})/({len(sessions)}):\n"
+        f"Session Sets ({len(all_sessions)})/({len(all_sessions)}):\n"
         + "".join(f"1 expire at {each.deadline_ms}:\n\t0x{each.id:x}\n" for each in sessions)
         + "ephemeral nodes dump:\n"
         + f"Sessions with Ephemerals ({len(owners)}):\n"

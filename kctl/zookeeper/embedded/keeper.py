@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kctl.limits import (
     ZOOKEEPER_MULTI_READ_BYTES_MAX,
+    ZOOKEEPER_NAMES_PER_STEP,
     ZOOKEEPER_OPERATIONS_PER_STEP,
     ZOOKEEPER_PATHS_PER_STEP,
 )
@@ -98,10 +99,7 @@ class Keeper:
             return
         self._closed.append(session_id)
         while paths := list(islice(self.tree.ephemerals.get(session_id, ()), ZOOKEEPER_PATHS_PER_STEP)):
-            for path in paths:
-                self._remove(path)
-            self.tree.begin()
-            yield
+            yield from self._remove_all(paths)
 
     def remove_empty_containers(self) -> Generator[None, None, None]:
         """Delete the containers whose last child was deleted, in steps; ZooKeeper does so once a minute.
@@ -109,10 +107,23 @@ class Keeper:
         """
         containers = iter(list(self.tree.ephemerals.get(CONTAINER_OWNER, ())))
         while paths := list(islice(containers, ZOOKEEPER_PATHS_PER_STEP)):
-            for path in paths:
-                if self.tree.node(path).creations and not self.tree.children(path):
-                    self.zxid += 1
-                    self._remove(path)
+            yield from self._remove_all(paths, are_containers=True)
+
+    def _remove_all(self, paths: Iterable[str], *, are_containers: bool = False) -> Generator[None, None, None]:
+        """Delete znodes, in a step and in further ones if many clients watch them."""
+        events, is_done = 0, True
+        for path in paths:
+            is_done = False
+            if are_containers:
+                if self.tree.children(path) or not self.tree.node(path).creations:
+                    continue
+                self.zxid += 1
+            events += self._remove(path)
+            if events >= ZOOKEEPER_PATHS_PER_STEP:
+                events, is_done = 0, True
+                self.tree.begin()
+                yield
+        if not is_done:
             self.tree.begin()
             yield
 
@@ -159,9 +170,11 @@ class Keeper:
                 changes.append(change)
             if len(results) % ZOOKEEPER_OPERATIONS_PER_STEP == 0:
                 yield
+        events = 0
         for number, change in enumerate(changes, 1):
-            self.watches.dispatch(change)
-            if number % ZOOKEEPER_OPERATIONS_PER_STEP == 0:
+            events += self.watches.dispatch(change)
+            if number % ZOOKEEPER_OPERATIONS_PER_STEP == 0 or events >= ZOOKEEPER_PATHS_PER_STEP:
+                events = 0
                 yield
         return responses.Results(results)
 
@@ -181,13 +194,8 @@ class Keeper:
             case requests.GetAcl():
                 visible = acls.visible(self.tree.node(request.path).acl, client.identities)
                 return responses.AclList(visible, self.tree.stat(request.path))
-            case requests.MultiRead():
-                return self._multi_read(client, request)
             case requests.Sync():
                 return responses.Path(request.path)
-            case requests.GetEphemerals():
-                owned = self.tree.ephemerals.get(client.session_id, ())
-                return responses.Children([path for path in owned if path.startswith(request.prefix or "/")])
             case requests.AddWatch():
                 mode = WatchMode.RECURSIVE if request.is_recursive else WatchMode.PERSISTENT
                 self.watches.data.add(request.path, client, mode)
@@ -209,6 +217,14 @@ class Keeper:
             case requests.GetAllChildrenNumber():
                 self._require_read(client, request.path)
                 return responses.Number((yield from self.tree.descendants(request.path)))
+            case requests.MultiRead():
+                return (yield from self._multi_read(client, request))
+            case requests.GetEphemerals():
+                found: list[str] = []
+                for some in _steps(self.tree.ephemerals.get(client.session_id, ())):
+                    found += [path for path in some if path.startswith(request.prefix or "/")]
+                    yield
+                return responses.Children(found)
             case requests.SetWatches():
                 yield from self._set_watches(client, request)
                 return None
@@ -260,10 +276,11 @@ class Keeper:
         node, parent = self.tree.find(path), self.tree.find(node_paths.parent(path))
         return Change(event, path, self.zxid, node.acl if node else (), parent.acl if parent else ())
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, path: str) -> int:
+        """Delete a znode; return the number of events."""
         change = self._change(EventType.DELETED, path)
         self.tree.remove(path, zxid=self.zxid)
-        self.watches.dispatch(change)
+        return self.watches.dispatch(change)
 
     def _get_data(self, client: Client, request: requests.GetData) -> responses.Data:
         data = self._require_read(client, request.path).data
@@ -287,17 +304,21 @@ class Keeper:
         stat = self.tree.stat(request.path) if request.includes_stat else None
         return responses.Children(list(self.tree.children(request.path)), stat)
 
-    def _multi_read(self, client: Client, request: requests.MultiRead) -> responses.Results:
-        """Read one after the other; a request may name a znode of 1 MB ten thousand times."""
+    def _multi_read(self, client: Client, request: requests.MultiRead) -> Generator[None, None, responses.Results]:
+        """Read one after the other, in steps; a request may name a znode of 1 MB, or with 100,000 children, often."""
         results: list[responses.OperationResponse] = []
-        left = ZOOKEEPER_MULTI_READ_BYTES_MAX
+        left, names = ZOOKEEPER_MULTI_READ_BYTES_MAX, 0
         for operation in request.operations:
             result = self._read_part(client, operation) if left > 0 else responses.Failed(Code.RUNTIME_INCONSISTENCY)
             if isinstance(result, responses.Data):
                 left -= len(result.data or b"")
             elif isinstance(result, responses.Children):
                 left -= sum(map(len, result.names))
+                names += len(result.names)
             results.append(result)
+            if names >= ZOOKEEPER_NAMES_PER_STEP:
+                names = 0
+                yield
         return responses.Results(results)
 
     def _read_part(

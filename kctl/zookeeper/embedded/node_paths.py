@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kctl.limits import ZOOKEEPER_PATH_CHARACTERS_MAX
 from kctl.zookeeper.embedded.codes import Code, KeeperError
 
 ROOT = "/"
@@ -19,9 +20,13 @@ _FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\
 def require_valid(path: str) -> None:
     """Raise BAD_ARGUMENTS unless the path starts with a slash, ends without one and has no empty, `.` or `..`
     element.
+
+    Each change of a znode looks at the watches of all znodes above it, so its path must not be very long.
     """
     if path == ROOT:
         return
+    if len(path) > ZOOKEEPER_PATH_CHARACTERS_MAX:
+        raise KeeperError(Code.BAD_ARGUMENTS)
     elements = path.split("/")
     if elements[0] or len(elements) < 2 or not {"", ".", ".."}.isdisjoint(elements[1:]) or _FORBIDDEN.search(path):
         raise KeeperError(Code.BAD_ARGUMENTS)

@@ -211,20 +211,8 @@ class CloseSession:
 
 WriteOperation = Create | Delete | SetData | SetAcl | Check
 Write = WriteOperation | Reconfig
-Read = (
-    GetData
-    | Exists
-    | GetAcl
-    | GetChildren
-    | MultiRead
-    | Sync
-    | GetEphemerals
-    | AddWatch
-    | RemoveWatches
-    | WhoAmI
-    | Ping
-)
-LongRead = GetAllChildrenNumber | SetWatches
+Read = GetData | Exists | GetAcl | GetChildren | Sync | AddWatch | RemoveWatches | WhoAmI | Ping
+LongRead = GetAllChildrenNumber | GetEphemerals | MultiRead | SetWatches
 Ordered = Write | Multi | Read | LongRead
 """Executed in the order of arrival, and only within a session."""
 Request = Ordered | Auth | CloseSession

@@ -334,7 +334,12 @@ class EmbeddedZooKeeper:
             case requests.Multi():
                 steps = self._keeper.multi(connection, request, wall_ms=_wall_ms())
                 return self._respond_after(connection, xid, steps)
-            case requests.SetWatches() | requests.GetAllChildrenNumber():
+            case (
+                requests.SetWatches()
+                | requests.GetAllChildrenNumber()
+                | requests.GetEphemerals()
+                | requests.MultiRead()
+            ):
                 return self._respond_after(connection, xid, self._keeper.read_in_steps(connection, request))
             case (
                 requests.Create()
@@ -356,6 +361,8 @@ class EmbeddedZooKeeper:
         self, connection: Connection, xid: int, steps: Generator[None, None, responses.Response | None]
     ) -> Steps:
         response = yield from steps
+        if response is not None and responses.is_long(response):
+            response = yield from responses.encoded(response)
         connection.send(responses.frame(xid, self._keeper.zxid, Code.OK, response))
 
     def _close_session(self, connection: Connection, xid: int) -> Steps:

@@ -153,8 +153,8 @@ class WatchBoard:
         self.data = Watches()
         self.children = Watches()
 
-    def dispatch(self, change: Change) -> None:
-        """Send the events of a change."""
+    def dispatch(self, change: Change) -> int:
+        """Send the events of a change; return how many watchers had a watch."""
         notified = dict.fromkeys(self.data.fire(change.event, change.path))
         if change.event is EventType.DELETED:
             notified.update(dict.fromkeys(self.children.fire(EventType.DELETED, change.path)))
@@ -163,6 +163,8 @@ class WatchBoard:
             parent = node_paths.parent(change.path)
             watchers = self.children.fire(EventType.CHILDREN_CHANGED, parent)
             _notify(watchers, EventType.CHILDREN_CHANGED, parent, change.zxid, change.parent_acl)
+            return len(notified) + len(watchers)
+        return len(notified)
 
     def remove_watcher(self, watcher: Watcher) -> Generator[None, None, None]:
         """Remove all watches of a watcher, in steps."""

@@ -148,7 +148,7 @@ class Host:
         await settled(self.sync(group_id, joined.member_id, joined.generation, {joined.member_id: b"p0"}))
         return joined
 
-    def heartbeat(self, group_id: str, joined: JoinOutcome) -> ErrorCode:
+    def heartbeat(self, group_id: str, joined: JoinOutcome) -> Reply[ErrorCode]:
         return self.coordinator.heartbeat(
             group_id, member_id=joined.member_id, group_instance_id=None, generation=joined.generation
         )

@@ -49,8 +49,10 @@ async def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
     return {
         "join": join.error,
         "sync": sync.error,
-        "heartbeat": coordinator.heartbeat(group_id, member_id="m", group_instance_id=None, generation=1),
-        "leave": coordinator.leave(group_id, [Leaver("m")]).error,
+        "heartbeat": await settled(
+            coordinator.heartbeat(group_id, member_id="m", group_instance_id=None, generation=1)
+        ),
+        "leave": (await settled(coordinator.leave(group_id, [Leaver("m")]))).error,
         "commit": commits[T0],
         "fetch": coordinator.committed(group_id, [T0])[0],
         "describe": coordinator.describe(group_id)[0],

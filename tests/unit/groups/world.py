@@ -5,6 +5,7 @@ It implements the runner without an event loop: unit tests, scenarios and proper
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import (
     AppendDone,
     CommitRequest,
+    Continue,
     Event,
     Heartbeat,
     JoinRequest,
@@ -102,6 +104,7 @@ class GroupWorld:
         self._timers: dict[TimerKey, int] = {}
         self._written: list[Persist | None] = []
         self._ids = 0
+        self._waiting: deque[Event] = deque()
 
     @property
     def now(self) -> Now:
@@ -135,6 +138,14 @@ class GroupWorld:
 
     def do(self, event: Event) -> None:
         """Feeds the event to the group and performs the resulting actions."""
+        if self.group.unfinished:
+            self._waiting.append(event)
+            return
+        self._step(event)
+        while self.group.unfinished or self._waiting:
+            self._step(Continue() if self.group.unfinished else self._waiting.popleft())
+
+    def _step(self, event: Event) -> None:
         for action in step(self.group, event, self.now):
             self._perform(action)
 

@@ -49,11 +49,11 @@ class Session:
 
     is_watching = True
 
-    def moved(self) -> None:
-        pass
+    def moved(self) -> bool:
+        return False
 
-    def high_watermark_moved(self) -> None:
-        pass
+    def high_watermark_moved(self) -> bool:
+        return False
 
 
 def play(
@@ -68,7 +68,7 @@ def play(
         partitions = [disk.lead("orders", index) for index in range(PARTITIONS)]
         for partition in partitions:
             for _ in range(sessions):
-                partition.watch(Session())
+                partition.watchers.add(Session())
         handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock)
         result: Any
         if is_decoded_off_loop:

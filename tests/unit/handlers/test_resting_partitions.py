@@ -16,6 +16,8 @@ import pytest
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kctl.server.handlers import fetch as fetch_handler
+from kctl.server.replication import fetch_reading, fetch_replies, long_fetch
 from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.storage.lookup import RecordsSlice
@@ -261,6 +263,16 @@ def fetch(broker: Broker, chance: random.Random) -> None:
     reader = chance.choice(broker.readers)
     wait_ms, min_bytes = chance.choice([0, 500, 20_000]), chance.choice([1, 1, BATCH_BYTES * 3])
     max_bytes, is_committed = chance.choice([1 << 20, 1 << 20, BATCH_BYTES * 2, 1]), chance.random() < 0.5
+    send(broker, reader, wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, is_committed=is_committed)
+
+
+def wait_for_records(broker: Broker, chance: random.Random) -> None:
+    """Without a limit that a whole number of batches does not reach."""
+    reader, min_bytes = chance.choice(broker.readers), chance.choice([1, 1, BATCH_BYTES * 3])
+    send(broker, reader, wait_ms=20_000, min_bytes=min_bytes, max_bytes=1 << 20, is_committed=chance.random() < 0.5)
+
+
+def send(broker: Broker, reader: Reader, *, wait_ms: int, min_bytes: int, max_bytes: int, is_committed: bool) -> None:
     if reader.waiting is None and reader.offsets:
         request = reader.request(wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, is_committed=is_committed)
         response = broker.scene.handler.handle(request, context(12 if reader.replica_id >= 0 else 11))
@@ -331,3 +343,92 @@ def test_a_fetch_of_active_partitions_has_the_response_of_a_fetch_of_all(tmp_pat
             broker.disk.close()
 
     simulate(main, seed=seed)
+
+
+def settled_readers(broker: Broker, chance: random.Random) -> None:
+    """Readers continue with their next offsets."""
+    for reader in broker.readers:
+        if reader.waiting is not None and reader.waiting.done():
+            reader.take(reader.waiting.result(), chance)
+            reader.waiting = None
+
+
+async def settle() -> None:
+    """Until fetches of many partitions have examined what has changed: before that, the time does not change."""
+    await asyncio.sleep(0.0001)
+
+
+@pytest.mark.parametrize("per_slice", [1, 250])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_fetch_waits_for_what_has_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, per_slice: int
+) -> None:
+    """Events happen also while a fetch is read in slices.  If it waits afterwards, no partition has what it waits for:
+    it goes on waiting when it is notified of all partitions.  (A new segment is no change of a partition.)
+    """
+    for module in (fetch_handler, fetch_reading, fetch_replies, long_fetch):
+        monkeypatch.setattr(module, "READ_PER_SLICE_MAX", per_slice)
+
+    async def main(loop: SimLoop) -> None:
+        chance = random.Random(seed)
+        broker = Broker(loop, tmp_path, rests=True)
+        for number in range(EVENTS):
+            (event,) = chance.choices(list(EVENTS_BY_WEIGHT), list(EVENTS_BY_WEIGHT.values()))
+            if event is fetch:
+                event = wait_for_records
+            elif event is delete_segments:
+                event = append
+            event(broker, chance)
+            for _ in range(chance.choice([0, 0, 1, 1, 2, 5])):
+                await asyncio.sleep(0)
+            if chance.random() < 0.5:
+                # The next change of any partition; those of the start of a log are not checked before.
+                broker.disk.replicas.partitions_moved(())
+                await settle()
+                waiting = [each.waiting for each in broker.readers if each.waiting is not None]
+                waiting = [each for each in waiting if not each.done()]
+                for session in broker.sessions:
+                    for position in session.positions.values():
+                        session.moved(position)
+                broker.disk.replicas.partitions_moved([each.topic_partition for each in broker.partitions])
+                await settle()
+                assert not any(each.done() for each in waiting), f"event {number}: {event.__name__}"
+                await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.1, 1]))
+            settled_readers(broker, chance)
+        await asyncio.sleep(30)
+        settled_readers(broker, chance)
+
+    simulate(main, seed=seed)
+
+
+@pytest.mark.parametrize("turns", range(0, 40, 2))
+def test_a_partition_that_changes_before_a_long_fetch_waits_wakes_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """The change before does not make the response large enough, and a partition notifies a position once."""
+    for module in (fetch_handler, fetch_reading, fetch_replies, long_fetch):
+        monkeypatch.setattr(module, "READ_PER_SLICE_MAX", 1)
+
+    async def main(loop: SimLoop) -> None:
+        broker = Broker(loop, tmp_path, rests=True)
+        disk, reader = broker.disk, broker.readers[0]
+        led = [disk.lead(f"t{number}", replicas=(0, reader.replica_id)) for number in range(PARTITIONS)]
+        for _ in range(2):
+            send(broker, reader, wait_ms=0, min_bytes=0, max_bytes=1 << 20, is_committed=False)
+            await settle()
+            settled_readers(broker, random.Random(1))
+        reader.changed = {0, 1}
+        send(broker, reader, wait_ms=20_000, min_bytes=2 * BATCH_BYTES, max_bytes=1 << 20, is_committed=False)
+        waiting = reader.waiting
+        assert waiting is not None
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for _ in range(3):
+            assert not waiting.done()
+            disk.append(led[-1], 1)
+            disk.replicas.partition_moved(led[-1].topic_partition)
+            await settle()
+        assert waiting.done()
+        disk.close()
+
+    simulate(main, seed=1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.replication.fetch_session import EVICTION_MS, FetchPosition, FetchSessionCache
+from kctl.storage.watchers import Watchers
 
 
 @dataclass
@@ -124,10 +125,7 @@ class Watched:
     """A partition whose watchers the test notifies."""
 
     def __init__(self) -> None:
-        self.watchers: list[FetchPosition] = []
-
-    def watch(self, watcher: FetchPosition) -> None:
-        self.watchers.append(watcher)
+        self.watchers = Watchers()
 
 
 def test_a_closed_session_keeps_none_of_its_partitions() -> None:
@@ -136,8 +134,8 @@ def test_a_closed_session_keeps_none_of_its_partitions() -> None:
     session = cache.create(1, [position(0)], is_follower=False, now_ms=0)
     assert session is not None
     session.rest(session.positions[tp(0)], partition, None)
+    watcher = session.positions[tp(0)]
     cache.close(1)
-    (watcher,) = partition.watchers
     watcher.moved()
     watcher.high_watermark_moved()
     assert not watcher.is_watching
@@ -155,3 +153,31 @@ def test_a_new_high_watermark_wakes_the_fetch_of_a_consumer_only(*, is_follower:
     first.high_watermark_moved()
     assert session.active() == [first]
     assert bool(session.woken) is wakes
+
+
+def test_a_position_is_notified_once_until_it_is_examined() -> None:
+    """Clients that do not come back cost nothing for each append."""
+    partition = Watched()
+    session = FetchSessionCache(1).create(1, [position(0)], is_follower=False, now_ms=0)
+    assert session is not None
+    first = session.positions[tp(0)]
+    session.rest(first, partition, None)
+    assert len(partition.watchers) == 1
+    partition.watchers.moved()
+    assert (len(partition.watchers), session.active(), session.take_moved()) == (0, [first], [first])
+    first.watch(partition)
+    first.watch(partition)
+    assert len(partition.watchers) == 1
+    partition.watchers.high_watermark_moved()
+    assert (len(partition.watchers), session.take_moved()) == (0, [first])
+
+
+def test_a_high_watermark_does_not_end_the_notifications_of_a_follower() -> None:
+    partition = Watched()
+    session = FetchSessionCache(1).create(1, [position(0)], is_follower=True, now_ms=0)
+    assert session is not None
+    session.rest(session.positions[tp(0)], partition, None)
+    partition.watchers.high_watermark_moved()
+    assert (len(partition.watchers), session.take_moved()) == (1, [])
+    partition.watchers.moved()
+    assert (len(partition.watchers), session.take_moved()) == (0, [session.positions[tp(0)]])

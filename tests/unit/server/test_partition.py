@@ -231,11 +231,12 @@ class Watching:
         Watching.asked += 1
         return self._is_open
 
-    def moved(self) -> None:
+    def moved(self) -> bool:
         self.notified += 1
+        return False
 
-    def high_watermark_moved(self) -> None:
-        self.notified += 1
+    def high_watermark_moved(self) -> bool:
+        return self.moved()
 
 
 def test_thousands_of_watchers_are_added_without_a_search_for_each() -> None:
@@ -243,7 +244,7 @@ def test_thousands_of_watchers_are_added_without_a_search_for_each() -> None:
     Watching.asked = 0
     watchers = [Watching() for _ in range(2_000)]
     for watcher in watchers:
-        partition.watch(watcher)
+        partition.watchers.add(watcher)
     assert Watching.asked < 2 * len(watchers)
     partition.notify()
     assert {watcher.notified for watcher in watchers} == {1}
@@ -251,9 +252,9 @@ def test_thousands_of_watchers_are_added_without_a_search_for_each() -> None:
 
 def test_watchers_that_have_gone_are_removed() -> None:
     partition, _ = led(7, [0])
-    partition.watch(staying := Watching())
+    partition.watchers.add(staying := Watching())
     for _ in range(2_000):
-        partition.watch(Watching(is_open=False))
+        partition.watchers.add(Watching(is_open=False))
     assert len(partition.watchers) <= 10
     partition.notify()
     assert staying.notified == 1
