@@ -62,7 +62,7 @@ def _prepare() -> None:
         _kill_at("before all")
         return written(request, files)
 
-    Transaction.commit = commit  # type: ignore[method-assign]
+    Transaction.commit = commit  # type: ignore[assignment, method-assign]
     dead_letter_topic.write_dead_letters = write
 
 
