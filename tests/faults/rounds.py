@@ -30,6 +30,8 @@ RECORDS_A_SECOND = 120
 PROGRESS = 5
 """Records that every partition has to acknowledge before the next fault."""
 MEMBERS = 2
+LINES_OF_EACH_LOG = 200
+"""Printed by a run that fails."""
 
 Say = Callable[[str], None]
 
@@ -55,7 +57,8 @@ class Story:
         self._cluster = struck
         self._print = report
         bootstrap = struck.bootstrap
-        self.librdkafka = Librdkafka(bootstrap, TOPIC, PARTITIONS, rate=RECORDS_A_SECOND)
+        self._librdkafka_log = folder / "librdkafka-producer.log"
+        self.librdkafka = Librdkafka(bootstrap, TOPIC, PARTITIONS, rate=RECORDS_A_SECOND, log=self._librdkafka_log)
         self.java = Java(bootstrap, TOPIC, PARTITIONS, folder, rate=RECORDS_A_SECOND // 3)
         self.reader = Reader(bootstrap, TOPIC, PARTITIONS)
         self.group = Group(PARTITIONS)
@@ -150,11 +153,22 @@ class Story:
         complaints = [complaint for client in self.clients for complaint in client.complaints]
         assert not complaints, complaints
 
+    def evidence(self) -> Iterator[str]:
+        """What each writer has delivered and reported, what each broker knows, and the ends of logs."""
+        for writer in (self.librdkafka, self.java):
+            yield f"{writer.name} has {writer.acknowledged.counts()}: {writer.last_messages()}"
+        for broker_id in BROKERS:
+            yield f"broker {broker_id}: leader and in-sync replicas {self._cluster.states(TOPIC, broker_id)}"
+        for broker_id, broker in self._cluster.brokers.items():
+            yield f"log of broker {broker_id}:\n{_end_of(broker.log_text)}"
+        yield f"log of librdkafka:\n{_end_of(self._librdkafka_log.read_text(errors='replace'))}"
+
     def close(self) -> None:
         """Stops all processes in any state."""
         for client in self.clients:
             client.is_over.set()
         self.java.kill()
+        self.librdkafka.close()
 
 
 @contextmanager
@@ -262,6 +276,10 @@ def story(folder: Path, report: Say) -> Iterator[tuple[Cluster, Story]]:
         try:
             reported.begin()
             yield struck, reported
+        except (AssertionError, TimeoutError):
+            for text in reported.evidence():
+                report(text)
+            raise
         finally:
             reported.close()
 
@@ -303,6 +321,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         play(options.folder or Path(scratch), rounds, report)
     return 0
+
+
+def _end_of(log: str) -> str:
+    return "\n".join(log.splitlines()[-LINES_OF_EACH_LOG:])
 
 
 def _has_reached(positions: Mapping[int, int], ends: Mapping[int, int]) -> bool:

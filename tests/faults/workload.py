@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import subprocess
 import threading
 import time
@@ -39,6 +40,8 @@ CLOSED_DURING_SEND = "Producer closed while send in progress"
 """Kafka's producer reports this for a record that waits for metadata when it is stopped; the record was not sent."""
 END_TIMEOUT_S = 120
 LAST_MESSAGES_CHARS = 4000
+LOG_DEBUG = 7
+"""The level of syslog(3) with which librdkafka logs what its property `debug` selects."""
 
 
 class WorkloadClient(threading.Thread):
@@ -112,10 +115,15 @@ class Acknowledgements:
 class Librdkafka(WorkloadClient):
     """An idempotent producer that retries forever and numbers its records per partition."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int, log: Path | None = None) -> None:
+        """`log` is a file for what librdkafka logs about its connections, leaders and producer id."""
         super().__init__("librdkafka")
         self.acknowledged = Acknowledgements(partitions)
         self.sent = [0] * partitions
+        self._log_handler = logging.FileHandler(log, mode="w") if log else logging.NullHandler()
+        self._log_handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logger = logging.Logger("librdkafka")
+        logger.addHandler(self._log_handler)
         self._errors: deque[str] = deque(maxlen=20)
         self._topic = topic
         self._pause_s = 1 / rate
@@ -129,8 +137,14 @@ class Librdkafka(WorkloadClient):
                 "request.timeout.ms": 5000,
                 "linger.ms": 2,
                 "error_cb": self._noted,
-            }
+                **({"log_level": LOG_DEBUG, "debug": "broker,metadata,eos"} if log else {}),
+            },
+            logger=logger,
         )
+
+    def close(self) -> None:
+        """Ends its log."""
+        self._log_handler.close()
 
     def last_messages(self) -> str:
         """The last errors that librdkafka has reported."""

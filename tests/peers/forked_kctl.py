@@ -84,11 +84,12 @@ class ForkedProcess:
 class ForkedKctl:
     """Starts commands, each in a fork of a server, which ends at the end of its connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.peers.forked_kctl") -> None:
+        """`module` is the program that calls `serve`."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.peers.forked_kctl", str(theirs.fileno())],
+                [sys.executable, "-m", module, str(theirs.fileno())],
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -240,13 +241,14 @@ def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
     return status
 
 
-def _import_commands() -> None:
+def import_commands() -> None:
+    """Imports all commands but those that need extra distributions."""
     for module in pkgutil.walk_packages(kctl.commands.__path__, "kctl.commands."):
         if not module.name.startswith(("kctl.commands.spark", "kctl.commands.mcp.server")):
             importlib.import_module(module.name)
-    gc.freeze()
 
 
 if __name__ == "__main__":
-    _import_commands()
+    import_commands()
+    gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from kctl.spark.class_archive import archive_path
-from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic
+from tests.integration.spark.peer import Topic, write_archive
 from tests.peers import apache_kafka
 from tests.peers.cache import cache_folder
 from tests.peers.kctl_broker import kctl_broker
@@ -23,18 +22,22 @@ GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _spark() -> Iterator[None]:
-    """Exports start with an archive of classes, written by the first run of these tests on a machine."""
+def written_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """Exports start with an archive of classes; its path in a folder of its own if this run had to write it."""
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
     if shutil.which("java") is None:
         pytest.skip("java is not on the PATH: install a Java 17 runtime")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("XDG_CACHE_HOME", str(cache_folder() / "spark"))
-        if not archive_path().exists():
-            warmup = [sys.executable, "-m", "kctl", "spark", "warmup"]
-            subprocess.run(warmup, check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
-        yield
+        kept, written = archive_path(), None
+        if not kept.exists():
+            written = write_archive(tmp_path_factory.mktemp("warmup"))
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = kept.with_name(f".{kept.name}.{os.getpid()}.tmp")
+            shutil.copyfile(written, unfinished)
+            unfinished.replace(kept)
+        yield written
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -11,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kctl.cli import main
+from kctl.spark import session
 from tests.peers.markers import wait_for_markers
 from tests.peers.probe import wait_until
 
@@ -116,24 +121,45 @@ class Topic:
 
 
 def export_command(topic: Topic, folder: Path | str, *options: str) -> list[str]:
+    """The command line of an export, for a process of its own."""
+    return [sys.executable, "-m", "kctl", *export_words(topic, folder, *options)]
+
+
+def export_words(topic: Topic, folder: Path | str, *options: str) -> list[str]:
+    """The arguments of an export."""
     return [
-        *(sys.executable, "-m", "kctl", *ENGINES[topic.engine], topic.name, "--to", str(folder)),
+        *(*ENGINES[topic.engine], topic.name, "--to", str(folder)),
         *("--bootstrap-server", topic.bootstrap, "--format", "json", *options),
     ]
 
 
 def run_export(topic: Topic, folder: Path | str, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit status, the document on stdout, and stderr."""
+    status, printed, output = run_engine(topic.engine, *export_words(topic, folder, *options))
+    assert "Traceback" not in output, output
+    return status, json.loads(printed), output
+
+
+def run_engine(engine: str, *words: str) -> tuple[int, str, str]:
+    """Runs the command of an engine; exit status, stdout and stderr.
+
+    The local engine runs in this process, which has imported numpy and pyarrow already, and keeps the process that its
+    tasks are forked from.
+    """
+    if engine == "local":
+        printed, output = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(output):
+            status = main(words)
+        return status, printed.getvalue(), output.getvalue()
     done = subprocess.run(
-        export_command(topic, folder, *options),
+        [sys.executable, "-m", "kctl", *words],
         check=False,
         capture_output=True,
         text=True,
         timeout=RUN_TIMEOUT_S,
         stdin=subprocess.DEVNULL,
     )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, json.loads(done.stdout), done.stderr
+    return done.returncode, done.stdout, done.stderr
 
 
 def export(topic: Topic, folder: Path | str, *options: str) -> dict[str, Any]:
@@ -141,6 +167,19 @@ def export(topic: Topic, folder: Path | str, *options: str) -> dict[str, Any]:
     status, document, output = run_export(topic, folder, *options)
     assert status == 0, output
     return document
+
+
+def write_archive(cache: Path) -> Path:
+    """Runs `kctl spark warmup` with this cache; returns the path of the archive that it prints.
+
+    On a loaded machine writing the archive takes longer than any export waits for the end of the JVM.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setattr(session, "JVM_END_TIMEOUT_S", 0.001)
+        status, printed, output = run_engine("local", "spark", "warmup", "--format", "json")
+    assert status == 0, output
+    return Path(json.loads(printed)["archive"])
 
 
 def read_rows(folder: Path, *, topics: Sequence[str]) -> list[Row]:

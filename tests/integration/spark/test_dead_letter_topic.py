@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kctl.cli import main
-from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S, Topic, export, read_rows
+from tests.integration.spark.killed_command import run_killed
+from tests.integration.spark.peer import TIMEOUT_S, Topic, export, read_rows
 from tests.peers.probe import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -25,34 +24,6 @@ LENIENT = ("--value", "json", "--on-bad-record", "dead-letter", "--target-file-s
 
 BEFORE = 30
 """Records that are exported before the option is used, without their headers."""
-
-KILLED = """
-import itertools, os, signal, sys
-from kctl.cli import main
-from kctl.client.transaction import Transaction
-from kctl.spark import dead_letter_topic, row_writer
-from kctl.spark.verification import data_files
-
-def kill_at(moment):
-    if moment == sys.argv[1]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-async def commit(transaction, *arguments, **named):
-    number = next(numbers)
-    kill_at(f"before {number}")
-    await committed(transaction, *arguments, **named)
-    kill_at(f"after {number}")
-
-def write(*arguments):
-    kill_at("before all")
-    return written(*arguments)
-
-row_writer.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 10
-numbers, committed, Transaction.commit = itertools.count(), Transaction.commit, commit
-written, dead_letter_topic.write_dead_letters = dead_letter_topic.write_dead_letters, write
-sys.exit(main(sys.argv[2:]))
-"""
-"""An export that is killed after its commit, or before or after the commit of a transaction with dead letters."""
 
 
 def produce(topic: Topic, count: int) -> None:
@@ -138,13 +109,12 @@ def test_each_dead_letter_is_in_the_topic_once(
     produce(source, BEFORE)
     export(source, tmp_path, "--table", table, *LENIENT)
     options = ["--table", table, *LENIENT, "--dead-letter-topic", bad.name]
+    one_file = ("--target-file-size", "1m")  # its task needs no other process
     moments = ["before all", "before 0", "after 0", "before 1", "after 1"]
     for moment in moments:
         produce(source, 60)
         words = ["export", source.name, "--to", str(tmp_path), "--bootstrap-server", bootstrap, *options]
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, moment, *words], check=False, capture_output=True, timeout=RUN_TIMEOUT_S
-        )
+        done = run_killed(moment, *words, *one_file)
         assert done.returncode == -signal.SIGKILL, (moment, done.stderr)
     # What the last run left is written although nothing is new.
     assert export(source, tmp_path, *options)["records"] == 0

@@ -15,8 +15,6 @@ from typing import Any
 import pyspark
 import pytest
 
-from kctl.cli import main
-from kctl.spark import session
 from tests.integration.spark.peer import (
     RUN_TIMEOUT_S,
     Topic,
@@ -25,6 +23,7 @@ from tests.integration.spark.peer import (
     export_command,
     read_rows,
     run_export,
+    write_archive,
 )
 from tests.peers.probe import free_port, wait_until
 
@@ -259,14 +258,8 @@ def test_impossible_exports_fail_with_one_line(kctl_bootstrap: str, tmp_path: Pa
     assert output.count("\n") == 1
 
 
-def test_a_warmup_leaves_nothing_but_an_archive_of_classes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On a loaded machine writing the archive takes longer than any export waits for the end of the JVM."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(session, "JVM_END_TIMEOUT_S", 0.001)
-    assert main(["spark", "warmup", "--format", "json"]) == 0
-    archive = Path(json.loads(capsys.readouterr().out)["archive"])
+def test_a_warmup_leaves_nothing_but_an_archive_of_classes(written_archive: Path | None, tmp_path: Path) -> None:
+    archive = written_archive or write_archive(tmp_path)
     assert archive.stat().st_size > 1 << 20
     assert list(archive.parent.iterdir()) == [archive]
 

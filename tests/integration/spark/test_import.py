@@ -29,6 +29,7 @@ from kctl.spark.exec.files import DiskFiles
 from kctl.spark.existing import ExistingExport
 from kctl.spark.importing import ImportRequest, import_export, import_group
 from kctl.spark.verification import data_files
+from tests.integration.spark.killed_command import run_killed
 from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -46,36 +47,12 @@ def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row[0], *row[2:]) for row in sorted(rows, key=lambda row: row[:2])]
 
 
-IMPORT = """
-import itertools, os, signal, sys
-from kctl.cli import main
-from kctl.client.transaction import Transaction
-from kctl.spark import row_writer
-from kctl.spark.verification import data_files
-
-def kill_at(moment):
-    if moment == sys.argv[1]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-async def commit(transaction, *arguments, **named):
-    number = next(numbers)
-    kill_at(f"before {number}")
-    await committed(transaction, *arguments, **named)
-    kill_at(f"after {number}")
-
-row_writer.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 100
-numbers, committed, Transaction.commit = itertools.count(), Transaction.commit, commit
-sys.exit(main(sys.argv[2:]))
-"""
-"""An import with many transactions, which is killed before or after the commit of one of them."""
-
-
 @LOCAL
 def test_an_import_whose_process_is_killed_continues(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     source = make_topic(kctl_bootstrap, 2)
-    source.produce({"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(2_000))
+    source.produce({"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(200))
     export(source, tmp_path / "first")
     restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
     words = ("tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap)
@@ -85,8 +62,8 @@ def test_an_import_whose_process_is_killed_continues(
         ("before 4", -signal.SIGKILL),
         ("never", 0),
     ):
-        command = [sys.executable, "-c", IMPORT, moment, *words, "--timeout", "60s"]
-        assert subprocess.run(command, check=False, capture_output=True, timeout=RUN_TIMEOUT_S).returncode == status
+        done = run_killed(moment, *words, "--timeout", "60s")
+        assert done.returncode == status, (moment, done.stderr)
     export(restored, tmp_path / "second")
     assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ import pytest
 from kctl.cli import main
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.target import open_files
-from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export, export_command, run_export
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export_command, export_words
 from tests.peers import s3_server
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.probe import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -35,9 +35,25 @@ def _variables(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     s3_server.set_variables(monkeypatch, s3_url)
 
 
-def kctl(*words: str) -> bytes:
-    """The output of a command in a process of its own: pyiceberg reads its variables when it is imported."""
-    return subprocess.run([sys.executable, "-m", "kctl", *words], check=True, stdout=subprocess.PIPE).stdout
+def kctl(*words: str) -> str:
+    """The output of a command."""
+    done = run_kctl(*words, timeout_s=RUN_TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_export(topic: Topic, target: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    """As in `peer`, in a process of its own: pyiceberg reads its variables when it is imported."""
+    done = run_kctl(*export_words(topic, target, *options), timeout_s=RUN_TIMEOUT_S)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def export(topic: Topic, target: str, *options: str) -> dict[str, Any]:
+    """An export that must succeed; returns the document that it printed."""
+    status, document, output = run_export(topic, target, *options)
+    assert status == 0, output
+    return document
 
 
 def filled(make_topic: MakeTopic, bootstrap: str, count: int) -> Topic:

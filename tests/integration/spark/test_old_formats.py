@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.clients.test_old_files import EXPECTED, broker_on_kafkas_files
-from tests.integration.spark.peer import ENGINES, RUN_TIMEOUT_S
+from tests.integration.spark.peer import run_engine
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -26,18 +24,14 @@ def old_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
 @pytest.mark.parametrize("file_size", ["256m", "600"], ids=["one-file", "cut-within-messages"])
-def test_old_formats_have_the_rows_of_the_newest(
-    old_bootstrap: str, tmp_path: Path, engine: str, file_size: str
-) -> None:
-    command = [
-        *(sys.executable, "-m", "kctl", *ENGINES[engine], *EXPECTED, "--to", str(tmp_path), "--format", "json"),
+def test_old_formats_have_the_rows_of_the_newest(old_bootstrap: str, tmp_path: Path, file_size: str) -> None:
+    status, printed, output = run_engine(
+        *("local", "export", *EXPECTED, "--to", str(tmp_path), "--format", "json"),
         *("--bootstrap-server", old_bootstrap, "--target-file-size", file_size),
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    )
+    assert status == 0, output
+    document = json.loads(printed)
     assert document["records"] == sum(map(len, EXPECTED.values()))
     if file_size != "256m":
         assert document["files"] > 2 * len(EXPECTED)

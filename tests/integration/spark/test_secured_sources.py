@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from kctl.cli import main
-from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S
+from tests.integration.spark.peer import TIMEOUT_S, run_engine
 from tests.peers import apache_kafka
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.probe import free_port, wait_until
@@ -119,15 +116,14 @@ def test_an_export_over_tls_with_scram_is_exact(
 ) -> None:
     options = ["--command-config", str(source.config), "--table", table, "--value", "json"]
     words = ["export", "orders", "--to", str(tmp_path / "lake"), "--engine", engine, *options]
-    run = partial(subprocess.run, check=False, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
-    first, second = (run([sys.executable, "-m", "kctl", *words]) for _ in range(2))
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert f"{RECORDS * 2 // 3} records" in first.stderr
+    first, second = (run_engine(engine, *words) for _ in range(2))
+    assert (first[0], second[0]) == (0, 0), first[2] + second[2]
+    assert f"{RECORDS * 2 // 3} records" in first[2]
     verify = ["tables", "verify", "orders", str(tmp_path / "lake"), "--command-config", str(source.config)]
     assert main([*verify, "--isolation", "read_committed", "--format", "json"]) == 0
     compared = json.loads(capfd.readouterr().out)
     assert {row["status"] for row in compared} == {"equal"}
     assert sum(row["table_records"] for row in compared) == RECORDS * 2 // 3
     texts = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    texts += [one.encode() for done in (first, second) for one in (done.stdout, done.stderr)]
+    texts += [text.encode() for _, *outputs in (first, second) for text in outputs]
     assert not any(SECRET.encode() in text for text in texts)

@@ -11,6 +11,8 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum, auto
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -41,25 +43,42 @@ simulation runs on the loop.
 
 @contextmanager
 def most_calls() -> Iterator[list[int]]:
-    """The largest number of calls in one callback inside of the block."""
+    """The largest number of calls in one callback inside of the block.
+
+    A trace function is called for calls of Python functions only, a profile function for all their ends and for calls
+    of functions in C, too.
+    """
     most = [0, 0]
 
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event != "call":
-            return
-        name = frame.f_code.co_filename
-        if name.endswith("asyncio/events.py") and frame.f_code.co_name == "_run":
-            most[1] = 0
-        elif not name.startswith(NOT_COUNTED):
+    def note(frame: FrameType, _event: str, _argument: object) -> None:
+        kind = kind_of(frame.f_code.co_filename)
+        if kind is Kind.COUNTED:
             most[1] += 1
             most[0] = max(most)
+        elif kind is Kind.OF_THE_LOOP and frame.f_code.co_name == "_run":
+            most[1] = 0
 
-    former = sys.getprofile()
-    sys.setprofile(note)
+    former = sys.gettrace()
+    sys.settrace(note)
     try:
         yield most
     finally:
-        sys.setprofile(former)
+        sys.settrace(former)
+
+
+class Kind(Enum):
+    """Whose functions a file has."""
+
+    OF_THE_LOOP = auto()
+    COUNTED = auto()
+    NOT_COUNTED = auto()
+
+
+@cache
+def kind_of(file: str) -> Kind:
+    if file.endswith("asyncio/events.py"):
+        return Kind.OF_THE_LOOP
+    return Kind.NOT_COUNTED if file.startswith(NOT_COUNTED) else Kind.COUNTED
 
 
 def frame(api: Api, long: Place) -> bytes:
