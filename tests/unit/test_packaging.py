@@ -133,6 +133,10 @@ def test_container_file_uses_files_that_exist_and_no_root() -> None:
     user, _, group = argument_of("USER").partition(":")
     assert int(user) > 0
     assert int(group) > 0
+    # Otherwise the user's group has another number, and the folders belong to that one.
+    made = " ".join(arguments for name, arguments in containerfile() if name == "RUN")
+    assert f"groupadd --gid {group} kctl" in made
+    assert f"useradd --uid {user} --gid {group} " in made
     assert argument_of("STOPSIGNAL") == "SIGTERM"
 
 
