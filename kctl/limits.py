@@ -1416,6 +1416,12 @@ EXPORT_SCHEMA_TYPES_MAX = _limit(
     "types",
     on_excess="the export is refused",
 )
+EXPORT_JSON_DEPTH_MAX = _limit(
+    "levels of objects and lists in a key or value of JSON in an export",
+    500,
+    "levels",
+    on_excess="the record cannot be decoded: --on-bad-record",
+)
 EXPORT_VARIANT_BYTES_MAX = _limit(
     "size of a key or value in an export as variant: its text, its value and the names of its members, each",
     16 << 20,

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, EXPORT_JSON_DEPTH_MAX
 from kctl.spark.exec.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
 
 NOTHING: Any = object()
@@ -25,6 +25,10 @@ _UNKNOWN = "unknown"
 _MIXED = "mixed"
 
 
+_NOT_JSON = "it is not JSON"
+_TOO_DEEP = "it has too many levels"
+
+
 class NotJson(Exception):
     """A value is not JSON; the message is the reason."""
 
@@ -32,13 +36,37 @@ class NotJson(Exception):
 def parse(text: str | bytes) -> Any:
     """The JSON value.  Raises NotJson, also for NaN and infinite numbers."""
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise NotJson("it is not JSON") from None
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise NotJson(_TOO_DEEP) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise NotJson(_NOT_JSON) from None
+    except ValueError:  # more digits than Python reads
+        raise NotJson("a number is beyond the range of doubles") from None
+    if _is_deep(text, value):
+        raise NotJson(_TOO_DEEP)
+    return value
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
+def _is_deep(text: str | bytes, value: Any) -> bool:
+    """Whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
+
+    Python's own bound depends on the stack of the caller, so that two attempts of a task could disagree.
+    """
+    count = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if count <= EXPORT_JSON_DEPTH_MAX:
+        return False
+    level = [value]
+    for _ in range(EXPORT_JSON_DEPTH_MAX + 1):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for items in inner for one in items]
+        if not inner:
+            return False
+    return True
+
+
+def _refuse(_constant: str) -> NoReturn:
+    raise NotJson(_NOT_JSON)
 
 
 def inferred(texts: Iterable[str | bytes]) -> Struct:
