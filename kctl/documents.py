@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kctl.errors import UsageError
 from kctl.terminal_text import CONTROLS, escape_json
 
 _INDENT = 2
@@ -28,20 +29,54 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """Half of a character beyond the Basic Multilingual Plane, as such or escaped."""
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, **settings: Any) -> Any:
     """The value of a JSON document in UTF-8.  Raises ValueError, also for half a surrogate pair, and RecursionError.
 
-    Such a half is not a character: a name with it cannot be encoded when it is sent or stored.
+    Such a half is not a character: a name with it cannot be encoded when it is sent or stored.  `settings` are those of
+    json.loads.
     """
     if isinstance(text, bytes):
         text = text.decode()
-    value = json.loads(text)
+    value = json.loads(text, **settings)
     if _SURROGATE.search(text):
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("a text contains an unpaired surrogate, which is not a character") from None
     return value
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of a JSON document of a user.  Raises UsageError, also for NaN and a member that is given twice."""
+    try:
+        return parse_json(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(json_problem(error)) from None
+
+
+def json_problem(error: ValueError | RecursionError) -> str:
+    """What is wrong with a JSON document, from the error that `json.loads` or `parse_json` has raised."""
+    match error:
+        case UnicodeDecodeError():
+            return f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
+        case RecursionError():
+            return "not JSON that can be read: too many nested lists and objects"
+        case json.JSONDecodeError():
+            return f"not JSON: line {error.lineno}, column {error.colno}: {error.msg[:1].lower()}{error.msg[1:]}"
+    text = str(error)
+    return f"not JSON that can be read: {'a number is too long' if 'set_int_max_str_digits' in text else text}"
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise UsageError(f"not clear: '{next(one for one in names if names.count(one) > 1)}' is given twice")
+    return found
+
+
+def _refuse_constant(name: str) -> float:
+    raise UsageError(f"not JSON: {name} is not a number there")
 
 
 def json_text(value: object, indent: int | None = None) -> str:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kctl.documents import parse_json
+from kctl.documents import read_json
 from kctl.errors import UsageError
 from kctl.security.acls import (
     WILDCARD,
@@ -68,9 +68,9 @@ def write_document(acls: Sequence[AclBinding]) -> str:
 def read_document(text: bytes, path: str) -> list[AclBinding]:
     """The ACLs of a document, each once.  Raises UsageError with the path and the number of the ACL."""
     try:
-        document = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}") from None
+        document = read_json(text)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
     if not isinstance(document, dict) or document.get("version") != _VERSION:
         raise UsageError(f'{path}: expected an object with "version": {_VERSION}, as kctl acls export writes it')
     acls = document.get("acls")

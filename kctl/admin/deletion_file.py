@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from kctl.documents import parse_json
+from kctl.documents import read_json
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, is_integer
 from kctl.model import TopicPartition
@@ -19,10 +19,7 @@ TO_END = -1
 
 def parse_deletions(text: str) -> dict[TopicPartition, int]:
     """The offsets by partition; TO_END for the end.  Raises UsageError."""
-    try:
-        document = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"no valid JSON: {error}") from None
+    document = read_json(text)
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise UsageError('it must be an object with "partitions", a list')
     if (version := document.get("version", VERSION)) != VERSION:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kctl.admin.group_description import GroupDescription
-from kctl.documents import parse_json
+from kctl.documents import read_json
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 from kctl.model import TopicPartition
@@ -82,10 +82,7 @@ def format_document(document: OffsetDocument) -> str:
 
 def parse_document(text: str) -> OffsetDocument:
     """Reads what `format_document` writes; unknown fields are ignored.  Raises UsageError."""
-    try:
-        data = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"no valid JSON: {error}") from None
+    data = read_json(text)
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("groups"), list):
         raise UsageError(f'not a file of committed offsets: it has no "version": {VERSION} or no list of "groups"')
     groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kctl.documents import parse_json
+from kctl.documents import read_json
 from kctl.errors import UsageError
 from kctl.integers import is_integer, parse_integer
 from kctl.model import TopicPartition
@@ -103,10 +103,7 @@ def format_reassignment(
 
 
 def _document(text: str) -> dict[str, Any]:
-    try:
-        document = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"not JSON: {error}") from None
+    document = read_json(text)
     if not isinstance(document, dict):
         raise UsageError("not a JSON object")
     return document

@@ -221,9 +221,14 @@ def _check_unicode(text: str) -> None:
 
 
 def read_record(item: object) -> ReadRecord:
-    """A record from the object of record_item, or from some of its fields.  Raises UsageError."""
+    """A record from the object of record_item, or from some of its fields.  Raises UsageError.
+
+    The value has to be one of them: a record with a key and without a value deletes the key in a compacted topic.
+    """
     if not isinstance(item, dict):
         raise UsageError("not a JSON object")
+    if "value" not in item:
+        raise UsageError('no "value" in it; that of a record without one is null')
     headers = item.get("headers") or []
     if not isinstance(headers, list) or not all(
         isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers

@@ -9,7 +9,7 @@ from kctl.admin.acls import list_acls
 from kctl.admin.outcome import Outcome
 from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
 from kctl.commands.compat.acls import listed
-from kctl.commands.compat.versions import KAFKA_4
+from kctl.commands.compat.versions import KAFKA_28
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import ApiError
@@ -30,14 +30,14 @@ def show_changed(run: Invocation, acls: Sequence[AclBinding], outcomes: Sequence
 
 
 def show_as_kafka(run: Invocation, compat: str, resources: Resources, outcomes: Sequence[Outcome]) -> ExitStatus:
-    """Prints the ACLs of the resources after a change, as kafka-acls before 4.3 does.
+    """Prints the ACLs of the resources after a change, as kafka-acls of 2.8 does; later ones print nothing.
 
     Raises ApiError if a change failed.
     """
     failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
     if failed is not None:
         raise ApiError(failed.error, failed.message)
-    if compat != KAFKA_4:
+    if compat == KAFKA_28:
         selected = filters(resources, Rules())
         run.console.verbatim(listed(compat, run.on_cluster(lambda client: list_acls(client, selected))))
     return ExitStatus.DONE

@@ -1,4 +1,4 @@
-"""The output of kafka-acls of 2.8, of 3.9, which prints the same, and of 4.3.
+"""The output of kafka-acls of 2.8, 3.9 and 4.3; 2.8 also lists the ACLs of the resources after a change.
 
 Kafka prints the ACLs of a resource in the order of a Scala set of objects whose hash codes change from run to run; here
 they are sorted.
@@ -23,7 +23,7 @@ def listed(compat: str, acls: Iterable[AclBinding]) -> str:
 
 
 def adding(acls: Iterable[AclBinding]) -> str:
-    """The output of --add of 2.8 and 3.9 before the list of the resulting ACLs."""
+    """The output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
     return _blocks("Adding ACLs for resource", acls)
 
 

@@ -13,6 +13,7 @@ from kctl.commands.record_format.read_record import ReadRecord
 from kctl.commands.record_format.reading import FormatReader
 from kctl.commands.record_format.syntax import parse_format
 from kctl.commands.record_items import read_record
+from kctl.documents import json_problem
 from kctl.errors import UsageError
 
 READ_SIZE = 1 << 18
@@ -45,7 +46,7 @@ def json_record(line: bytes) -> ReadRecord:
     try:
         return read_record(json.loads(line))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"not JSON: {error}") from None
+        raise UsageError(json_problem(error)) from None
 
 
 class InputOptions:

@@ -93,7 +93,9 @@ GOOD = {
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ("{", "not JSON"),
+        ("{", "not JSON: line 1, column 2: expecting property name"),
+        ('{"version":1,"acls":[],"acls":[]}', "'acls' is given twice"),
+        ('{"version":NaN}', "NaN is not a number"),
         ("[]", "version"),
         ({"version": 2, "acls": []}, "version"),
         ({"version": 1, "acls": [], "more": 1}, "nothing else"),

@@ -296,7 +296,7 @@ def test_a_file_that_is_not_utf_8_is_named_once_with_the_byte(kctl: Kctl, tmp_pa
 def test_damaged_json_is_not_taken_for_csv(kctl: Kctl, tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_text('[{"version": 1')
-    assert "no valid JSON" in kctl(f"groups import {file}").err
+    assert "not JSON" in kctl(f"groups import {file}").err
 
 
 @pytest.mark.usefixtures("billing")

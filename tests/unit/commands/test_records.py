@@ -250,8 +250,12 @@ def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None
         (b'{"value":1}', "neither text nor null"),
         (b'{"value":"!","value_encoding":"base64"}', "is not valid base64"),
         (b'{"value":"a","value_encoding":"rot13"}', "unknown encoding"),
-        (b'{"headers":[{"value":"a"}]}', "headers are a list"),
-        (b'{"partition":"0"}', "partition is '0', not a whole number"),
+        (b'{"value":null,"headers":[{"value":"a"}]}', "headers are a list"),
+        (b'{"value":null,"partition":"0"}', "partition is '0', not a whole number"),
+        (b'{"key":"a","vlaue":"b"}', 'no "value" in it; that of a record without one is null'),
+        (b'"\xff"', "not UTF-8: byte 0xff at 1"),
+        (b"[" * 20_000, "too many nested lists and objects"),
+        (b"[" + b"1" * 5_000 + b"]", "a number is too long"),
     ):
         with stdin(line):
             ran = kctl("produce orders --input jsonl")
