@@ -280,6 +280,12 @@ TLS_RECEIVE_BYTES_MAX = _limit(
     "bytes",
     on_excess="other connections are served first",
 )
+TLS_RECORDS_MAX = _limit(
+    "records of one TLS connection that are decrypted in a row; a client may change its keys with each",
+    250,
+    "records",
+    on_excess="other connections are served first",
+)
 TLS_UNSENT_BYTES_MAX = _limit(
     "encrypted bytes that one TLS connection holds until its client reads them",
     1 << 18,

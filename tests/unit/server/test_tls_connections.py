@@ -12,7 +12,7 @@ import socket
 import ssl
 import struct
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
-from kctl.limits import TLS_UNSENT_BYTES_MAX
+from kctl.limits import TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network import tls_handshakes
@@ -227,6 +227,69 @@ def test_a_request_before_a_damaged_record_is_handled(
 
     asyncio.run(main())
     assert handled == [b"valid"]
+
+
+@contextlib.contextmanager
+def open_pair(
+    authority: CertificateAuthority, version: ssl.TLSVersion
+) -> Iterator[tuple[TlsStream, socket.socket, Callable[[bytes], bytes]]]:
+    """A stream after its handshake, the socket of its client, and a function that encrypts in one record."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(authority.issue("server").pem)
+    context = client_context(authority)
+    context.minimum_version = context.maximum_version = version
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(received, sent, server_hostname="127.0.0.1")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        stream = TlsStream(ours, server)
+        for _ in range(4):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+            theirs.sendall(sent.read())
+            with contextlib.suppress(ssl.SSLWantReadError):
+                stream.handshake()
+            with contextlib.suppress(BlockingIOError):
+                received.write(theirs.recv(1 << 16))
+
+        def encrypted(data: bytes) -> bytes:
+            client.write(data)
+            return sent.read()
+
+        yield stream, theirs, encrypted
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_records_of_any_size_arrive_in_pieces_of_any_size(
+    authority: CertificateAuthority, version: ssl.TLSVersion
+) -> None:
+    chance = random.Random(version)
+    plain = [chance.randbytes(chance.choice([1, 2, 5, 100, 1 << 14])) for _ in range(600)]
+    with open_pair(authority, version) as (stream, theirs, encrypted):
+        wire = b"".join(map(encrypted, plain))
+        decrypted = bytearray()
+        while len(decrypted) < sum(map(len, plain)):
+            with contextlib.suppress(BlockingIOError):
+                wire = wire[theirs.send(wire[: chance.choice([1, 3, 7, 100, 50_000])]) :]
+            buffer = memoryview(bytearray(chance.choice([10, 1_000, 1 << 18])))
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    decrypted += buffer[: stream.recv_into(buffer)]
+        assert decrypted == b"".join(plain)
+
+
+def test_few_records_are_decrypted_in_a_row(authority: CertificateAuthority) -> None:
+    """A client that changed its keys with each record held the event loop for 270 ms with each 256 KB."""
+    count = 3 * TLS_RECORDS_MAX
+    with open_pair(authority, ssl.TLSVersion.TLSv1_3) as (stream, theirs, encrypted):
+        theirs.sendall(b"".join(encrypted(b"x") for _ in range(count)))
+        buffer = memoryview(bytearray(1 << 18))
+        sizes = [stream.recv_into(buffer)]
+        while stream.has_pending:
+            sizes.append(stream.recv_into(buffer))
+        assert sizes == [TLS_RECORDS_MAX] * 3
 
 
 def test_what_a_client_does_not_read_is_bounded(authority: CertificateAuthority) -> None:
