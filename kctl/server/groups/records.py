@@ -24,7 +24,6 @@ from kctl.records.internal_topics import (
 )
 from kctl.server.groups.offsets import AppendedOffset, OffsetAndMetadata, Packed, pack
 from kctl.server.groups.snapshot import GroupSnapshot, MemberSnapshot
-from kctl.server.requests.slices import pieces
 
 _POSITION_IN_BATCH = 0
 """build_batch sets the offsets of records."""
@@ -76,7 +75,8 @@ def group_record_in_pieces(
     start = encode_group_metadata_value(_group_value(snapshot, ()), version)
     value = bytearray(start)
     _COUNT.pack_into(value, len(start) - _COUNT.size, len(snapshot.members))
-    for members in pieces(snapshot.members, GROUP_MEMBERS_PER_STEP_MAX):
+    for first in range(0, len(snapshot.members), GROUP_MEMBERS_PER_STEP_MAX):
+        members = snapshot.members[first : first + GROUP_MEMBERS_PER_STEP_MAX]
         value += encode_group_metadata_value(_group_value(snapshot, members), version)[len(start) :]
         yield
     return Record(_POSITION_IN_BATCH, timestamp_ms, encode_group_metadata_key(group_id), bytes(value))
