@@ -29,7 +29,7 @@ BATCH_BYTES = 1 << 20
 
 def _zstd_into(frames: memoryview, target: Bytes) -> int | None:
     try:
-        return int(cramjam.zstd.decompress_into(frames, target))
+        return int(cramjam.zstd.decompress_into(frames, target.data))
     except cramjam.DecompressionError:
         return None
 

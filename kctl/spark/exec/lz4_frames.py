@@ -48,7 +48,7 @@ def decompress_into(frame: memoryview, target: Bytes) -> int | None:
             written += length
             continue
         try:
-            written += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
+            written += cramjam.lz4.decompress_block_into(block, room.data, output_len=len(room))
         except cramjam.DecompressionError:
             return None
     return None
