@@ -1120,7 +1120,8 @@ METRICS_CONNECTIONS_MAX = _limit(
     "concurrent connections to the HTTP endpoint for metrics",
     32,
     "connections",
-    on_excess="further connections are closed at once",
+    on_excess="the one that has waited longest for its client, and at least one second, is closed; if there is none, "
+    "further connections are closed at once",
 )
 METRICS_HEAD_BYTES_MAX = _limit(
     "request line and headers of one HTTP request",

@@ -1,6 +1,7 @@
 """The HTTP endpoint for metrics: /metrics, /healthz and /readyz, read-only.
 
-Bounded against scrapers: number of connections, bytes and time of a request, time of a response.  Scrapes at the same
+Bounded against scrapers: number of connections, bytes and time of a request, time of a response.  A connection that
+waits for its client makes room for a new one, so that silent clients do not prevent health checks.  Scrapes at the same
 time in the same format share one exposition, so that a thousand cost little more than one.
 
 Owner: event loop.
@@ -12,8 +13,8 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ from kctl.server.network.acceptor import ListenError, bound_socket, listen
 log = logging.getLogger(__name__)
 
 _ACCEPTS_PER_ITERATION = 16
+_CLIENT_WAIT_S = 1.0
+"""A connection that has waited for its client so long is closed when there are too many."""
 _WRITE_BYTES = 64 << 10
 _TEXT = "text/plain; charset=utf-8"
 _HEAD_END = b"\r\n\r\n"
@@ -59,6 +62,28 @@ class AddressOptions(NamedTuple):
 OF_BROKER = AddressOptions("--metrics-port", "metrics.host")
 
 
+class _Connection:
+    """One connection, and since when it waits for its client, in seconds of the event loop's clock."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.since_s: float | None = None
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Waits for the client within the block."""
+        self.since_s = asyncio.get_running_loop().time()
+        try:
+            yield
+        finally:
+            self.since_s = None
+
+    async def drain(self) -> None:
+        """Returns when the socket has taken all bytes.  Raises ConnectionError."""
+        with self.waiting():
+            await self.writer.drain()
+
+
 class MetricsEndpoint:
     """Call `bind`, `start`, and `close`.
 
@@ -77,7 +102,7 @@ class MetricsEndpoint:
         self._not_ready = not_ready
         self._sock: socket.socket | None = None
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
 
     def bind(self, host: str, port: int) -> int:
         """Binds without accepting yet; returns the port.  Raises ListenError."""
@@ -115,7 +140,7 @@ class MetricsEndpoint:
         await asyncio.gather(*connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= METRICS_CONNECTIONS_MAX:
+        if len(self._connections) >= METRICS_CONNECTIONS_MAX and not self._has_made_room():
             log.warning(
                 "refusing a metrics connection, there are too many peer=%s connections=%d",
                 _peer(writer),
@@ -124,15 +149,27 @@ class MetricsEndpoint:
             )
             writer.transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="metrics-connection")
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        connection = _Connection(writer)
+        task = asyncio.get_running_loop().create_task(self._serve(reader, connection), name="metrics-connection")
+        self._connections[task] = connection
+        task.add_done_callback(lambda task: self._connections.pop(task, None))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _has_made_room(self) -> bool:
+        """Closes the connection that has waited longest for its client, if that is long."""
+        waiting = {task: each.since_s for task, each in self._connections.items() if each.since_s is not None}
+        task = min(waiting, key=waiting.__getitem__, default=None)
+        if task is None or asyncio.get_running_loop().time() - waiting[task] < _CLIENT_WAIT_S:
+            return False
+        task.cancel()
+        del self._connections[task]
+        return True
+
+    async def _serve(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        writer = connection.writer
         writer.transport.set_write_buffer_limits(0)  # drain returns when the socket has taken every byte.
         try:
             with suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-                while await self._exchange(reader, writer):
+                while await self._exchange(reader, connection):
                     pass
         except Exception:
             log.exception("closing metrics connection after a failure peer=%s", _peer(writer))
@@ -142,19 +179,22 @@ class MetricsEndpoint:
                 writer.transport.abort()
             writer.close()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _exchange(self, reader: asyncio.StreamReader, connection: _Connection) -> bool:
         """Serves one request; returns whether the connection stays open."""
+        writer = connection.writer
         try:
             async with asyncio.timeout(METRICS_HEAD_MS_MAX / 1000):
-                head = await reader.readuntil(_HEAD_END)
+                with connection.waiting():
+                    head = await reader.readuntil(_HEAD_END)
             request = parse_head(head[: -len(_HEAD_END)])
         except asyncio.LimitOverrunError:
-            return await self._refuse(writer, Refused(431, f"the head has more than {METRICS_HEAD_BYTES_MAX} bytes"))
+            refusal = Refused(431, f"the head has more than {METRICS_HEAD_BYTES_MAX} bytes")
+            return await self._refuse(connection, refusal)
         except Refused as refusal:
-            return await self._refuse(writer, refusal)
+            return await self._refuse(connection, refusal)
         try:
             async with asyncio.timeout(METRICS_SEND_MS_MAX / 1000):
-                await _send(writer, await self._page(request), request)
+                await _send(connection, await self._page(request), request)
         except TimeoutError:
             log.warning(
                 "closing a metrics connection, its response was not made and read in time peer=%s timeout_ms=%d",
@@ -166,10 +206,10 @@ class MetricsEndpoint:
         await asyncio.sleep(0)  # Nothing above waits if the client has sent several requests at once.
         return request.keeps_alive
 
-    async def _refuse(self, writer: asyncio.StreamWriter, refusal: Refused) -> bool:
+    async def _refuse(self, connection: _Connection, refusal: Refused) -> bool:
         page = Page(refusal.status, _TEXT, (f"{refusal}\n".encode(),))
         async with asyncio.timeout(METRICS_SEND_MS_MAX / 1000):
-            await _send(writer, page, HttpRequest("", "", is_head=False, keeps_alive=False))
+            await _send(connection, page, HttpRequest("", "", is_head=False, keeps_alive=False))
         return False
 
     async def _page(self, request: HttpRequest) -> Page:
@@ -188,13 +228,14 @@ class MetricsEndpoint:
         return Page(404, _TEXT, (b"not found; there are /metrics, /healthz and /readyz\n",))
 
 
-async def _send(writer: asyncio.StreamWriter, page: Page, request: HttpRequest) -> None:
+async def _send(connection: _Connection, page: Page, request: HttpRequest) -> None:
+    writer = connection.writer
     length = sum(map(len, page.body))
-    connection = "keep-alive" if request.keeps_alive else "close"
+    persistence = "keep-alive" if request.keeps_alive else "close"
     allow = "Allow: GET, HEAD\r\n" if page.status == HTTPStatus.METHOD_NOT_ALLOWED else ""
     head = (
         f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\nContent-Type: {page.content_type}\r\n"
-        f"Content-Length: {length}\r\nConnection: {connection}\r\nX-Content-Type-Options: nosniff\r\n{allow}\r\n"
+        f"Content-Length: {length}\r\nConnection: {persistence}\r\nX-Content-Type-Options: nosniff\r\n{allow}\r\n"
     )
     writer.write(head.encode())
     if not request.is_head:
@@ -211,10 +252,10 @@ async def _send(writer: asyncio.StreamWriter, page: Page, request: HttpRequest) 
                 writer.write(b"".join(gathered))
                 gathered.clear()
                 size = 0
-                await writer.drain()
+                await connection.drain()
                 await asyncio.sleep(0)  # drain does not pause while the socket takes everything.
         writer.write(b"".join(gathered))
-    await writer.drain()
+    await connection.drain()
 
 
 def _peer(writer: asyncio.StreamWriter) -> str:

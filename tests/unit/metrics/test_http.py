@@ -221,6 +221,27 @@ def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_
     assert last.endswith(b"b 2\n")
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nAcc", GET], ids=["nothing", "half", "reads nothing"])
+def test_silent_clients_do_not_prevent_health_checks(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.server.metrics.endpoint._CLIENT_WAIT_S", 0)
+
+    async def large(accept: str) -> tuple[str, Sequence[bytes]]:
+        return "text/plain", [bytes(1 << 20)] * 64
+
+    async def main() -> list[bytes]:
+        async with endpoint(large) as port:
+            with ExitStack() as stack:
+                for _ in range(METRICS_CONNECTIONS_MAX):
+                    held = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    held.sendall(sent)
+                    await asyncio.sleep(0)
+                request = closing(GET.replace(b"/metrics", b"/healthz"))
+                return [await response(port, request) for _ in range(3)]
+
+    for completed in asyncio.run(main()):
+        assert completed.startswith(b"HTTP/1.1 200")
+
+
 def test_the_system_queues_connections_while_the_event_loop_is_busy() -> None:
     async def main() -> int:
         async with endpoint() as port:
@@ -277,6 +298,7 @@ def test_refused_and_unread_connections_are_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kctl.server.metrics.endpoint.METRICS_SEND_MS_MAX", 100)
+    monkeypatch.setattr("kctl.server.metrics.endpoint._CLIENT_WAIT_S", 60)
 
     async def large(accept: str) -> tuple[str, Sequence[bytes]]:
         return "text/plain", [bytes(1 << 20)] * 64

@@ -350,7 +350,7 @@ def test_a_port_with_connections_of_an_earlier_broker_is_bound_and_a_second_one_
         port = first.bind(LOOPBACK).port
         first.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while not first.connection_count:
+        while not first.connection_count:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0)
         first.close()  # The side that closes first keeps the port for a minute (TIME_WAIT).
         assert await reader.read() == b""
