@@ -185,7 +185,7 @@ def test_a_character_that_is_half_a_pair_is_refused_by_its_line(
     bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
-    for record in ({"value": "\ud800"}, {"headers": [{"key": "\ud800", "value": "x"}]}):
+    for record in ({"value": "\ud800"}, {"value": None, "headers": [{"key": "\ud800", "value": "x"}]}):
         with stdin(json.dumps(record).encode()):
             refused(kctl("produce x --input jsonl"), "line 1: '\\ud800' contains an unpaired surrogate")
 

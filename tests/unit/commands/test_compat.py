@@ -11,6 +11,8 @@ from kctl.admin.outcome import Outcome
 from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import Topic
 from kctl.commands.compat import configs, election, log_dirs, topics
+from kctl.commands.parameters import flags_of, help_of
+from kctl.commands.root import all_commands
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from tests.unit.admin.clusters import partition
@@ -66,3 +68,10 @@ def test_invalid_options_of_compat_are_refused(kctl: Kctl) -> None:
         "configs describe topic orders --client app",
     ):
         assert kctl(line).status == 2
+
+
+def test_help_states_what_holds_for_every_compat_option() -> None:
+    commands = [command for verbs in all_commands().values() for command in verbs.values()]
+    helps = [help_of(param) for command in commands for param in command.params if "--compat" in flags_of(param)]
+    assert len(helps) > 20
+    assert all("on stdout; the exit status stays that of kctl" in text for text in helps)
