@@ -100,7 +100,7 @@ def impatient(config: Path, target: Path, cluster: SparkCluster, memory: str = "
     properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": memory}
     return [
         *(sys.executable, "-c", IMPATIENT, "spark", "export", "orders", "--to", str(target), "--no-progress"),
-        *("--command-config", str(config), "--master", cluster.master, "--target-file-size", "4k"),
+        *("--command-config", str(config), "--master", cluster.master, "--target-file-size", "32k"),
         *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
     ]
 
