@@ -9,17 +9,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
-from tests.peers import apache_zookeeper, probe
+from tests.peers import probe
 from tests.peers.process import KctlProcess, Process
 
 START_TIMEOUT_S = 60
 
 OWN_PROGRAM = ("env",)
 """For tests that are about the command line or the start of the process."""
-
-COORDINATIONS = ("embedded-zookeeper", "apache-zookeeper")
 
 TEST_PROPERTIES = {
     "offsets.topic.replication.factor": "1",
@@ -130,17 +126,3 @@ def kctl_broker(
         raise
     if broker.is_running:
         broker.stop()
-
-
-@contextlib.contextmanager
-def kctl_broker_on(
-    coordination: str, folder: Path, *, properties: Mapping[str, str] | None = None
-) -> Iterator[KctlBroker]:
-    """A serving broker in `folder`, coordinated by "embedded-zookeeper" or by "apache-zookeeper" started beside it."""
-    with contextlib.ExitStack() as stack:
-        connect = None
-        if coordination == "apache-zookeeper":
-            if reason := apache_zookeeper.why_not():
-                pytest.skip(reason)
-            connect = stack.enter_context(apache_zookeeper.apache_zookeeper(folder / "zookeeper"))
-        yield stack.enter_context(kctl_broker(folder / "data", properties=properties, zookeeper=connect))

@@ -25,10 +25,14 @@ GROUP_COMMANDS = (
     (apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "kafka-3"),
     (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "kafka-4"),
 )
+OLD_CONSOLE_CONSUMER = (apache_kafka.OLDEST_JUDGE, "kafka.tools.ConsoleConsumer", "kafka-2.8")
+NEW_CONSOLE_CONSUMER = (apache_kafka.TOOLS_FOR_NEWEST, f"{TOOLS}.ConsoleConsumer", "kafka-4")
 CONSOLE_CONSUMERS = (
-    (apache_kafka.OLDEST_JUDGE, "kafka.tools.ConsoleConsumer", "kafka-2.8"),
-    (apache_kafka.TOOLS_FOR_NEWEST, f"{TOOLS}.ConsoleConsumer", "kafka-4"),
+    ("kctl", *OLD_CONSOLE_CONSUMER),
+    (apache_kafka.OLDEST_JUDGE, *NEW_CONSOLE_CONSUMER),
+    (apache_kafka.LAST_WITH_ZOOKEEPER, *NEW_CONSOLE_CONSUMER),
 )
+"""For the records of each broker."""
 FORMATTERS = {
     ("offsets", "kafka-2.8"): "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter",
     ("group-metadata", "kafka-2.8"): "kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter",
@@ -220,7 +224,7 @@ def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize(("version", "main_class", "compat"), CONSOLE_CONSUMERS)
+@pytest.mark.parametrize(("bootstrap", "version", "main_class", "compat"), CONSOLE_CONSUMERS, indirect=["bootstrap"])
 def test_formatters_print_the_same_as_kafkas(
     kctl: Kctl, read: str, bootstrap: str, version: str, main_class: str, compat: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""One broker for all client tests, on the embedded ZooKeeper and again on Apache ZooKeeper; a fresh topic per test.
+"""One broker for all client tests, on its embedded ZooKeeper; a fresh topic per test.
 
 With KCTL_TEST_BOOTSTRAP=HOST:PORT the tests run against that broker instead.  With Apache Kafka this checks the tests.
 """
@@ -12,20 +12,20 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.clients.confluent import Confluent
-from tests.peers.kctl_broker import COORDINATIONS, kctl_broker_on
+from tests.peers.kctl_broker import kctl_broker
 
 GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 PARTITIONS = 3
 RUN = os.getpid()  # in topic names: a broker that was given may have the topics of an earlier run
 
 
-@pytest.fixture(scope="session", params=[GIVEN] if GIVEN else COORDINATIONS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap address of a broker on each kind of ZooKeeper, or of KCTL_TEST_BOOTSTRAP."""
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of kctl's broker, or of KCTL_TEST_BOOTSTRAP."""
     if GIVEN:
         yield GIVEN
     else:
-        with kctl_broker_on(request.param, tmp_path_factory.mktemp(request.param)) as broker:
+        with kctl_broker(tmp_path_factory.mktemp("kctl") / "data") as broker:
             yield broker.bootstrap
 
 

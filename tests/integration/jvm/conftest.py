@@ -1,4 +1,4 @@
-"""One broker for Apache Kafka's Java programs, on the embedded ZooKeeper and again on Apache ZooKeeper."""
+"""One broker for Apache Kafka's Java programs, on Apache ZooKeeper; tests of other clients use the embedded one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers import apache_kafka
-from tests.peers.kctl_broker import COORDINATIONS, KctlBroker, kctl_broker_on
+from tests.peers import apache_kafka, apache_zookeeper
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 # Small enough for a few hundred records to fill some segments and to leave some index entries.
 SMALL_SEGMENTS = {"log.segment.bytes": "16384", "log.index.interval.bytes": "1024"}
@@ -21,10 +21,16 @@ def _jars() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session", params=COORDINATIONS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
-    """A broker with small segments, on each kind of ZooKeeper."""
-    with kctl_broker_on(request.param, tmp_path_factory.mktemp(request.param), properties=SMALL_SEGMENTS) as broker:
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
+    """A broker with small segments."""
+    if reason := apache_zookeeper.why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("broker")
+    with (
+        apache_zookeeper.apache_zookeeper(folder / "zookeeper") as connect,
+        kctl_broker(folder / "data", properties=SMALL_SEGMENTS, zookeeper=connect) as broker,
+    ):
         yield broker
 
 

@@ -1,6 +1,6 @@
 """Kafka's tools for ACLs, users, quotas and tokens print the same of a secured kctl broker as of Apache Kafka 2.8.2.
 
-The tools are those of 2.8.2, 3.9.1 and 4.3.1; they log in with SCRAM over TLS, and with what they have created.
+The tools are those of 2.8.2 and 4.3.1; they log in with PLAIN over TLS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pytest
 from tests.integration.jvm.side_by_side import APACHE, OURS, SideBySide, side_by_side
 from tests.peers import probe
 from tests.peers.apache_kafka import (
-    LAST_WITH_ZOOKEEPER,
     OLDEST_JUDGE,
     TOOLS_FOR_NEWEST,
     run_broker_tool,
@@ -39,11 +38,6 @@ TOOLS = {
         ACLS: "kafka.admin.AclCommand",
         CONFIGS: "kafka.admin.ConfigCommand",
         TOKENS: "kafka.admin.DelegationTokenCommand",
-    },
-    LAST_WITH_ZOOKEEPER: {
-        ACLS: "kafka.admin.AclCommand",
-        CONFIGS: "kafka.admin.ConfigCommand",
-        TOKENS: "org.apache.kafka.tools.DelegationTokenCommand",
     },
     TOOLS_FOR_NEWEST: {
         ACLS: "org.apache.kafka.tools.AclCommand",

@@ -17,8 +17,7 @@ COUNT = 500
 PARTITIONS = 3
 
 
-@pytest.mark.parametrize("reader", [OLDEST_JUDGE, NEWEST])
-@pytest.mark.parametrize("writer", [OLDEST_JUDGE, NEWEST])
+@pytest.mark.parametrize(("writer", "reader"), [(OLDEST_JUDGE, NEWEST), (NEWEST, OLDEST_JUDGE)])
 def test_java_clients_read_records_of_java_clients(broker: KctlBroker, writer: str, reader: str) -> None:
     topic = f"written-by-{writer}-read-by-{reader}"
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)

@@ -1,4 +1,4 @@
-"""An export from a secured broker by the workers of a standalone cluster, one of which is killed."""
+"""Exports from a secured broker by one standalone cluster: one without room, with a lost worker, and all lost."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ def client_properties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
         yield config
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Two workers.  The tests are in the order in which they need them: the second one kills one, the last one all."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as started:
+        yield started
+
+
 def _fill(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     credential = UserScramCredentialUpsertion(
@@ -76,48 +83,6 @@ def _fill(bootstrap: str) -> None:
         producer.produce("orders", b"%d" % number * 20, partition=number % PARTITIONS)
         producer.poll(0)
     assert producer.flush(TIMEOUT_S) == 0
-
-
-def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(client_properties: Path, tmp_path: Path) -> None:
-    target, events, scratch = (tmp_path / name for name in ("lake", "events", "scratch"))
-    events.mkdir()
-    scratch.mkdir()
-    with spark_cluster(tmp_path, workers=2) as cluster:
-        properties = {
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": f"file:{events}",
-            "spark.eventLog.compress": "false",
-            "spark.pyspark.python": sys.executable,
-            "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": JVM_FLAGS,
-            "spark.driver.extraJavaOptions": JVM_FLAGS,
-        }
-        command = [
-            *(sys.executable, "-m", "kctl", "spark", "export", "orders", "--to", str(target), "--format", "json"),
-            *("--command-config", str(client_properties), "--master", cluster.master, "--target-file-size", "32k"),
-            *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
-        ]
-        environment = {**os.environ, "TMPDIR": str(scratch), "SPARK_LOCAL_IP": "127.0.0.1"}
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        ) as process:
-            started = lambda: any(target.glob("orders/*.parquet")) or process.poll() is not None  # noqa: E731
-            wait_until(started, what="the first file", timeout_s=JOB_TIMEOUT_S, interval_s=0.005)
-            titles = b"".join(_titles())
-            os.kill(cluster.workers[0].pid, signal.SIGKILL)
-            printed, output = process.communicate(timeout=JOB_TIMEOUT_S)
-    assert process.returncode == 0, output
-    assert json.loads(printed)["records"] == RECORDS
-    assert len(json.loads(printed)["partitions"]) == PARTITIONS
-    assert "without encryption" in output
-    rows = read_rows(target, topics=["orders"])
-    assert sorted(str(row[3]) for row in rows) == sorted(str(b"%d" % number * 20) for number in range(RECORDS))
-    assert b"spark" in titles
-    assert "SparkListenerEnvironmentUpdate" in "".join(path.read_text() for path in events.rglob("events*"))
-    texts = {"titles": titles, "output": (printed + output).encode()}
-    texts |= {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert len([name for name in texts if name.endswith("stderr")]) >= 2
-    assert [name for name, text in texts.items() if SECRET.encode() in text or PASSWORD.encode() in text] == []
 
 
 IMPATIENT = """
@@ -135,26 +100,87 @@ def export_with_short_timeouts(config: Path, target: Path, cluster: SparkCluster
     properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": memory}
     return [
         *(sys.executable, "-c", IMPATIENT, "spark", "export", "orders", "--to", str(target), "--no-progress"),
-        *("--command-config", str(config), "--master", cluster.master, "--target-file-size", "4k"),
+        *("--command-config", str(config), "--master", cluster.master, "--target-file-size", "32k"),
         *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
     ]
 
 
+def test_a_cluster_without_room_for_an_executor_is_reported_before_the_plan_is_written(
+    client_properties: Path, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    target = tmp_path / "lake"
+    done = subprocess.run(
+        export_with_short_timeouts(client_properties, target, cluster, memory="2g"),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=JOB_TIMEOUT_S,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    assert done.returncode == 1, done.stderr
+    assert f"waiting for executors (Spark master {cluster.master})\n" in done.stderr
+    assert "kctl: no executor has registered within 0 minutes: check that the cluster has free cores" in done.stderr
+    assert not target.exists()
+
+
+def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(
+    client_properties: Path, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    target, events, scratch = (tmp_path / name for name in ("lake", "events", "scratch"))
+    events.mkdir()
+    scratch.mkdir()
+    properties = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file:{events}",
+        "spark.eventLog.compress": "false",
+        "spark.pyspark.python": sys.executable,
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": JVM_FLAGS,
+        "spark.driver.extraJavaOptions": JVM_FLAGS,
+    }
+    command = [
+        *(sys.executable, "-m", "kctl", "spark", "export", "orders", "--to", str(target), "--format", "json"),
+        *("--command-config", str(client_properties), "--master", cluster.master, "--target-file-size", "32k"),
+        *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
+    ]
+    environment = {**os.environ, "TMPDIR": str(scratch), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        started = lambda: any(target.glob("orders/*.parquet")) or process.poll() is not None  # noqa: E731
+        wait_until(started, what="the first file", timeout_s=JOB_TIMEOUT_S, interval_s=0.005)
+        titles = b"".join(_titles())
+        cluster.workers[0].stop(signal.SIGKILL)
+        printed, output = process.communicate(timeout=JOB_TIMEOUT_S)
+    assert process.returncode == 0, output
+    assert json.loads(printed)["records"] == RECORDS
+    assert len(json.loads(printed)["partitions"]) == PARTITIONS
+    assert "without encryption" in output
+    rows = read_rows(target, topics=["orders"])
+    assert sorted(str(row[3]) for row in rows) == sorted(str(b"%d" % number * 20) for number in range(RECORDS))
+    assert b"spark" in titles
+    assert "SparkListenerEnvironmentUpdate" in "".join(path.read_text() for path in events.rglob("events*"))
+    texts = {"titles": titles, "output": (printed + output).encode()}
+    files = (path for folder in (tmp_path, cluster.folder) for path in folder.rglob("*"))
+    texts |= {str(path): path.read_bytes() for path in files if path.is_file()}
+    assert len([name for name in texts if name.endswith("stderr")]) >= 2
+    assert [name for name, text in texts.items() if SECRET.encode() in text or PASSWORD.encode() in text] == []
+
+
 def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_next_run(
-    client_properties: Path, tmp_path: Path
+    client_properties: Path, cluster: SparkCluster, tmp_path: Path
 ) -> None:
     target = tmp_path / "lake"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    with spark_cluster(tmp_path, workers=2) as cluster:
-        command = export_with_short_timeouts(client_properties, target, cluster)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as (
-            process
-        ):
-            planned = lambda: any(target.glob("_kctl/plans/*")) or process.poll() is not None  # noqa: E731
-            wait_until(planned, what="the plan", timeout_s=JOB_TIMEOUT_S, interval_s=0.005)
-            for one in (cluster.leader, *cluster.workers):
-                os.kill(one.pid, signal.SIGKILL)
-            _, output = process.communicate(timeout=JOB_TIMEOUT_S)
+    command = export_with_short_timeouts(client_properties, target, cluster)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as (
+        process
+    ):
+        planned = lambda: any(target.glob("_kctl/plans/*")) or process.poll() is not None  # noqa: E731
+        wait_until(planned, what="the plan", timeout_s=JOB_TIMEOUT_S, interval_s=0.005)
+        for one in (cluster.leader, *cluster.workers):
+            one.stop(signal.SIGKILL)
+        _, output = process.communicate(timeout=JOB_TIMEOUT_S)
     assert process.returncode == 1, output
     assert "all executors were lost; waiting for others (Spark master spark://" in output
     last = output.splitlines()[-1]
@@ -162,25 +188,6 @@ def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_
     words = ["export", "orders", "--to", str(target), "--command-config", str(client_properties)]
     assert main(words) == 0
     assert len(read_rows(target, topics=["orders"])) == RECORDS
-
-
-def test_a_cluster_without_room_for_an_executor_is_reported_before_the_plan_is_written(
-    client_properties: Path, tmp_path: Path
-) -> None:
-    target = tmp_path / "lake"
-    with spark_cluster(tmp_path, workers=1) as cluster:
-        done = subprocess.run(
-            export_with_short_timeouts(client_properties, target, cluster, memory="2g"),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=JOB_TIMEOUT_S,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        )
-    assert done.returncode == 1, done.stderr
-    assert f"waiting for executors (Spark master {cluster.master})\n" in done.stderr
-    assert "kctl: no executor has registered within 0 minutes: check that the cluster has free cores" in done.stderr
-    assert not target.exists()
 
 
 def _titles() -> Iterator[bytes]:
