@@ -10,7 +10,6 @@ from kctl.config.listeners import listener_endpoints
 from kctl.server.metrics.endpoint import bind_problem as metrics_bind_problem
 from kctl.server.network.acceptor import bind_problem, bound_socket
 
-
 _ProblemOf: TypeAlias = Callable[[str, int, OSError], str]
 
 
