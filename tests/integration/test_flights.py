@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.clients, pytest.mark.timeout(600)]
 Row = dict[str, Any]
 
 TIMEOUT_S = 240
-EACH = 4
+EACH = 8
 """One flight of this number is sent."""
-KILL_AFTER = 20_000
+KILL_AFTER = 10_000
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH: install a Java 17 runtime")

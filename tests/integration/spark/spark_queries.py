@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from kctl.spark.data_source import register
@@ -36,9 +37,22 @@ def rows_of(frame: DataFrame) -> list[Any]:
     return [list(row) for row in frame.select("partition", "offset", "value").collect()]
 
 
-def query(**trigger: Any) -> Any:
+def stream(**trigger: Any) -> None:
+    """Writes all rows that are available.
+
+    Spark gives a new Python process ten seconds to connect, which a busy machine may not allow; the query continues.
+    """
     source = spark.readStream.format("kctl").options(**options, maxOffsetsPerTrigger="150").load()
-    return source.writeStream.format("parquet").options(**sink).trigger(**trigger).start()
+    while True:
+        query = source.writeStream.format("parquet").options(**sink).trigger(**trigger).start()
+        try:
+            query.processAllAvailable()
+            query.stop()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error):
+                raise
+        else:
+            return
 
 
 read = spark.read.option("recursiveFileLookup", "true").parquet(folder)
@@ -60,8 +74,7 @@ try:
     unknown = ""
 except Exception as error:
     unknown = next(line for line in str(error).splitlines() if "UsageError: " in line)
-available = query(availableNow=True)
-available.awaitTermination()
+stream(availableNow=True)
 first = {
     "folder": {"count": read.count(), "schema": schema_of(read)},
     "batch": {"schema": schema_of(batch), "tasks": batch.rdd.getNumPartitions()},
@@ -75,9 +88,7 @@ first = {
 sys.stdout.write(json.dumps(first) + "\n")
 sys.stdout.flush()
 sys.stdin.readline()
-running = query(processingTime="1 second")
-running.processAllAvailable()
-running.stop()
+stream(processingTime="1 second")
 offsets = sorted(Path(sink["checkpointLocation"], "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
 second = {
     "rows": rows_of(spark.read.parquet(sink["path"])),
