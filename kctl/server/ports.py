@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kctl.config.broker import BrokerConfig
@@ -21,6 +21,7 @@ class PortProblem(NamedTuple):
 def port_problems(config: BrokerConfig, *, with_listeners: bool = True) -> Iterator[PortProblem]:
     """The ports of a broker that cannot be bound, also because two of them are the same."""
     endpoints = listener_endpoints(config) if with_listeners else ()
+    addresses: list[tuple[str, int, Callable[[str, int, OSError], str]]]
     addresses = [(endpoint.host, endpoint.port, bind_problem) for endpoint in endpoints]
     if config.metrics_port >= 0:
         addresses.append((config.metrics_host, config.metrics_port, metrics_bind_problem))

@@ -120,7 +120,8 @@ class MetricsEndpoint:
         try:
             listen(sock)
         except OSError as error:
-            raise ListenError(bind_problem(*sock.getsockname()[:2], error, self._options)) from None
+            host, port = sock.getsockname()[:2]
+            raise ListenError(bind_problem(host, port, error, self._options)) from None
         self._server = await asyncio.start_server(
             self._accept, sock=sock, limit=METRICS_HEAD_BYTES_MAX, backlog=_ACCEPTS_PER_ITERATION
         )
