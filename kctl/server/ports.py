@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.listeners import listener_endpoints
 from kctl.server.metrics.endpoint import bind_problem as metrics_bind_problem
 from kctl.server.network.acceptor import bind_problem, bound_socket
-
-_ProblemOf: TypeAlias = Callable[[str, int, OSError], str]
 
 
 class PortProblem(NamedTuple):
@@ -23,9 +21,8 @@ class PortProblem(NamedTuple):
 def port_problems(config: BrokerConfig, *, with_listeners: bool = True) -> Iterator[PortProblem]:
     """The ports of a broker that cannot be bound, also because two of them are the same."""
     endpoints = listener_endpoints(config) if with_listeners else ()
-    addresses: list[tuple[str, int, _ProblemOf]] = [
-        (endpoint.host, endpoint.port, bind_problem) for endpoint in endpoints
-    ]
+    addresses: list[tuple[str, int, Callable[[str, int, OSError], str]]]
+    addresses = [(endpoint.host, endpoint.port, bind_problem) for endpoint in endpoints]
     if config.metrics_port >= 0:
         addresses.append((config.metrics_host, config.metrics_port, metrics_bind_problem))
     taken = []

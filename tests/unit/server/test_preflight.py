@@ -172,8 +172,8 @@ def test_used_ports_are_reported_and_free_ones_stay_free(tmp_path: Path) -> None
         properties |= {"advertised.listeners": "OUTSIDE://host:1", "metrics.port": str(port)}
         assert subjects(tmp_path / "data", properties)[1:] == [f"127.0.0.1:{port}"] * 2
         # Each is free, but not for both.
-        properties = {"listeners": f"PLAINTEXT://127.0.0.1:{free}", "metrics.port": str(free)}
-        assert subjects(tmp_path / "data", properties) == [f"127.0.0.1:{free}"]
+        same = {"listeners": f"PLAINTEXT://127.0.0.1:{free}", "metrics.port": str(free)}
+        assert subjects(tmp_path / "data", same) == [f"127.0.0.1:{free}"]
     with socket.create_server(("127.0.0.1", free)):
         pass
 
