@@ -273,7 +273,8 @@ class Log:
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
         self.log_end_offset = end
-        self.watchers.moved()
+        if self.watchers.watching:
+            self.watchers.moved()
         return AppendResult(
             headers[0].base_offset,
             last_offset,

@@ -276,7 +276,7 @@ class ProduceHandler:
         partition = self._partition(topic, partition_result.index, appends)
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
-        watchers = len(partition.watchers)
+        watchers = len(partition.watchers.watching)
         if watchers >= _WATCHERS_PER_APPEND:
             appends.cost += watchers // _WATCHERS_PER_APPEND
         result = self._replicas.append(

@@ -228,7 +228,8 @@ class Partition:
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
-        self.watchers.high_watermark_moved()
+        if self.watchers.watching:
+            self.watchers.high_watermark_moved()
         return True
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:

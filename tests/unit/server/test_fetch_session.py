@@ -162,14 +162,14 @@ def test_a_position_is_notified_once_until_it_is_examined() -> None:
     assert session is not None
     first = session.positions[tp(0)]
     session.rest(first, partition, None)
-    assert len(partition.watchers) == 1
+    assert len(partition.watchers.watching) == 1
     partition.watchers.moved()
-    assert (len(partition.watchers), session.active(), session.take_moved()) == (0, [first], [first])
+    assert (len(partition.watchers.watching), session.active(), session.take_moved()) == (0, [first], [first])
     first.watch(partition)
     first.watch(partition)
-    assert len(partition.watchers) == 1
+    assert len(partition.watchers.watching) == 1
     partition.watchers.high_watermark_moved()
-    assert (len(partition.watchers), session.take_moved()) == (0, [first])
+    assert (len(partition.watchers.watching), session.take_moved()) == (0, [first])
 
 
 def test_a_high_watermark_does_not_end_the_notifications_of_a_follower() -> None:
@@ -178,6 +178,6 @@ def test_a_high_watermark_does_not_end_the_notifications_of_a_follower() -> None
     assert session is not None
     session.rest(session.positions[tp(0)], partition, None)
     partition.watchers.high_watermark_moved()
-    assert (len(partition.watchers), session.take_moved()) == (1, [])
+    assert (len(partition.watchers.watching), session.take_moved()) == (1, [])
     partition.watchers.moved()
-    assert (len(partition.watchers), session.take_moved()) == (0, [session.positions[tp(0)]])
+    assert (len(partition.watchers.watching), session.take_moved()) == (0, [session.positions[tp(0)]])

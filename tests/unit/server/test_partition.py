@@ -255,6 +255,6 @@ def test_watchers_that_have_gone_are_removed() -> None:
     partition.watchers.add(staying := Watching())
     for _ in range(2_000):
         partition.watchers.add(Watching(is_open=False))
-    assert len(partition.watchers) <= 10
+    assert len(partition.watchers.watching) <= 10
     partition.notify()
     assert staying.notified == 1
