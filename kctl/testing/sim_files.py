@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import threading
 
 from kctl.environment import Random
 from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
@@ -142,6 +143,8 @@ class SimFiles:
     def __init__(self) -> None:
         self._contents: dict[str, _Content] = {}
         self._directories: set[str] = {"/"}
+        self._names = threading.Lock()
+        """Held while names are read or changed: threads that open logs share the disk."""
         self.locks: set[str] = set()
         self.now_ms = 0
         """Modification time of changed files."""
@@ -184,23 +187,25 @@ class SimFiles:
             if not create or posixpath.dirname(path) not in self._directories:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.step("create", path)
-            content = self._contents[path] = _Content(self.now_ms)
+            with self._names:
+                content = self._contents.setdefault(path, _Content(self.now_ms))
         return SimFile(self, path, content)
 
     def list(self, directory: str) -> list[Entry]:
         """The files and directories in the directory, by name.  Raises FileNotFoundError."""
         if directory not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
-        entries: list[Entry] = [
-            RealEntry(posixpath.basename(path), is_directory=True, size=0)
-            for path in self._directories
-            if path != directory and posixpath.dirname(path) == directory
-        ]
-        entries += (
-            RealEntry(posixpath.basename(path), is_directory=False, size=content.size)
-            for path, content in self._contents.items()
-            if posixpath.dirname(path) == directory
-        )
+        with self._names:
+            entries: list[Entry] = [
+                RealEntry(posixpath.basename(path), is_directory=True, size=0)
+                for path in self._directories
+                if path != directory and posixpath.dirname(path) == directory
+            ]
+            entries += (
+                RealEntry(posixpath.basename(path), is_directory=False, size=content.size)
+                for path, content in self._contents.items()
+                if posixpath.dirname(path) == directory
+            )
         return sorted(entries, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
@@ -247,19 +252,21 @@ class SimFiles:
         if path in self._directories:
             return
         self.step("make directory", path)
-        while path not in self._directories:
-            self._directories.add(path)
-            path = posixpath.dirname(path)
+        with self._names:
+            while path not in self._directories:
+                self._directories.add(path)
+                path = posixpath.dirname(path)
 
     def rename(self, source: str, target: str) -> None:
         """Renames a file or a directory with its contents; a target file is replaced.  Raises FileNotFoundError."""
         self.step("rename", source)
-        if source in self._contents:
-            self._contents[target] = self._contents.pop(source)
-        elif source in self._directories:
-            self._rename_directory(source, target)
-        else:
-            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        with self._names:
+            if source in self._contents:
+                self._contents[target] = self._contents.pop(source)
+            elif source in self._directories:
+                self._rename_directory(source, target)
+            else:
+                raise FileNotFoundError(errno.ENOENT, "no such file", source)
 
     def _rename_directory(self, source: str, target: str) -> None:
         self._directories = {_moved(path, source, target) for path in self._directories}
@@ -268,14 +275,16 @@ class SimFiles:
     def remove(self, path: str) -> None:
         """Removes the file if it exists."""
         self.step("remove", path)
-        self._contents.pop(path, None)
+        with self._names:
+            self._contents.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
         """Removes the directory with its contents, if it exists."""
         self.step("remove directory", path)
         inside = path + "/"
-        self._directories = {name for name in self._directories if name != path and not name.startswith(inside)}
-        self._contents = {name: kept for name, kept in self._contents.items() if not name.startswith(inside)}
+        with self._names:
+            self._directories = {name for name in self._directories if name != path and not name.startswith(inside)}
+            self._contents = {name: kept for name, kept in self._contents.items() if not name.startswith(inside)}
 
     def sync_directory(self, path: str) -> None:
         """Counts the sync; names are durable at once.  Raises FileNotFoundError."""

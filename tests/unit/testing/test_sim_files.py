@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import random
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -153,3 +155,26 @@ def test_a_killed_process_loses_only_its_locks() -> None:
     files.kill()
     assert files.read("/data/a") == b"unsynced"
     files.lock("/data/.lock")
+
+
+def test_threads_share_the_disk() -> None:
+    """As those that open the logs of a directory do."""
+    files, count = SimFiles(), 300
+    interval_s = sys.getswitchinterval()
+
+    def work(directory: str) -> list[str]:
+        for number in range(count):
+            files.make_directory(f"{directory}/{number}")
+            files.open(f"{directory}/{number}/log", create=True).close()
+            files.rename(f"{directory}/{number}", f"{directory}/kept{number}")
+            files.remove_tree(f"{directory}/kept{number - 10}")
+            assert files.list(f"{directory}/kept{number}")
+        return [entry.name for entry in files.list(directory)]
+
+    try:
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(work, ["/a", "/b", "/c", "/d"]))
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert found == [sorted(f"kept{number}" for number in range(count - 10, count))] * 4
