@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from mypyc.build import mypycify
@@ -19,8 +20,11 @@ COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_
 
 
 def extensions() -> list[Extension]:
-    """The compiled modules; `optional` lets the installation go on when the compiler fails or is missing."""
-    modules = mypycify(COMPILED, opt_level="3", group_name="kctl.records.native")
+    """The compiled modules; `optional` lets the installation go on when the compiler fails or is missing.
+
+    MYPYC_OPT_LEVEL is the level of optimization of the C compiler, as for mypy itself.
+    """
+    modules = mypycify(COMPILED, opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"), group_name="kctl.records.native")
     for module in modules:
         module.optional = True
     return modules
