@@ -10,8 +10,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from tests.integration.transactions.conftest import PROPERTIES
 from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact
 from tests.peers import apache_kafka, probe
 from tests.peers.apache_kafka import OLDEST_JUDGE, TOOLS_FOR_NEWEST, java_command
-from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.process import Process
 from tests.peers.three_brokers import kctl_cluster
 
@@ -106,13 +105,14 @@ class Copier:
 
 
 class Brokers:
-    """The brokers of a chain, any of which may be killed."""
+    """The three brokers of `kctl cluster start`, which restarts missing ones."""
 
-    def __init__(self, bootstrap: str, replicas: int) -> None:
-        self.bootstrap = bootstrap
-        self._replicas = replicas
+    def __init__(self, folder: Path) -> None:
+        self._command = [sys.executable, "-m", "kctl", "cluster", "start", "--data-dir", str(folder)]
+        self._pids, addresses = self._start()
+        self.bootstrap = ",".join(addresses)
         common: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": self.bootstrap,
             "broker.address.family": "v4",
             "log_level": 0,
         }
@@ -120,11 +120,7 @@ class Brokers:
         self._consumer = Consumer({**common, "group.id": "ends"})
 
     def create_topic(self, topic: str) -> None:
-        self._admin.create_topics([NewTopic(topic, 1, self._replicas)])[topic].result(TIMEOUT_S)
-
-    def kill_one(self, chance: random.Random) -> None:
-        """kill -9, and a restart."""
-        raise NotImplementedError
+        self._admin.create_topics([NewTopic(topic, 1, len(self._pids))])[topic].result(TIMEOUT_S)
 
     def end_of(self, topic: str) -> int:
         """The log end offset, once the partition has a leader."""
@@ -144,26 +140,8 @@ class Brokers:
     def close(self) -> None:
         self._consumer.close()
 
-
-class OneBroker(Brokers):
-    def __init__(self, broker: KctlBroker) -> None:
-        super().__init__(broker.bootstrap, 1)
-        self._broker = broker
-
     def kill_one(self, chance: random.Random) -> None:
-        self._broker.kill9()
-        self._broker.start()
-
-
-class ThreeBrokers(Brokers):
-    """The brokers of `kctl cluster start`, which restarts missing ones."""
-
-    def __init__(self, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "kctl", "cluster", "start", "--data-dir", str(folder)]
-        self._pids, addresses = self._start()
-        super().__init__(",".join(addresses), 3)
-
-    def kill_one(self, chance: random.Random) -> None:
+        """kill -9, and a restart."""
         process = os.pidfd_open(chance.choice(self._pids))
         try:
             signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -182,27 +160,12 @@ class ThreeBrokers(Brokers):
         return [int(row[3]) for row in rows], [row[2] for row in rows]
 
 
-@contextmanager
-def one_broker(folder: Path) -> Iterator[Brokers]:
-    with kctl_broker(folder / "data", properties=PROPERTIES) as broker, closing(OneBroker(broker)) as made:
-        yield made
-
-
-@contextmanager
-def three_brokers(folder: Path) -> Iterator[Brokers]:
-    with kctl_cluster(folder / "cluster", PROPERTIES), closing(ThreeBrokers(folder / "cluster")) as made:
-        yield made
-
-
-@pytest.mark.parametrize("cluster", [one_broker, three_brokers])
-def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
-    tmp_path: Path, cluster: Callable[[Path], AbstractContextManager[Brokers]]
-) -> None:
+def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(tmp_path: Path) -> None:
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     chance = random.Random(5)
     topics = [f"chain-{number}" for number in range(COPIERS + 1)]
-    with cluster(tmp_path) as brokers:
+    with kctl_cluster(tmp_path / "cluster", PROPERTIES), closing(Brokers(tmp_path / "cluster")) as brokers:
         for each in topics:
             brokers.create_topic(each)
         transact(producer(brokers.bootstrap, topics[0]), topics[0], VALUES)
