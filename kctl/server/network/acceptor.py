@@ -350,7 +350,8 @@ def bound_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket
         raise socket.gaierror(socket.EAI_NONAME, "not a host name") from None
     # Like Java, prefer the IPv4 address of a name that has both.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # With the number of the protocol, asyncio sets TCP_NODELAY for connections of the endpoint for metrics.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
