@@ -48,6 +48,7 @@ from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.storage.producer_state import ProducerState
+from kctl.storage.watchers import Watchers
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups import hosting as group_hosting
 from tests.unit.groups.world import protocols
@@ -79,7 +80,7 @@ class Replicas:
         if index != 0:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = SimpleNamespace(producer_state=self.state, awaits_flush=False)
-        return SimpleNamespace(log=log, topic_partition=T0, watchers=[])
+        return SimpleNamespace(log=log, topic_partition=T0, watchers=Watchers())
 
     def append(self, _partition: Any, records: memoryview, **_options: Any) -> Any:
         self.produced.append(bytes(records))
