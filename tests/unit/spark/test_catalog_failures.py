@@ -18,6 +18,8 @@ from kctl.spark.tables.kinds import TableKind, TableOptions
 from kctl.spark.tables.table import TableFailed
 from tests.unit.spark.scene import SILENT, exporter, filled, run, value
 
+pytestmark = pytest.mark.long
+
 ICEBERG = TableOptions(kind=TableKind.ICEBERG)
 
 

@@ -30,6 +30,8 @@ from tests.unit.spark.scene import (
     run,
 )
 
+pytestmark = pytest.mark.long
+
 
 def shared() -> Cluster:
     """Two partitions that share a file."""

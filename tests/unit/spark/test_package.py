@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from kctl.client.security import ClientSecurity
 from kctl.client.settings import ClientSettings
 from kctl.records.compiled import walk_is_compiled
@@ -15,6 +17,8 @@ from kctl.spark.job import portable, tasks_of
 from kctl.spark.package import build_package
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.unit.spark.scene import Cluster, exporter
+
+pytestmark = pytest.mark.long
 
 
 def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
