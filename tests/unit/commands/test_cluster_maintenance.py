@@ -192,6 +192,7 @@ def test_state_dir_that_is_a_file_is_refused_with_its_path_once(
     )
 
 
+@pytest.mark.long
 def test_order_that_does_not_change_in_time_is_an_error_of_its_partition(
     kctl: Kctl, cluster: MovingCluster, record: Path
 ) -> None:
@@ -209,6 +210,7 @@ def test_order_that_does_not_change_in_time_is_an_error_of_its_partition(
     assert 0 not in cluster.leaders.values()
 
 
+@pytest.mark.long
 def test_election_without_response_says_how_to_undo(kctl: Kctl, cluster: MovingCluster, record: Path) -> None:
     cluster.intercept(ElectLeadersRequest, lambda _: b"")
     ran = kctl("cluster maintenance on 0 --yes --timeout 2s")

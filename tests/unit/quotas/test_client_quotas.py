@@ -184,6 +184,7 @@ def test_rates_of_connections_are_found_by_address() -> None:
     assert [made.connection_rate_of(ip) for ip in ("10.0.0.1", "10.0.0.2")] == [None, None]
 
 
+@pytest.mark.long
 def test_what_is_kept_about_many_client_ids_is_bounded() -> None:
     made = quotas({"clients/<default>": dict.fromkeys(CLIENT_KEYS, "5")})
     for number in range(QUOTA_GROUPS_MAX + 2_000):

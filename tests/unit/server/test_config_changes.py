@@ -65,6 +65,7 @@ def test_a_starting_broker_reads_the_stored_overrides() -> None:
     play(scene)
 
 
+@pytest.mark.long
 def test_the_overrides_of_many_new_topics_are_applied_in_slices() -> None:
     """One iteration of the event loop applied those of 64 topics, each of which visited all logs of the broker."""
     count = 3 * CONFIGS_READ_TOGETHER

@@ -442,6 +442,7 @@ def test_a_refused_client_that_keeps_sending_or_stays_open_is_closed(
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(
     authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ def forked() -> Iterator[ForkedKctl]:
     started.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     ["--version", "topics --help", "nonsense", "topics list", "produce orders --format nonsense", "completion fish"],

@@ -159,7 +159,7 @@ def test_a_killed_process_loses_only_its_locks() -> None:
 
 def test_threads_share_the_disk() -> None:
     """As those that open the logs of a directory do."""
-    files, count = SimFiles(), 300
+    files, count = SimFiles(), 100
     interval_s = sys.getswitchinterval()
 
     def work(directory: str) -> list[str]:
