@@ -9,7 +9,7 @@ from kctl.cells import Column, Row, as_mapping, cell, csv_line
 from kctl.quantities import NOTHING, readable
 from kctl.table_layout import TableLayout
 
-LAID_OUT_ROWS_MAX = 200
+LAID_OUT_ROWS_MAX = 1000
 """Number of rows that a table buffers to determine the widths of its columns."""
 
 
@@ -173,6 +173,7 @@ class TableStream(_CellStream):
             width=self.console.width,
             is_complete=is_complete,
             drop_order=[column.drop_order for column in self.columns],
+            rare=[column.is_rare for column in self.columns],
         )
         self._put(self._layout.head(self._paint_title))
         for cells in self._held:

@@ -2,8 +2,8 @@
 
 Uses the first layout that fits: each row on one line; wrapping columns broken between words into several lines; the
 same without columns that are empty in all rows; the same without as many of the columns that may be left out as
-necessary; a block for each row, with one line per column.  Words are never
-broken.  Without a width each row is one line.
+necessary; a block for each row, with one line per column, except rare columns that are empty in the row.  Words are
+never broken.  Without a width each row is one line.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ class TableLayout:
         width: int | None,
         is_complete: bool,
         drop_order: Sequence[int] = (),
+        rare: Sequence[bool] = (),
     ) -> None:
         """`width` is that of the terminal, None for no limit; `is_complete` means that no rows follow.
 
         `drop_order` has a number for each column: 0 if it is always shown, else its place in the order in which columns
-        are left out.
+        are left out.  `rare` tells of each column whether blocks have it only where it is not empty.
         """
         self._titles = titles
         self._numeric = numeric
         self._wraps = wraps
+        self._rare = rare or [False] * len(titles)
         self._width = width
         self._shown = list(range(len(titles)))
         self._has_blocks = False
@@ -78,7 +80,7 @@ class TableLayout:
         if self._has_blocks:
             yield ""
         self._has_blocks = True
-        shown = self._shown
+        shown = [at for at in self._shown if not self._rare[at] or cells[at] != NOTHING]
         yield from block_lines(
             [self._titles[at] for at in shown],
             [cells[at] for at in shown],

@@ -131,3 +131,21 @@ def test_blocks_have_all_columns_where_too_few_may_be_left_out() -> None:
     )
     assert [line.split()[0] for line in layout.row(["a", "10", "OK"], bare)] == ["GROUP", "LAG", "VERDICT"]
     assert layout.left_out == []
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_block_has_a_rare_column_only_where_it_is_not_empty(*, is_complete: bool) -> None:
+    rows = [["a" * 30, "-", "-"], ["b" * 30, "-", "NOT_CONTROLLER"]]
+    layout = TableLayout(
+        ["NAME", "VALUE", "ERROR"],
+        rows,
+        numeric=[False] * 3,
+        wraps=[False] * 3,
+        width=40,
+        is_complete=is_complete,
+        rare=[False, False, True],
+    )
+    assert [[line.split() for line in layout.row(row, bare)] for row in rows] == [
+        [["NAME", "a" * 30], *([] if is_complete else [["VALUE", "-"]])],
+        [[], ["NAME", "b" * 30], *([] if is_complete else [["VALUE", "-"]]), ["ERROR", "NOT_CONTROLLER"]],
+    ]

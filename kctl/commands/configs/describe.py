@@ -39,9 +39,9 @@ DESCRIBE_COLUMNS = (
     Column("property"),
     Column("value"),
     Column("source"),
-    Column("read_only"),
-    Column("sensitive"),
-    Column("synonyms"),
+    Column("read_only", drop_order=3),
+    Column("sensitive", drop_order=2),
+    Column("synonyms", drop_order=1),
     *ERROR_COLUMNS,
 )
 
