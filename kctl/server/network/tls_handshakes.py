@@ -123,10 +123,18 @@ class TlsHandshakes:
             handshake.is_queued = False
             if handshake not in self._open:
                 continue
-            if handshake.is_refused:
-                self._discard(handshake)
-            else:
-                self._step(handshake)
+            try:
+                if handshake.is_refused:
+                    self._discard(handshake)
+                else:
+                    self._step(handshake)
+            except Exception:
+                # The others of this iteration are not queued again.
+                log.exception(
+                    "TLS handshake failed unexpectedly, closing connection peer=%s", handshake.peer.client_host
+                )
+                if handshake in self._open:
+                    self._end(handshake)
 
     def _step(self, handshake: _Handshake) -> None:
         try:

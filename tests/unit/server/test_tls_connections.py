@@ -65,9 +65,14 @@ def client_context(authority: CertificateAuthority, version: str = "TLSv1.3") ->
 
 @contextlib.asynccontextmanager
 async def listening(
-    handle: Handle, properties: dict[str, str], *, limits: ConnectionLimits | None = None, request_bytes_max: int = -1
+    handle: Handle,
+    properties: dict[str, str],
+    *,
+    limits: ConnectionLimits | None = None,
+    request_bytes_max: int = -1,
+    listener_certificates: type[ListenerCertificates] = ListenerCertificates,
 ) -> AsyncIterator[tuple[Acceptor, int]]:
-    certificates = ListenerCertificates(ConfigView(properties))
+    certificates = listener_certificates(ConfigView(properties))
     await certificates.load([ENDPOINT])
     acceptor = Acceptor(
         open_channel=partial(DirectChannel, handle, frame_bytes_max=8 << 20),
@@ -342,6 +347,26 @@ def test_the_principal_is_the_mapped_name_of_the_client_certificate(
         ("User:alice", "SSL", "SECURE"),
         ("User:ANONYMOUS", "SSL", "SECURE"),
     ]
+
+
+class _FailingCertificates(ListenerCertificates):
+    def principal(self, listener: str, certificate: bytes | None) -> str:
+        raise RuntimeError("a bug")
+
+
+def test_an_unexpected_failure_closes_its_own_connection(
+    authority: CertificateAuthority, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], properties, listener_certificates=_FailingCertificates) as (_, port):
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+                await ended(reader)
+                writer.close()
+
+    asyncio.run(main())
+    unexpected = [each for each in caplog.records if "failed unexpectedly" in each.getMessage()]
+    assert [each.exc_info is not None for each in unexpected] == [True, True]
 
 
 def test_a_certificate_without_a_mapping_rule_is_refused(
