@@ -268,10 +268,24 @@ TLS_REFUSED_BYTES_MAX = _limit(
     "bytes",
     on_excess="the connection is closed, and the client may see no reason",
 )
+TLS_HANDSHAKE_BYTES_MAX = _limit(
+    "bytes from a client in one TLS handshake; the certificates of a chain take 0.1 ms each to read",
+    1 << 15,
+    "bytes",
+    on_excess="the connection is closed",
+)
+"""As in Java: jdk.tls.maxHandshakeMessageSize.  OpenSSL reads 100 KB of certificates, which take it 60 ms."""
+
 TLS_HANDSHAKE_STEPS_MAX = _limit(
     "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
     4,
     "steps",
+    on_excess="other connections are served first",
+)
+TLS_HANDSHAKES_MS_MAX = _limit(
+    "time for steps of TLS handshakes in one iteration of the event loop, after the first",
+    4,
+    "ms",
     on_excess="other connections are served first",
 )
 TLS_RECEIVE_BYTES_MAX = _limit(
