@@ -312,6 +312,18 @@ KEY_STORE_FILE_BYTES_MAX = _limit(
     "bytes",
     on_excess="it is refused",
 )
+KEY_DERIVATION_ITERATIONS_MAX = _limit(
+    "iterations of the password of a key store or private key",
+    1_000_000,
+    "iterations",
+    on_excess="it is refused before the password is tried",
+)
+KEY_DERIVATION_SCRYPT_MAX = _limit(
+    "work of scrypt for the password of a private key, as N * r * p; it needs 128 bytes each",
+    1 << 20,
+    "blocks",
+    on_excess="it is refused before the password is tried",
+)
 RESERVED_DESCRIPTORS = _limit(
     "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
     2_048,
