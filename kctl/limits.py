@@ -925,7 +925,7 @@ QUOTA_GROUPS_MAX = _limit(
     "groups of clients whose usage is kept, for each kind of quota",
     10_000,
     "groups",
-    on_excess="the usage of those that have been idle longest is dropped",
+    on_excess="the usage of some that are not in use is dropped, or of one that is",
 )
 QUOTA_CLIENTS_MAX = _limit(
     "pairs of user and client id whose quotas are kept ready for the next request",

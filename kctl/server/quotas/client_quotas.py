@@ -203,7 +203,7 @@ class ClientQuotas:
         return found
 
     def _make_room(self, now_ms: int) -> None:
-        """Removes the meters of groups without requests for an hour; if there are too many, the least recently used."""
+        """Removes the meters of groups without requests for an hour; if there are too many, some not in use."""
         meters = [quota.meters for quota in self._quotas.values()]
         forgotten = sum(each.make_room() for each in meters)
         if now_ms >= self._forget_inactive_ms:
