@@ -7,6 +7,8 @@ from kctl.integers import PORT_MAX, parse_integer
 
 _LABEL_LENGTH_MAX = 63
 """RFC 1035.  Python's idna codec raises for longer labels."""
+_NAME_LENGTH_MAX = 253
+"""RFC 1035, as text and without the last dot."""
 _NOT_IN_HOSTS = frozenset("/?#\\ \t")
 """They separate parts of a URL, as which kazoo reads an address."""
 
@@ -26,7 +28,7 @@ def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], .
             host, port = part, str(default_port)
         is_open, is_closed = host.startswith("["), host.endswith("]")
         host = host.removeprefix("[").removesuffix("]")
-        if is_open != is_closed or not _can_be_host(host):
+        if is_open != is_closed or not is_host(host):
             raise UsageError(f"'{part}' is not an address; write HOST:PORT")
         addresses.append((host, parse_integer(port, f"'{part}' is not an address: the port", low=1, high=PORT_MAX)))
     if not addresses:
@@ -39,8 +41,9 @@ def without_user(text: str) -> str:
     return text.rpartition("@")[2]
 
 
-def _can_be_host(host: str) -> bool:
-    if _NOT_IN_HOSTS.intersection(host):
+def is_host(host: str) -> bool:
+    """Whether the text can be the name of a host, or an IP address."""
+    if _NOT_IN_HOSTS.intersection(host) or not host.isprintable() or len(host) > _NAME_LENGTH_MAX:
         return False
     labels = host.removesuffix(".").split(".")
     if not all(0 < len(label) <= _LABEL_LENGTH_MAX for label in labels):

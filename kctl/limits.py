@@ -268,10 +268,24 @@ TLS_REFUSED_BYTES_MAX = _limit(
     "bytes",
     on_excess="the connection is closed, and the client may see no reason",
 )
+TLS_HANDSHAKE_BYTES_MAX = _limit(
+    "bytes from a client in one TLS handshake; the certificates of a chain take 0.1 ms each to read",
+    1 << 15,
+    "bytes",
+    on_excess="the connection is closed",
+)
+"""As in Java: jdk.tls.maxHandshakeMessageSize.  OpenSSL reads 100 KB of certificates, which take it 60 ms."""
+
 TLS_HANDSHAKE_STEPS_MAX = _limit(
     "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
     4,
     "steps",
+    on_excess="other connections are served first",
+)
+TLS_HANDSHAKES_MS_MAX = _limit(
+    "time for steps of TLS handshakes in one iteration of the event loop, after the first",
+    4,
+    "ms",
     on_excess="other connections are served first",
 )
 TLS_RECEIVE_BYTES_MAX = _limit(
@@ -297,6 +311,18 @@ KEY_STORE_FILE_BYTES_MAX = _limit(
     4 << 20,
     "bytes",
     on_excess="it is refused",
+)
+KEY_DERIVATION_ITERATIONS_MAX = _limit(
+    "iterations of the password of a key store or private key",
+    1_000_000,
+    "iterations",
+    on_excess="it is refused before the password is tried",
+)
+KEY_DERIVATION_SCRYPT_MAX = _limit(
+    "work of scrypt for the password of a private key, as N * r * p; it needs 128 bytes each",
+    1 << 20,
+    "blocks",
+    on_excess="it is refused before the password is tried",
 )
 RESERVED_DESCRIPTORS = _limit(
     "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
@@ -899,7 +925,7 @@ QUOTA_GROUPS_MAX = _limit(
     "groups of clients whose usage is kept, for each kind of quota",
     10_000,
     "groups",
-    on_excess="the usage of those that have been idle longest is dropped",
+    on_excess="the usage of some that are not in use is dropped, or of one that is",
 )
 QUOTA_CLIENTS_MAX = _limit(
     "pairs of user and client id whose quotas are kept ready for the next request",

@@ -9,7 +9,10 @@ from kctl.security.principals import Attribute, distinguished_name
 
 def subject_name(certificate: bytes) -> str:
     """The subject of a DER encoded certificate in RFC 2253 form, as Java prints it.  Raises ValueError."""
-    return name_text(x509.load_der_x509_certificate(certificate).subject)
+    try:
+        return name_text(x509.load_der_x509_certificate(certificate).subject)
+    except (TypeError, x509.InvalidVersion) as error:  # TypeError: a name in a bit string.
+        raise ValueError(f"the certificate cannot be read: {error}") from None
 
 
 def name_text(name: x509.Name) -> str:

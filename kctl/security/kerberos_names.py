@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.errors import KctlError
+from kctl.security.principals import java_replacement, unknown_names
 
 _PRINCIPAL = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?")
 _RULE = re.compile(
@@ -73,17 +74,25 @@ def _rule(text: str) -> Rule:
     if found is None:
         raise KerberosNameError(f"'{text}' is neither DEFAULT nor RULE:[n:text](regexp)s/pattern/new/")
     try:
-        return Rule(
+        rule = Rule(
             parts=int(found["parts"]),
             text=found["text"],
             match=None if found["match"] is None else re.compile(found["match"]),
             pattern=None if found["pattern"] is None else re.compile(found["pattern"]),
-            new=re.sub(r"\$([0-9])", r"\\\1", found["new"] or ""),
+            new=found["new"] or "",
             is_repeated=found["all"] is not None,
             case=found["case"] or "",
         )
     except re.error as error:
         raise KerberosNameError(f"'{text}' has an invalid regular expression: {error}") from None
+    if rule.pattern is not None and _has_unknown_groups(rule.new, rule.pattern):
+        raise KerberosNameError(f"'{text}' refers to a group that its pattern does not have")
+    return rule
+
+
+def _has_unknown_groups(replacement: str, pattern: re.Pattern[str]) -> bool:
+    numbers = map(int, _PARAMETER.findall(replacement))
+    return any(number > pattern.groups for number in numbers) or bool(unknown_names(replacement, pattern))
 
 
 def _applied(rule: Rule, parameters: Sequence[str], default_realm: str) -> str | None:
@@ -97,7 +106,7 @@ def _applied(rule: Rule, parameters: Sequence[str], default_realm: str) -> str |
         return None
     if rule.pattern is None:
         return base
-    return rule.pattern.sub(rule.new, base, count=0 if rule.is_repeated else 1)
+    return rule.pattern.sub(lambda found: java_replacement(rule.new, found), base, count=0 if rule.is_repeated else 1)
 
 
 def _parameter(parameters: Sequence[str], index: int) -> str:

@@ -6,6 +6,7 @@ This module imports `cryptography`, which takes time: import it only to read a s
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_cer
 from cryptography.x509 import Certificate, load_der_x509_certificate, load_pem_x509_certificates
 
 from kctl.errors import KctlError
+from kctl.security.key_derivation import derivation_problem
 
 if TYPE_CHECKING:
     from jks import KeyStore
@@ -32,6 +34,8 @@ _PEM_MARK = b"-----BEGIN "
 _JKS_MARKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PKCS12_MARK = b"\x30"
 _PEM_KEY = re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
+_ENCRYPTED_KEY = "ENCRYPTED PRIVATE KEY"
+"""PKCS8; in the older formats the key is derived by one hash."""
 _NEW_FILE = "create it again, for example with keytool or openssl"
 
 
@@ -72,6 +76,8 @@ def key_pair_of_pem(*, certificates: str, key: str, key_password: str | None) ->
     is_encrypted = "ENCRYPTED" in found[0]
     if is_encrypted and key_password is None:
         raise KeyStoreError("the private key is encrypted: set ssl.key.password")
+    if found[1] == _ENCRYPTED_KEY:
+        _check_derivations(_pem_content(found[0]), "the private key")
     try:
         loaded = load_pem_private_key(
             found[0].encode(), key_password.encode() if is_encrypted and key_password is not None else None
@@ -102,6 +108,20 @@ def certificates_of_pem(text: str) -> tuple[Certificate, ...]:
         raise KeyStoreError(
             "has no readable certificate: add the PEM blocks that begin with -----BEGIN CERTIFICATE-----"
         ) from None
+
+
+def _pem_content(block: str) -> bytes:
+    """Raises KeyStoreError."""
+    try:
+        return base64.b64decode("".join(block.split("-----")[2].split()), validate=True)
+    except ValueError:
+        raise KeyStoreError(f"the private key cannot be read (its base64 text is damaged): {_NEW_FILE}") from None
+
+
+def _check_derivations(encoded: bytes, what: str = "") -> None:
+    """Raises KeyStoreError if the password must not be tried, because that would take too long."""
+    if problem := derivation_problem(encoded):
+        raise KeyStoreError(f"{what} {problem}: {_NEW_FILE}".lstrip())
 
 
 def _ascii(data: bytes) -> str:
@@ -138,6 +158,7 @@ def _chain(leaf: Certificate, certificates: Sequence[Certificate]) -> tuple[Cert
 
 
 def _pkcs12_key_pair(data: bytes, password: str | None) -> KeyPair:
+    _check_derivations(data)
     try:
         key, certificate, others = load_key_and_certificates(data, None if password is None else password.encode())
     except Exception:
@@ -150,6 +171,7 @@ def _pkcs12_key_pair(data: bytes, password: str | None) -> KeyPair:
 def _pkcs12_certificates(data: bytes, password: str | None) -> tuple[Certificate, ...]:
     if password is None:
         raise KeyStoreError("is a PKCS12 file, whose certificates are encrypted: set its password")
+    _check_derivations(data)
     try:
         _, certificate, others = load_key_and_certificates(data, password.encode())
     except Exception:
@@ -178,6 +200,7 @@ def _jks_key_pair(data: bytes, store_password: str | None, key_password: str | N
     if not entries:
         raise KeyStoreError("has no private key: name the key store, not the trust store")
     entry = entries[0]
+    _check_derivations(entry._encrypted, "the private key")  # noqa: SLF001 - pyjks derives the key when it returns it
     try:
         entry.decrypt(key_password)
         key = load_der_private_key(entry.pkey_pkcs8, None)

@@ -78,7 +78,7 @@ class _Rule:
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        result = self.pattern.sub(lambda found: _expanded(self.replacement, found), name)
+        result = self.pattern.sub(lambda found: java_replacement(self.replacement, found), name)
         return {"L": result.lower, "U": result.upper}.get(self.case, lambda: result)()
 
 
@@ -108,8 +108,16 @@ def _parsed(text: str) -> list[_Rule]:
         if parts[1] is not None:
             rules.append(_Rule(None))
         elif parts[2] is not None:
-            rules.append(_Rule(_compiled(parts[2], text), parts[3], parts[4]))
+            pattern = _compiled(parts[2], text)
+            if unknown := unknown_names(parts[3], pattern):
+                raise ConfigError(_PROPERTY, text, f"the rule {found[1]!r} has no group ${{{unknown[0]}}}: correct it")
+            rules.append(_Rule(pattern, parts[3], parts[4]))
     return rules
+
+
+def unknown_names(replacement: str, pattern: re.Pattern[str]) -> list[str]:
+    """The names of groups to which the replacement refers and that the pattern does not have."""
+    return [found[3] for found in _REFERENCE.finditer(replacement) if found[3] and found[3] not in pattern.groupindex]
 
 
 def _compiled(pattern: str, text: str) -> re.Pattern[str]:
@@ -119,8 +127,11 @@ def _compiled(pattern: str, text: str) -> re.Pattern[str]:
         raise ConfigError(_PROPERTY, text, f"{pattern!r} is not a regular expression ({error}): correct it") from None
 
 
-def _expanded(replacement: str, found: re.Match[str]) -> str:
-    """Java's Matcher.appendReplacement: $1, ${name} and backslashes; a reference to a missing group stays as it is."""
+def java_replacement(replacement: str, found: re.Match[str]) -> str:
+    """Java's Matcher.appendReplacement: $1, ${name} and backslashes; a number of a missing group stays as it is.
+
+    `unknown_names` has to be empty.
+    """
 
     def value(reference: re.Match[str]) -> str:
         escaped, digits, name = reference.groups()

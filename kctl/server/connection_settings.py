@@ -14,7 +14,7 @@ from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import inter_broker_listener, listener_endpoints
 from kctl.errors import ConfigError
-from kctl.server.network.connection_limits import UNLIMITED, LimitSettings, ListenerLimits
+from kctl.server.network.connection_limits import UNLIMITED, LimitSettings, ListenerLimits, peer_address
 
 
 def limit_settings(
@@ -63,7 +63,7 @@ def _exceptions(config: BrokerConfig) -> list[tuple[str, int]]:
 
 def _canonical(host: str) -> str:
     """An address in the form in which those of connections are written."""
-    return str(ipaddress.ip_address(host)) if _is_address(host) else host
+    return peer_address(host) if _is_address(host) else host
 
 
 def _is_address(host: str) -> bool:

@@ -22,6 +22,7 @@ from kctl.commands.acls.options import (
     Topics,
     TransactionalIds,
     Users,
+    hosts_of_new_acls,
     resources_of,
     rules_of,
 )
@@ -89,7 +90,8 @@ def add(
         cluster=cluster,
         pattern_type=PatternType.PREFIXED if prefix else PatternType.LITERAL,
     )
-    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=host)
+    hosts = host if compat else hosts_of_new_acls(host)
+    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts)
     acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
     if dry_run:
         return show_planned(run, acls, "would be added")

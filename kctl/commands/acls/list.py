@@ -19,6 +19,7 @@ from kctl.commands.acls.options import (
     Topics,
     TransactionalIds,
     Users,
+    hosts_of_stored_acls,
     resources_of,
     rules_of,
 )
@@ -91,7 +92,8 @@ def list_acls(
         cluster=cluster,
         pattern_type=pattern_type,
     )
-    selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=host))
+    hosts = host if compat else hosts_of_stored_acls(host)
+    selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts))
     acls = run.on_cluster(lambda client: query(client, selected))
     if compat:
         run.console.verbatim(listed(compat, acls))

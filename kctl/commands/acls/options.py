@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from kctl.admin.acl_rules import Resources, Rules
+from kctl.commands.values import parse_ip_address
 from kctl.errors import UsageError
-from kctl.security.acls import Operation, PatternType
+from kctl.security.acls import WILDCARD, Operation, PatternType
+from kctl.security.authorization import java_address
 
 RESOURCES = "Resources"
 RULES = "Rules"
@@ -97,6 +99,33 @@ def rules_of(
         operations=tuple(operation_of(text) for text in operations or ()),
         hosts=tuple(hosts or ()),
     )
+
+
+def hosts_of_new_acls(hosts: list[str] | None) -> list[str]:
+    """The hosts as brokers compare them with the addresses of clients.
+
+    Raises UsageError for a text that is the address of no client: the ACL would never apply, also one that denies.
+    """
+    found = []
+    for host in hosts or ():
+        if (address := _address(host)) is None:
+            raise UsageError(f"--host takes * or an IP address, such as 192.0.2.4, not '{host}'")
+        found.append(address)
+    return found
+
+
+def hosts_of_stored_acls(hosts: list[str] | None) -> list[str]:
+    """The hosts as given and as brokers compare them: Kafka's tools store what was given."""
+    given = hosts or []
+    return list(dict.fromkeys([*given, *(address for host in given if (address := _address(host)) is not None)]))
+
+
+def _address(host: str) -> str | None:
+    """The address in the form of ACLs, or `*`; None for other texts."""
+    try:
+        return host if host == WILDCARD else java_address(parse_ip_address(host, "--host"))
+    except UsageError:
+        return None
 
 
 def operation_of(text: str) -> Operation:

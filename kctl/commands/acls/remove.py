@@ -22,6 +22,7 @@ from kctl.commands.acls.options import (
     Topics,
     TransactionalIds,
     Users,
+    hosts_of_stored_acls,
     resources_of,
     rules_of,
 )
@@ -86,7 +87,8 @@ def remove(
     )
     if any_resource == bool(resources.named()):
         raise UsageError("give a resource such as --topic orders, or --any-resource")
-    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=host)
+    hosts = host if compat else hosts_of_stored_acls(host)
+    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts)
     if any_resource and not (allow or deny or operation or host):
         raise UsageError("--any-resource needs --allow, --deny, --operation or --host")
     selected = filters(resources, rules)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.addresses import parse_addresses
+from kctl.addresses import is_host, parse_addresses
 from kctl.admin.tls_check import check_tls
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -118,6 +118,8 @@ def check(
     addresses = parse_addresses(address, default_port=DEFAULT_PORT)
     if len(addresses) != 1:
         raise UsageError(f"'{address}' is more than one address; give one")
+    if server_name is not None and not is_host(server_name):
+        raise UsageError(f"--server-name takes the name of a host or an IP address, not '{server_name}'")
     (host, port) = addresses[0]
     end_s = monotonic() + run.client_settings().timeout_ms / 1000
     try:

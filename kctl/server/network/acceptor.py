@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
 from dataclasses import replace
@@ -17,6 +16,7 @@ from kctl.server import open_files
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
+from kctl.server.network.connection_limits import peer_address
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
 from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
@@ -188,7 +188,7 @@ class Acceptor:
                 continue
             if sock.fileno() >= self._descriptors_max:
                 self._refuse(sock, endpoint)
-            elif pause_ms := self._admit(sock, _address_text(address[0]), endpoint):
+            elif pause_ms := self._admit(sock, peer_address(address[0].partition("%")[0]), endpoint):
                 self._pause(listener, pause_ms / 1000)
                 return
 
@@ -378,13 +378,6 @@ def listen(sock: socket.socket) -> None:
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.listen(LISTEN_BACKLOG)
-
-
-def _address_text(address: str) -> str:
-    """IPv4 addresses that arrive mapped into IPv6 are written as IPv4, as Java does."""
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return str(mapped or parsed)
 
 
 def bind_problem(host: str, port: int, error: OSError, port_option: str = _AT_START) -> str:

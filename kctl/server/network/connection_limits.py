@@ -12,6 +12,7 @@ Kafka: ConnectionQuotas (2.8).  Pure; times are arguments.
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,16 @@ from dataclasses import dataclass, field
 from kctl.limits import CONNECTION_RATES_MAX
 
 UNLIMITED = 2**31 - 1
+
+
+def peer_address(text: str) -> str:
+    """An IP address in the form in which those of connections are written.  Raises ValueError for other texts.
+
+    IPv4 addresses that are mapped into IPv6 are written as IPv4, as Java does.
+    """
+    parsed = ipaddress.ip_address(text)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
 
 
 @dataclass(frozen=True, slots=True)

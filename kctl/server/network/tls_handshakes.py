@@ -1,8 +1,9 @@
 """TLS handshakes of accepted sockets, before they become connections.
 
-A handshake computes a signature, about a millisecond, so only a few steps run in one iteration of the event loop.  A
-client has a deadline, and above a number of unfinished handshakes the oldest is closed.  A client that sends nothing
-uses only a socket: memory for TLS is allocated after its first byte.
+A handshake computes a signature, about a millisecond, and reads the certificates of the client, which takes longer if
+they are many, so only a few steps run in one iteration of the event loop.  A client has a deadline and sends a limited
+number of bytes, and above a number of unfinished handshakes the oldest is closed.  A client that sends nothing uses
+only a socket: memory for TLS is allocated after its first byte.
 
 A client of TLS 1.3 may have sent requests before the broker refuses its certificate.  Closing a socket with unread
 bytes resets the connection, and the client loses the alert with the reason.  So the broker reads from a refused client
@@ -27,6 +28,7 @@ from kctl.limits import (
     TLS_HANDSHAKE_STEPS_MAX,
     TLS_HANDSHAKE_TIMEOUT_MS,
     TLS_HANDSHAKES_MAX,
+    TLS_HANDSHAKES_MS_MAX,
     TLS_REFUSED_BYTES_MAX,
     TLS_REFUSED_MS_MAX,
 )
@@ -116,17 +118,32 @@ class TlsHandshakes:
         self._ready.append(handshake)
 
     def _run_some(self) -> None:
-        now = [self._ready.popleft() for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready)))]
+        now = deque(self._ready.popleft() for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready))))
         if self._ready:
             self._loop.call_soon(self._run_some)
-        for handshake in now:
-            handshake.is_queued = False
-            if handshake not in self._open:
-                continue
+        end_s = self._loop.time() + TLS_HANDSHAKES_MS_MAX / 1000
+        while now:
+            self._run_one(now.popleft())
+            if now and self._loop.time() >= end_s:
+                if not self._ready:
+                    self._loop.call_soon(self._run_some)
+                self._ready.extendleft(reversed(now))
+                return
+
+    def _run_one(self, handshake: _Handshake) -> None:
+        handshake.is_queued = False
+        if handshake not in self._open:
+            return
+        try:
             if handshake.is_refused:
                 self._discard(handshake)
             else:
                 self._step(handshake)
+        except Exception:
+            # Raised, it would keep the others of this iteration from being continued.
+            log.exception("TLS handshake failed unexpectedly, closing connection peer=%s", handshake.peer.client_host)
+            if handshake in self._open:
+                self._end(handshake)
 
     def _step(self, handshake: _Handshake) -> None:
         try:
@@ -220,5 +237,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return str(error.reason).lower().replace("_", " ")
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        return error.strerror or str(error) or type(error).__name__
     return str(error)

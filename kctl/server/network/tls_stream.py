@@ -12,7 +12,7 @@ import contextlib
 import socket
 import ssl
 
-from kctl.limits import TLS_RECEIVE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
+from kctl.limits import TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
 from kctl.operating_system import private_pages
 
 _incoming, _outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -30,7 +30,16 @@ _received = memoryview(private_pages(TLS_RECEIVE_BYTES_MAX))
 class TlsStream:
     """Takes over an accepted socket; `handshake` comes first."""
 
-    __slots__ = ("_has_ended", "_has_records", "_sock", "_tls", "_to_next_record", "_undecrypted", "_unsent")
+    __slots__ = (
+        "_handshake_bytes_left",
+        "_has_ended",
+        "_has_records",
+        "_sock",
+        "_tls",
+        "_to_next_record",
+        "_undecrypted",
+        "_unsent",
+    )
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._sock = sock
@@ -44,6 +53,7 @@ class TlsStream:
         self._unsent: memoryview | bytes = b""
         """Encrypted bytes that the socket has not taken."""
         self._has_ended = False
+        self._handshake_bytes_left = TLS_HANDSHAKE_BYTES_MAX
 
     def fileno(self) -> int:
         """The descriptor, for the event loop; -1 after `close`."""
@@ -74,12 +84,15 @@ class TlsStream:
             if has_received:
                 raise ssl.SSLWantReadError
             has_received = True
+            if not self._handshake_bytes_left:
+                raise ConnectionAbortedError(f"more than {TLS_HANDSHAKE_BYTES_MAX} bytes in the handshake")
             try:
-                size = self._sock.recv_into(_received, _HANDSHAKE_BYTES_MAX)
+                size = self._sock.recv_into(_received, min(self._handshake_bytes_left, _HANDSHAKE_BYTES_MAX))
             except BlockingIOError:
                 raise ssl.SSLWantReadError from None
             if not size:
                 raise ssl.SSLEOFError
+            self._handshake_bytes_left -= size
             self._pass_on(_received[:size])
 
     @property

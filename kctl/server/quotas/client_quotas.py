@@ -12,7 +12,6 @@ Owner: event loop.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -30,6 +29,7 @@ from kctl.security.quotas import (
     REQUEST_PERCENTAGE,
     QuotaGroup,
 )
+from kctl.server.network.connection_limits import peer_address
 from kctl.server.problem_log import ProblemLog
 from kctl.server.quotas.limits import QuotaLimits
 from kctl.server.quotas.meters import (
@@ -152,7 +152,7 @@ class ClientQuotas:
         if name is None:
             return None
         try:
-            return str(ipaddress.ip_address(name))
+            return peer_address(name)
         except ValueError:
             address = await self._address_of(name)
             return name if address is None else address
@@ -203,7 +203,7 @@ class ClientQuotas:
         return found
 
     def _make_room(self, now_ms: int) -> None:
-        """Removes the meters of groups without requests for an hour; if there are too many, the least recently used."""
+        """Removes the meters of groups without requests for an hour; if there are too many, some not in use."""
         meters = [quota.meters for quota in self._quotas.values()]
         forgotten = sum(each.make_room() for each in meters)
         if now_ms >= self._forget_inactive_ms:

@@ -80,10 +80,22 @@ class SaslListener:
 class SaslChannel:
     """See the module's docstring; implements network.channel.Channel."""
 
-    __slots__ = ("_dispatch", "_exchange", "_header", "_listener", "_peer", "_state", "frame_bytes_max", "handle")
+    __slots__ = (
+        "_current_listener",
+        "_dispatch",
+        "_exchange",
+        "_header",
+        "_listener",
+        "_peer",
+        "_state",
+        "frame_bytes_max",
+        "handle",
+    )
 
-    def __init__(self, listener: SaslListener, dispatch: Handle, peer: Peer) -> None:
-        self._listener = listener
+    def __init__(self, current_listener: Callable[[], SaslListener], dispatch: Handle, peer: Peer) -> None:
+        """`current_listener` returns the settings that the listener has now."""
+        self._current_listener = current_listener
+        self._listener = listener = current_listener()
         self._dispatch = dispatch
         self._peer = replace(peer, security_protocol=listener.security_protocol)
         self._state = Negotiation(tuple(listener.mechanisms), dict(listener.max_reauth_ms))
@@ -136,10 +148,18 @@ class SaslChannel:
             raise MalformedRequest(f"{api.name} version {header.api_version} is not served")
         self._header = header
         if api is _HANDSHAKE:
+            if state.phase is Phase.AUTHENTICATED:
+                self._use_current_listener()
             handshake = codec.decode(SaslHandshakeRequest, frame, header.api_version, offset)[0]
             return HandshakeRequested(handshake.mechanism, header.api_version), None
         request = codec.decode(SaslAuthenticateRequest, frame, header.api_version, offset)[0]
         return TokenReceived(bytes(request.auth_bytes)), None
+
+    def _use_current_listener(self) -> None:
+        """The client authenticates again: users and mechanisms that were removed meanwhile are not accepted."""
+        self._listener = listener = self._current_listener()
+        self._state.mechanisms = tuple(listener.mechanisms)
+        self._state.max_reauth_ms = dict(listener.max_reauth_ms)
 
     def _step(self, event: Event) -> Action:
         return step(self._state, event, self._listener.monotonic_ms())

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 UNKNOWN_KEY_READ_INTERVAL_MS = 10_000
 _PROPERTY = "sasl.oauthbearer.jwks.endpoint.url"
 _PIECE_BYTES = 1 << 16
+_RSA_BITS_MIN = 2048
+"""RFC 7518, section 3.3; the same in Kafka's jose4j."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 _ALGORITHMS = {
@@ -215,14 +217,19 @@ def parse_keys(data: bytes) -> Keys:
         for algorithm in possible:
             if each.get("alg", algorithm) == algorithm:
                 try:
-                    by_algorithm[algorithm] = PyJWK(each, algorithm)
+                    key = PyJWK(each, algorithm)
                 except (PyJWTError, ValueError, TypeError, KeyError):
                     break
+                if kind != "RSA" or key.key.key_size >= _RSA_BITS_MIN:
+                    by_algorithm[algorithm] = key
         if by_algorithm:
             key_id = each.get("kid")
-            keys[key_id if isinstance(key_id, str) else f"({position})"] = by_algorithm
+            # Keys of different types may have the same id (RFC 7517, section 4.5).
+            keys.setdefault(key_id if isinstance(key_id, str) else f"({position})", {}).update(by_algorithm)
     if not keys:
-        raise KeysUnreadable("the key set has no public key for signatures")
+        raise KeysUnreadable(
+            f"the key set has no public key for signatures; RSA keys with fewer than {_RSA_BITS_MIN} bits are not used"
+        )
     return keys
 
 

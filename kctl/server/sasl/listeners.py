@@ -1,10 +1,10 @@
 """The SASL listeners of a broker: their mechanisms, from its properties, and the channels of their connections.
 
 Invalid properties stop the broker at start: a mechanism without users or keys, or one that is not supported.
-Properties that change while the broker runs apply to new connections.  A dynamic change that the listener cannot use
-is refused.  If another program has stored one in ZooKeeper, it is logged once, and the mechanism continues with the
-properties that it had before: at start with those of server.properties.  A mechanism that had none before is not
-offered.  Kafka 2.8 accepts the change and applies it after a restart.
+Properties that change while the broker runs apply to new connections, and to clients that authenticate again (KIP-368).
+A dynamic change that the listener cannot use is refused.  If another program has stored one in ZooKeeper, it is logged
+once, and the mechanism continues with the properties that it had before: at start with those of server.properties.  A
+mechanism that had none before is not offered.  Kafka 2.8 accepts the change and applies it after a restart.
 
 Owner: event loop.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kctl.config.broker import BrokerConfig
@@ -70,7 +71,7 @@ class Channels:
         """The channel of a connection; implements network.channel.OpenChannel."""
         if not peer.security_protocol.startswith("SASL_"):
             return DirectChannel(self._handle, peer, frame_bytes_max=self._frame_bytes_max)
-        return SaslChannel(self._listeners[peer.listener], self._handle, peer)
+        return SaslChannel(partial(self._listeners.__getitem__, peer.listener), self._handle, peer)
 
     def add(self, endpoint: Endpoint) -> None:
         """Prepares a SASL listener that is about to open.  Raises ConfigError."""

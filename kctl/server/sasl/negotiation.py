@@ -201,7 +201,7 @@ def _action(state: Negotiation, event: Event, now_ms: int) -> Action:
         return Close("a request after the end of the connection")
     match event:
         case TokenReceived():
-            return _token_received(state, event)
+            return _token_received(state, event, now_ms)
         case TokenReply():
             return _token_reply(state, event, now_ms)
         case TokenRefused():
@@ -241,7 +241,7 @@ def _handshake_requested(state: Negotiation, event: HandshakeRequested, now_ms: 
     else:
         state.is_mechanism_changed = event.mechanism != state.mechanism
     state.phase = Phase.AUTHENTICATING
-    return SendMechanisms(state.mechanism)
+    return SendMechanisms(event.mechanism)
 
 
 def _was_reauthenticated_recently(state: Negotiation, now_ms: int) -> bool:
@@ -249,9 +249,9 @@ def _was_reauthenticated_recently(state: Negotiation, now_ms: int) -> bool:
     return started_ms is not None and now_ms - started_ms < REAUTHENTICATION_INTERVAL_MS_MIN
 
 
-def _token_received(state: Negotiation, event: TokenReceived) -> Action:
+def _token_received(state: Negotiation, event: TokenReceived, now_ms: int) -> Action:
     if state.phase is Phase.AUTHENTICATED:
-        return Dispatch()
+        return _in_session(state, now_ms)
     if state.phase is not Phase.AUTHENTICATING:
         return Refuse("a SASL token before a handshake")
     if state.is_mechanism_changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -113,3 +114,51 @@ def test_what_is_no_ticket_is_refused(kerberized: KerberosBroker, token: bytes) 
         sock.sendall(request(36, 1, struct.pack(">i", len(token)) + token))
         assert struct.unpack_from(">h", receive_frame(sock), 4) == (58,)
     assert "Traceback" not in kerberized.broker.process.log_text
+
+
+def authenticate(sock: socket.socket, token: bytes) -> tuple[int, bytes]:
+    """The error code and the token of the response."""
+    sock.sendall(request(36, 1, struct.pack(">i", len(token)) + token))
+    reply = receive_frame(sock)
+    code, message_size = struct.unpack_from(">hh", reply, 4)
+    position = 8 + max(message_size, 0)
+    (size,) = struct.unpack_from(">i", reply, position)
+    return code, reply[position + 4 : position + 4 + size]
+
+
+NO_LAYER = b"\x01\0\0\0"
+CHOICES = {
+    NO_LAYER: 0,
+    NO_LAYER + b"alice": 0,
+    NO_LAYER + b"admin": 58,
+    NO_LAYER + b"alice\0": 58,
+    b"\x02\0\xff\xff": 58,
+    b"\x04\0\xff\xff": 58,
+    b"\x07\0\0\0": 58,
+    NO_LAYER[:3]: 58,
+    b"": 58,
+}
+"""The last message of a client and the error code in the response: layers of security, and authorization ids."""
+
+
+def test_a_client_with_a_ticket_chooses_no_security_layer_and_only_its_own_name(kerberized: KerberosBroker) -> None:
+    kerberized.realm.log_in("alice")
+    assert {choice: code_for(kerberized.address, choice) for choice in CHOICES} == CHOICES
+    assert "Traceback" not in kerberized.broker.process.log_text
+
+
+def code_for(address: str, choice: bytes) -> int:
+    """The error code for a client with a ticket, which is refused when it is sent again."""
+    import gssapi  # noqa: PLC0415 - optional
+
+    name = gssapi.Name("kafka@localhost", gssapi.NameType.hostbased_service)
+    context = gssapi.SecurityContext(name=name, usage="initiate")
+    ticket = context.step()
+    with connected(address) as sock, connected(address) as other:
+        for each in (sock, other):
+            each.sendall(request(17, 1, struct.pack(">h", 6) + b"GSSAPI"))
+            receive_frame(each)
+        context.step(authenticate(sock, ticket)[1])
+        assert authenticate(other, ticket)[0] == 58
+        assert context.unwrap(authenticate(sock, b"")[1]).message == NO_LAYER
+        return authenticate(sock, context.wrap(choice, encrypt=False).message)[0]

@@ -10,6 +10,7 @@ import pytest
 from kctl.admin.acl_document import difference, read_document, write_document
 from kctl.admin.acl_rules import Resources, Rules, bindings
 from kctl.cli import main
+from kctl.commands.acls.options import hosts_of_stored_acls
 from kctl.commands.compat.acls import adding_unless_present, listed
 from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.errors import UsageError
@@ -160,6 +161,33 @@ def test_host_of_a_check_is_an_address(host: str, capsys: pytest.CaptureFixture[
     line = ["acls", "check", "User:bob", "read", "topic:t", "--from", "/dev/null", "--host", host]
     assert main(line) == 2
     assert f"--host takes an IP address, such as 192.0.2.4, not '{host}'" in capsys.readouterr().err
+
+
+ADD = ("acls", "add", "--deny", "User:bob", "--operation", "read", "--topic", "t", "--dry-run", "--format", "json")
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [("*", "*"), ("10.0.0.1", "10.0.0.1"), ("FE80::1", "fe80:0:0:0:0:0:0:1"), ("::ffff:10.0.0.1", "10.0.0.1")],
+)
+def test_the_host_of_a_new_acl_is_in_the_form_that_brokers_compare(
+    given: str, stored: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another form of the address would match no client, so that a denial had no effect."""
+    assert main([*ADD, "--host", given]) == 0
+    (planned,) = json.loads(capsys.readouterr().out)
+    assert planned["host"] == stored
+
+
+@pytest.mark.parametrize("host", ["localhost", "10.0.0.0/8", "10.0.0.*"])
+def test_a_host_that_matches_no_client_is_refused(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ADD, "--host", host]) == 2
+    assert f"--host takes * or an IP address, such as 192.0.2.4, not '{host}'" in capsys.readouterr().err
+
+
+def test_stored_acls_are_selected_by_the_host_as_given_and_as_brokers_compare_it() -> None:
+    assert hosts_of_stored_acls(["::1", "*", "localhost"]) == ["::1", "*", "localhost", "0:0:0:0:0:0:0:1"]
+    assert hosts_of_stored_acls(None) == []
 
 
 @pytest.mark.parametrize("resource", ["t", "topic:", "any:x", "thing:x"])

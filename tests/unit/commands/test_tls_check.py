@@ -144,3 +144,9 @@ def test_two_addresses_and_bad_settings_are_refused(tmp_path: Path, capsys: pyte
     path.write_text("ssl.truststore.location=/none\n")
     assert main(["tls", "check", "localhost:1", "--command-config", str(path)]) == 2
     assert "ssl.truststore.location=/none: cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".example.com", "a" * 64, "a." * 127 + "a", "a b", "a\x1b", "\u202e.example"])
+def test_a_server_name_that_is_no_host_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tls", "check", "localhost:1", "--server-name", name]) == 2
+    assert "--server-name takes the name of a host" in capsys.readouterr().err

@@ -177,8 +177,11 @@ def test_rates_of_connections_are_found_by_address() -> None:
         "ips/<default>": {"connection_creation_rate": "10"},
         "ips/10.0.0.1": {"connection_creation_rate": "3"},
         "ips/localhost": {"connection_creation_rate": "0"},
+        "ips/0%3A0%3A0%3A0%3A0%3A0%3A0%3A1": {"connection_creation_rate": "4"},
+        "ips/%3A%3Affff%3A10.0.0.3": {"connection_creation_rate": "5"},
     })  # fmt: skip
-    assert [made.connection_rate_of(ip) for ip in ("10.0.0.1", "10.0.0.2", "127.0.0.1")] == [3, 10, 0]
+    rates = {"10.0.0.1": 3, "10.0.0.2": 10, "127.0.0.1": 0, "::1": 4, "10.0.0.3": 5}
+    assert {ip: made.connection_rate_of(ip) for ip in rates} == rates
     asyncio.run(made.change("ips/<default>", {}))
     asyncio.run(made.change("ips/10.0.0.1", {}))
     assert [made.connection_rate_of(ip) for ip in ("10.0.0.1", "10.0.0.2")] == [None, None]

@@ -7,7 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.server.quotas.meters import INACTIVE_MS, LimitedClient, QuotaWindows, RateMeter
+from kctl.security.quotas import QuotaEntity, QuotaGroup
+from kctl.server.quotas.limits import Limit
+from kctl.server.quotas.meters import EXAMINED_MAX, INACTIVE_MS, LimitedClient, Meters, QuotaWindows, RateMeter
 from kctl.server.quotas.rates import (
     THROTTLE_MS_MAX,
     SampledRate,
@@ -155,3 +157,31 @@ def test_a_token_bucket_starts_full_and_follows_a_changed_quota() -> None:
     assert bucket.tokens(2.0, 5) == -10.0
     assert bucket.tokens(2.0, 5_005) == 0.0
     assert bucket.tokens(1.0, 1_000_000) == 10.0
+
+
+def test_room_is_made_by_a_look_at_few_groups_and_those_in_use_stay() -> None:
+    """A look at all of them delayed other clients by 20 ms."""
+    meters = Meters(lambda limit: RateMeter(limit, WINDOWS), EXAMINED_MAX * 5)
+
+    def meter(number: int, now_ms: int) -> RateMeter:
+        client_id = str(number)
+        return meters.meter(Limit(5, QuotaEntity(None, client_id), QuotaGroup("", client_id)), now_ms)
+
+    for number in range(EXAMINED_MAX * 5):
+        meter(number, 0)
+    in_use = range(0, EXAMINED_MAX, 2)
+    for number in in_use:
+        meter(number, 0).add(1, 1_000)
+    assert meters.make_room() == EXAMINED_MAX // 2
+    assert meters.make_room() == 0
+    left = meters.readings(1_000)
+    assert {QuotaGroup("", str(number)) for number in in_use} <= left.keys()
+    assert len(left) == EXAMINED_MAX * 5 - EXAMINED_MAX // 2
+
+
+def test_room_is_made_although_all_groups_are_in_use() -> None:
+    meters = Meters(lambda limit: RateMeter(limit, WINDOWS), 3)
+    for client_id in "abc":
+        meters.meter(Limit(5, QuotaEntity(None, client_id), QuotaGroup("", client_id)), 0).add(1, 1_000)
+    assert meters.make_room() == 1
+    assert len(meters) == 2

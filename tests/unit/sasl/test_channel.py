@@ -7,6 +7,7 @@ import base64
 import logging
 import struct
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.network.channel import ChannelEnded, Reply
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.sasl.channel import SaslChannel, SaslListener
-from kctl.server.sasl.exchanges import PlainExchange, ScramExchange
+from kctl.server.sasl.exchanges import OpenExchange, PlainExchange, ScramExchange
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token import DelegationToken
 from kctl.server.tokens.token_cache import TokenCache
@@ -70,7 +71,7 @@ class Server:
             monotonic_ms=self.now_ms,
             session_expired=self._session_expired,
         )
-        self.channel = SaslChannel(self.listener, dispatcher.handle, Peer("/10.0.0.1", "SASL"))
+        self.channel = SaslChannel(lambda: self.listener, dispatcher.handle, Peer("/10.0.0.1", "SASL"))
 
     def _session_expired(self) -> None:
         self.expired_sessions += 1
@@ -332,6 +333,36 @@ def test_the_limit_of_a_frame_shrinks_while_the_client_authenticates_again() -> 
     play(scene, max_reauth_ms=HOUR_MS)
 
 
+@pytest.mark.parametrize(
+    ("mechanisms", "code"),
+    [
+        ({"PLAIN": lambda: PlainExchange({"bob": PASSWORD})}, ErrorCode.SASL_AUTHENTICATION_FAILED),
+        ({"OTHER": lambda: PlainExchange({"alice": PASSWORD})}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+    ],
+    ids=["user", "mechanism"],
+)
+def test_what_was_removed_from_the_listener_does_not_authenticate_again(
+    mechanisms: dict[str, OpenExchange], code: ErrorCode
+) -> None:
+    """KIP-368: otherwise a user would keep access for as long as its connection."""
+
+    async def scene(server: Server) -> None:
+        await server.handshake("PLAIN")
+        await server.authenticate(b"\0alice\0" + PASSWORD.encode())
+        server.listener = replace(server.listener, mechanisms=mechanisms)
+        await asyncio.sleep(10)
+        assert await server.send(METADATA, 1) is None
+        if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            response = await server.refused(server.handshake("PLAIN"))
+            assert _decoded(SaslHandshakeResponse, 17, 1, response).error_code == code
+        else:
+            await server.handshake("PLAIN")
+            response = await server.refused(server.authenticate(b"\0alice\0" + PASSWORD.encode()))
+            assert _decoded(SaslAuthenticateResponse, 36, 2, response).error_code == code
+
+    play(scene, max_reauth_ms=HOUR_MS)
+
+
 def test_closing_the_connection_cancels_the_delay() -> None:
     async def scene(server: Server) -> None:
         await server.handshake("PLAIN")
@@ -348,7 +379,7 @@ def test_failures_are_logged_without_secrets_and_folded(caplog: pytest.LogCaptur
     async def scene(server: Server) -> None:
         listener, dispatch = server.listener, server.channel._dispatch
         for _ in range(50):
-            server.channel = SaslChannel(listener, dispatch, Peer("/10.0.0.1", "SASL"))
+            server.channel = SaslChannel(lambda: listener, dispatch, Peer("/10.0.0.1", "SASL"))
             await server.handshake("PLAIN")
             await server.refused(server.authenticate(b"\0alice\0hunter2"))
 

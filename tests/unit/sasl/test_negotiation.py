@@ -126,6 +126,11 @@ class TestReauthentication:
         assert isinstance(step(state, PRODUCE, 1_060_001), Close)
         assert state.phase is Phase.CLOSED
 
+    def test_a_token_without_a_handshake_does_not_keep_an_expired_session_open(self) -> None:
+        state, _ = self.session()
+        assert step(state, TOKEN, 1_060_000) == Dispatch()
+        assert isinstance(step(state, TOKEN, 1_060_001), Close)
+
     def test_a_client_may_authenticate_again_even_after_the_end(self) -> None:
         state, _ = self.session()
         assert step(state, PLAIN, 1_090_000) == SendMechanisms("PLAIN")
@@ -156,7 +161,7 @@ class TestReauthentication:
     def test_reauthentication_with_another_mechanism_is_refused(self) -> None:
         """Kafka responds to the handshake, and closes the connection at the next token."""
         state, _ = self.session()
-        assert step(state, SCRAM, 1_010_000) == SendMechanisms("PLAIN")
+        assert step(state, SCRAM, 1_010_000) == SendMechanisms("SCRAM-SHA-256")
         action = step(state, TOKEN, 1_010_000)
         assert isinstance(action, Refuse)
         assert action.code is ErrorCode.NONE

@@ -14,8 +14,10 @@ from typing import Any, ClassVar
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from kctl.errors import ConfigError
 from kctl.limits import JWKS_BYTES_MAX, OAUTHBEARER_MESSAGE_BYTES_MAX
@@ -270,6 +272,21 @@ def test_a_key_without_an_algorithm_serves_all_of_its_type() -> None:
     del written["keys"][0]["alg"]
     found = parse_keys(json.dumps(written).encode())
     assert set(found[ISSUING.key_id]) == {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+
+
+def test_keys_of_different_types_may_have_the_same_id() -> None:
+    curve = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
+    written = json.loads(ISSUING.key_set())
+    written["keys"].append({**curve, "kid": ISSUING.key_id})
+    assert set(parse_keys(json.dumps(written).encode())[ISSUING.key_id]) == {"RS256", "ES256"}
+
+
+def test_rsa_keys_of_fewer_than_2048_bits_are_not_used() -> None:
+    """RFC 7518 forbids them: their signatures can be forged."""
+    short = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    written = {**RSAAlgorithm.to_jwk(short.public_key(), as_dict=True), "kid": "short"}
+    with pytest.raises(KeysUnreadable, match="2048 bits"):
+        parse_keys(json.dumps({"keys": [written]}).encode())
 
 
 def test_a_file_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:

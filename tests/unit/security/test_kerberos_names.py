@@ -22,6 +22,8 @@ from kctl.security.kerberos_names import KerberosNameError, parse_rules, user_na
         (["RULE:[1:$1]s/e/E/"], "eve@REALM", "Eve"),
         (["RULE:[1:$1]s/e/E/g"], "eve@REALM", "EvE"),
         (["RULE:[1:$1]s/(.+)/$1-x/L"], "Eve@REALM", "eve-x"),
+        (["RULE:[1:$1]s/.+/$0-x/"], "eve@REALM", "eve-x"),
+        (["RULE:[1:$1]s/(.+)/$12\\$/"], "eve@REALM", "eve2$"),
     ],
 )
 def test_rules_map_principals_to_names(rules: list[str], principal: str, name: str) -> None:
@@ -47,7 +49,19 @@ def test_principals_that_no_rule_matches_are_refused(rules: list[str], principal
         user_name(principal, parse_rules(rules), default_realm="REALM")
 
 
-@pytest.mark.parametrize("rule", ["", "default", "RULE", "RULE:[x:$1]", "RULE:[1:$1](((", "RULE:[1:$1]s/a/b"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "",
+        "default",
+        "RULE",
+        "RULE:[x:$1]",
+        "RULE:[1:$1](((",
+        "RULE:[1:$1]s/a/b",
+        "RULE:[1:$1]s/a/$1/",
+        "RULE:[1:$1]s/a/${x}/",
+    ],
+)
 def test_malformed_rules_are_refused(rule: str) -> None:
     with pytest.raises(KerberosNameError):
         parse_rules([rule])

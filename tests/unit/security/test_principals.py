@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from kctl.errors import ConfigError
+from kctl.security.certificates import subject_name
 from kctl.security.principals import Attribute, NoMatchingRuleError, PrincipalRules, distinguished_name
+from tests.peers.certificates import CertificateAuthority
 
 NAME = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 
@@ -32,7 +39,7 @@ def test_the_first_rule_that_matches_gives_the_name(rules: str, user: str | None
         assert PrincipalRules(rules).user_name(NAME) == user
 
 
-@pytest.mark.parametrize("rules", ["default", "RULE:", "RULE:a", "RULE:/x", "RULE:a/b/X", "RULE:(/$1/"])
+@pytest.mark.parametrize("rules", ["default", "RULE:", "RULE:a", "RULE:/x", "RULE:a/b/X", "RULE:(/$1/", "RULE:a/${x}/"])
 def test_an_invalid_rule_is_refused(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"ssl.principal.mapping.rules"):
         PrincipalRules(rules)
@@ -45,3 +52,12 @@ def test_a_distinguished_name_is_reversed_and_escaped() -> None:
     mail = Attribute("1.2.840.113549.1.9.1", "a@b", b"\x16\x03a@b")
     text = distinguished_name([[country], [unit, user], [mail]])
     assert text == '1.2.840.113549.1.9.1=#1603614062,OU=é+CN=\\ a\\,b\\+\\"c\\"\\ ,C=US'
+
+
+def test_a_certificate_whose_subject_has_a_name_in_a_bit_string_is_refused(tmp_path: Path) -> None:
+    text = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "\0alice")])
+    certificate = CertificateAuthority.create(tmp_path).issue("alice", subject=text).certificate
+    encoded = certificate.public_bytes(Encoding.DER)
+    assert subject_name(encoded) == "CN=\\00alice"
+    with pytest.raises(ValueError, match="cannot be read"):
+        subject_name(encoded.replace(b"\x0c\x06\0alice", b"\x03\x06\0alice"))

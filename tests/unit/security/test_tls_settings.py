@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import ConfigError
-from kctl.security.tls import TlsSettings, client_context, server_context
+from kctl.security import key_derivation
+from kctl.security.tls import TlsSettings, client_context, server_context, store_problems
 from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
 
 
@@ -191,6 +192,17 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
         handshake({**_key_store(server, "pem"), **trust, "ssl.client.auth": "required"}, trust)
     handshake({**_key_store(server, "pem"), **trust, "ssl.client.auth": "requested"}, trust)
+
+
+@pytest.mark.parametrize("form", ["inline", "pkcs12", "trust"])
+def test_a_store_whose_password_takes_too_many_iterations_is_refused(
+    authority: CertificateAuthority, server: Identity, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL holds the lock of the interpreter meanwhile, so that a broker would serve nobody."""
+    monkeypatch.setattr(key_derivation, "KEY_DERIVATION_ITERATIONS_MAX", 1_000)
+    given = _trust_store(authority, "pkcs12") if form == "trust" else _key_store(server, form)
+    (problem,) = store_problems(given)
+    assert "demands more than 1000 iterations" in str(problem)
 
 
 def test_the_property_without_a_certificate_is_named(server: Identity) -> None:

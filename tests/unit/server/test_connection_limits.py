@@ -97,13 +97,13 @@ def test_the_settings_come_from_the_properties() -> None:
         "max.connections": "100",
         "max.connection.creation.rate": "10",
         "max.connections.per.ip": "5",
-        "max.connections.per.ip.overrides": "10.0.0.1:50,[::1]:10",
+        "max.connections.per.ip.overrides": "10.0.0.1:50,[0:0::1]:10,::ffff:10.0.0.2:20",
         "listener.name.inside.max.connections": "7",
         "listener.name.inside.max.connection.creation.rate": "3",
     }
     settings = limit_settings(load_broker_config(properties)[0], properties)
     assert (settings.connections, settings.connections_per_second, settings.connections_per_address) == (100, 10, 5)
-    assert settings.per_address == {"10.0.0.1": 50, "::1": 10}
+    assert settings.per_address == {"10.0.0.1": 50, "::1": 10, "10.0.0.2": 20}
     assert settings.listener("INSIDE") == ListenerLimits(7, 3)
     assert settings.listener("PLAINTEXT") == ListenerLimits()
     assert settings.protected_listener == "INSIDE"

@@ -21,7 +21,7 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
-from kctl.limits import TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
+from kctl.limits import TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network import tls_handshakes
@@ -65,9 +65,14 @@ def client_context(authority: CertificateAuthority, version: str = "TLSv1.3") ->
 
 @contextlib.asynccontextmanager
 async def listening(
-    handle: Handle, properties: dict[str, str], *, limits: ConnectionLimits | None = None, request_bytes_max: int = -1
+    handle: Handle,
+    properties: dict[str, str],
+    *,
+    limits: ConnectionLimits | None = None,
+    request_bytes_max: int = -1,
+    listener_certificates: type[ListenerCertificates] = ListenerCertificates,
 ) -> AsyncIterator[tuple[Acceptor, int]]:
-    certificates = ListenerCertificates(ConfigView(properties))
+    certificates = listener_certificates(ConfigView(properties))
     await certificates.load([ENDPOINT])
     acceptor = Acceptor(
         open_channel=partial(DirectChannel, handle, frame_bytes_max=8 << 20),
@@ -342,6 +347,65 @@ def test_the_principal_is_the_mapped_name_of_the_client_certificate(
         ("User:alice", "SSL", "SECURE"),
         ("User:ANONYMOUS", "SSL", "SECURE"),
     ]
+
+
+class _FailingCertificates(ListenerCertificates):
+    def principal(self, listener: str, certificate: bytes | None) -> str:
+        raise RuntimeError("a bug")
+
+
+def test_an_unexpected_failure_closes_its_own_connection(
+    authority: CertificateAuthority, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], properties, listener_certificates=_FailingCertificates) as (_, port):
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+                await ended(reader)
+                writer.close()
+
+    asyncio.run(main())
+    unexpected = [each for each in caplog.records if "failed unexpectedly" in each.getMessage()]
+    assert [each.exc_info is not None for each in unexpected] == [True, True]
+
+
+def test_a_client_with_a_long_chain_of_certificates_is_refused_before_they_are_read(
+    authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL takes 0.1 ms to read each one, before it knows whether the client is trusted."""
+    client = authority.issue("client")
+    long = tmp_path / "long.pem"
+    long.write_text(client.key_text + client.certificate_text * 40)
+
+    async def main() -> None:
+        context = client_context(authority)
+        context.load_cert_chain(long)
+        async with listening(lambda *_: [b"ok"], properties) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            await ended(reader)
+            writer.close()
+
+    assert len(client.certificate_text) * 40 * 3 / 4 > TLS_HANDSHAKE_BYTES_MAX
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    assert f"reason=more than {TLS_HANDSHAKE_BYTES_MAX} bytes in the handshake" in caplog.text
+
+
+def test_handshakes_end_when_each_iteration_has_time_for_one_step(
+    authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_handshakes, "TLS_HANDSHAKES_MS_MAX", 0)
+
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], properties) as (_, port):
+            context = client_context(authority)
+            opening = (asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(20))
+            for reader, writer in await asyncio.gather(*opening):
+                writer.write(framed(b"who"))
+                assert await reader.readexactly(2) == b"ok"
+                writer.close()
+
+    asyncio.run(main())
 
 
 def test_a_certificate_without_a_mapping_rule_is_refused(
