@@ -260,7 +260,7 @@ def _group(
     consumed = [one.consumed_per_s for one in offsets if one.consumed_per_s is not None]
     lag = _lag(name, new, new.starts)
     # The first sample knows no starts.
-    lag_before = None if old is None else _lag(name, old, {**new.starts, **old.starts})
+    lag_before = None if old is None else _lag(name, old, new.starts)
     grows: float | None = None
     if old is not None and lag is not None and lag_before is not None:
         grows = (lag - lag_before) * 1000 / (new.at_ms - old.at_ms)
@@ -286,12 +286,15 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
         )
 
 
-def _lag(name: str, sample: ClusterSample, starts: Mapping[TopicPartition, int]) -> int | None:
+def _lag(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
     """Records that the group has not consumed, of partitions whose lag is known; None if there are none."""
     group = sample.groups.get(name)
     if group is None:
         return None
-    lags = [_lag_of(offset, sample.ends.get(tp), starts.get(tp)) for tp, offset in group.committed.items()]
+    lags = [
+        _lag_of(offset, sample.ends.get(tp), sample.starts.get(tp, latest_starts.get(tp)))
+        for tp, offset in group.committed.items()
+    ]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import math
+from dataclasses import replace
 from uuid import UUID
 
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity, activity
