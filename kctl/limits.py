@@ -1299,7 +1299,7 @@ LAG_FETCH_BYTES_MAX = _limit(
     on_excess="the lag in time of further partitions is unknown",
 )
 LAG_HISTORY_BYTES_MAX = _limit(
-    "records of __consumer_offsets that `kctl groups lag` fetches",
+    "records of __consumer_offsets that `kctl groups lag`, and `kctl top` for each sample, fetches",
     32 << 20,
     "bytes",
     on_excess="the commits of groups in partitions that were not read to the end are unknown",
@@ -1323,10 +1323,16 @@ GROUP_HISTORY_COMMITS_MAX = _limit(
     on_excess="history omits the oldest commits with a warning, and restore is refused",
 )
 LAG_HISTORY_RECORDS_MAX = _limit(
-    "records of __consumer_offsets that `kctl groups lag` reads for the latest commits",
+    "records of __consumer_offsets that `kctl groups lag` and `kctl top` read for the latest commits",
     20_000,
     "records",
     on_excess="the known history of commits is shorter than --window",
+)
+LAG_COMMITS_MAX = _limit(
+    "commits of a group in a partition that `kctl groups lag` and `kctl top` keep",
+    32,
+    "commits",
+    on_excess="every second one is dropped",
 )
 LAG_LOOKS_MAX = _limit(
     "earlier observations of a partition that `kctl groups lag --watch` keeps",

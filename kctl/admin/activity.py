@@ -258,8 +258,9 @@ def _group(
     name: str, offsets: list[GroupOffsetActivity], old: ClusterSample | None, new: ClusterSample, verdict: str | None
 ) -> GroupActivity:
     consumed = [one.consumed_per_s for one in offsets if one.consumed_per_s is not None]
-    lag = _lag(name, new)
-    lag_before = None if old is None else _lag(name, old)
+    lag = _lag(name, new, new.starts)
+    # The first sample knows no starts.
+    lag_before = None if old is None else _lag(name, old, new.starts)
     grows: float | None = None
     if old is not None and lag is not None and lag_before is not None:
         grows = (lag - lag_before) * 1000 / (new.at_ms - old.at_ms)
@@ -280,27 +281,31 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
             tp.partition,
             committed[tp],
             end,
-            _lag_of(committed[tp], end),
+            _lag_of(committed[tp], end, new.starts.get(tp)),
             _rate(before, committed, tp, old, new),
         )
 
 
-def _lag(name: str, sample: ClusterSample) -> int | None:
+def _lag(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
     """Records that the group has not consumed, of partitions whose lag is known; None if there are none."""
     group = sample.groups.get(name)
     if group is None:
         return None
-    lags = [_lag_of(offset, sample.ends.get(tp)) for tp, offset in group.committed.items()]
+    lags = [
+        _lag_of(offset, sample.ends.get(tp), sample.starts.get(tp, latest_starts.get(tp)))
+        for tp, offset in group.committed.items()
+    ]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
 
-def _lag_of(committed: int, end: int | None) -> int | None:
-    """As in `kctl groups lag`: None for a commit beyond the end too, since such a group reads nothing at all.
+def _lag_of(committed: int, end: int | None, start: int | None) -> int | None:
+    """As in `kctl groups lag`: without the offsets that are deleted; None for a commit beyond the end too, since such
+    a group reads nothing at all.
 
     The end is younger than the commit, so that it is no commit of a moment later.
     """
-    return None if end is None or committed > end else end - committed
+    return None if end is None or committed > end else end - max(committed, min(start or 0, end))
 
 
 def _rate(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kctl.admin.broker_reading import BrokerReading
-from kctl.admin.lag_facts import Retention, Unread
+from kctl.admin.lag_facts import Position, Retention, Unread
 from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
@@ -45,5 +45,9 @@ class ClusterSample:
     """The limits of topics that groups have not read to the end."""
     unread: Mapping[tuple[TopicPartition, int], Unread] = field(default_factory=dict)
     """The unread records after each committed offset; timestamps are converted to the monotonic clock."""
+    commits: Mapping[tuple[str, TopicPartition], tuple[Position, ...]] = field(default_factory=dict)
+    """The latest commits of groups that had unread records in the sample before, by the monotonic clock."""
+    commits_since_ms: Mapping[str, int] = field(default_factory=dict)
+    """`commits` has all commits of the group since this time, by the monotonic clock."""
     readings: Mapping[int, BrokerReading] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from time import monotonic, time
 from typing import TypeVar
 
 from kctl.admin.broker_reading import NAMES, BrokerReading, reading_of
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
+from kctl.admin.commit_history import CommitHistory, Key
 from kctl.admin.groups import list_groups, look_up_groups
 from kctl.admin.health import ongoing_if_supported
-from kctl.admin.lag_facts import LogRange
+from kctl.admin.lag_facts import WINDOW_MS, LogRange, Position
 from kctl.admin.log_dirs import describe_log_dirs, usable_bytes
 from kctl.admin.metrics import endpoint_of, read_metrics
 from kctl.admin.retention_facts import RetentionFacts, RetentionReader
@@ -47,6 +49,9 @@ class Sampler:
         self._retention = RetentionReader(client)
         self._committed: set[TopicPartition] = set()
         """The partitions in which groups had committed in the last sample."""
+        self._history = CommitHistory()
+        self._behind: set[str] = set()
+        """The groups that had unread records in the last sample."""
 
     async def take(self) -> ClusterSample:
         """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
@@ -61,7 +66,8 @@ class Sampler:
             starts = await self._or_nothing(
                 self._offsets(led & self._committed, EARLIEST, metadata), "offsets", problems
             )
-            groups = await self._or_nothing(self._groups(problems), "groups", problems) or {}
+            late, self._behind = self._behind, set()
+            groups = await self._or_nothing(self._groups(late, problems), "groups", problems) or {}
             self._committed = {tp for group in groups.values() for tp in group.committed}
             at_ms = client.transport.monotonic_ms()
             ends = await self._or_nothing(self._offsets(led, LATEST, metadata), "offsets", problems)
@@ -69,6 +75,11 @@ class Sampler:
                 self._retention_facts(groups, starts or {}, ends or {}), "retention of topics", problems
             )
             readings = await self._readings(metadata)
+        self._behind = {
+            name
+            for name, group in groups.items()
+            if any(committed < (ends or {}).get(tp, 0) for tp, committed in group.committed.items())
+        }
         directories, failed = log_dirs or ([], [])
         problems += [f"broker {one.name}: {one.message or one.error.name}" for one in failed]
         offline = dict.fromkeys((one.broker_id for one in directories), 0)
@@ -86,6 +97,8 @@ class Sampler:
             groups,
             facts.retentions if facts else {},
             facts.unread if facts else {},
+            self._commits(late, groups),
+            self._commits_since_ms(late),
             readings,
             tuple(problems),
         )
@@ -117,13 +130,19 @@ class Sampler:
         found = await list_offsets(self._client, dict.fromkeys(partitions, place), known=metadata)
         return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
 
-    async def _groups(self, problems: list[str]) -> dict[str, GroupReading]:
+    async def _groups(self, late: AbstractSet[str], problems: list[str]) -> dict[str, GroupReading]:
+        """All groups.  The history of commits is read before the offsets, so that it has no newer commit."""
         listed, failed = await list_groups(self._client)
         problems += [f"groups of broker {one.name}: {one.message or one.error.name}" for one in failed]
         names = sorted({group.group_id for group in listed})
         if len(names) > TOP_GROUPS_MAX:
             problems.append(f"groups: only the first {TOP_GROUPS_MAX} of {len(names)} are read")
             names = names[:TOP_GROUPS_MAX]
+        if not late.isdisjoint(names):
+            since_ms = round(time() * 1000) - WINDOW_MS
+            await self._or_nothing(self._history.read(self._client, names, since_ms), "commits of groups", problems)
+            if self._history.problem:
+                problems.append(f"commits of groups: {self._history.problem}")
         described = await look_up_groups(self._client, names) if names else []
         return {
             group.outcome.name: GroupReading(
@@ -144,9 +163,28 @@ class Sampler:
     ) -> RetentionFacts:
         """The known facts about unread records and the limits of their topics, in the time of the samples."""
         logs = {tp: LogRange(start, ends[tp], ends[tp]) for tp, start in starts.items() if tp in ends}
-        now_ms = self._client.transport.monotonic_ms()
-        shift_ms = round(time() * 1000) - now_ms
-        return (await self._retention.read(groups.values(), logs, now_ms)).shifted(-shift_ms)
+        facts = await self._retention.read(groups.values(), logs, self._client.transport.monotonic_ms())
+        return facts.shifted(-self._shift_ms())
+
+    def _commits(self, late: Collection[str], groups: Mapping[str, GroupReading]) -> dict[Key, tuple[Position, ...]]:
+        """The known commits of the late groups, in the time of the samples."""
+        shift_ms = self._shift_ms()
+        present = {(name, tp) for name, group in groups.items() for tp in group.committed}
+        self._history.keep(present)
+        return {
+            key: tuple(Position(one.time_ms - shift_ms, one.offset) for one in self._history.of(*key))
+            for key in present
+            if key[0] in late
+        }
+
+    def _commits_since_ms(self, late: Collection[str]) -> dict[str, int]:
+        shift_ms = self._shift_ms()
+        since = {name: self._history.since_ms(name) for name in late}
+        return {name: since_ms - shift_ms for name, since_ms in since.items() if since_ms is not None}
+
+    def _shift_ms(self) -> int:
+        """The time since the epoch at the zero of the samples' clock."""
+        return round(time() * 1000) - self._client.transport.monotonic_ms()
 
     async def _readings(self, metadata: ClusterMetadata) -> dict[int, BrokerReading]:
         if not self._reads_metrics:

@@ -17,7 +17,7 @@ from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import LATEST, IsolationLevel, list_offsets
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import LAG_HISTORY_BYTES_MAX, LAG_HISTORY_RECORDS_MAX
+from kctl.limits import LAG_COMMITS_MAX, LAG_HISTORY_BYTES_MAX, LAG_HISTORY_RECORDS_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition, partition_for_key
 from kctl.records.header import CorruptBatch
 
@@ -45,9 +45,11 @@ class CommitHistory:
 
     commits: dict[Key, list[Position]] = field(default_factory=dict)
     problem: str = ""
-    """Why the history is unknown."""
+    """Why the history is unknown after the last call of `read`."""
     _cursors: dict[TopicPartition, _Cursor] = field(default_factory=dict)
     _partition_count: int = 0
+    _groups: frozenset[str] = frozenset()
+    """The groups of the last call: the commits of others were skipped."""
     _failed: set[TopicPartition] = field(default_factory=set)
 
     def of(self, group: str, tp: TopicPartition) -> tuple[Position, ...]:
@@ -69,6 +71,7 @@ class CommitHistory:
 
     async def read(self, client: ClusterClient, groups: Collection[str], since_ms: int) -> None:
         """Reads the commits since this time, or since the last call; removes older ones."""
+        self.problem = ""
         self._forget(since_ms)
         try:
             topic = (await client.metadata([GROUP_METADATA_TOPIC])).topics.get(GROUP_METADATA_TOPIC)
@@ -76,12 +79,28 @@ class CommitHistory:
                 self.problem = "__consumer_offsets cannot be read" if topic is None else topic.error.description
                 return
             self._partition_count = len(topic.partitions)
+            self._start_again({self._partition_of(group) for group in set(groups) - self._groups})
+            self._groups = frozenset(groups)
             requested = {self._partition_of(group) for group in groups}
             await self._place(client, requested - self._cursors.keys(), since_ms)
-            await self._read_to_end(client, requested, frozenset(groups))
+            await self._read_to_end(client, requested, self._groups)
         except ApiError as error:
             self._failed.update(self._cursors)
             self.problem = str(error)
+
+    def _start_again(self, partitions: Collection[TopicPartition]) -> None:
+        """Forgets what was read of these partitions."""
+        again = self._cursors.keys() & partitions
+        if again:
+            for tp in again:
+                del self._cursors[tp]
+            self.keep({key for key in self.commits if self._partition_of(key[0]) not in again})
+
+    @staticmethod
+    def _keep(positions: list[Position], latest: Position) -> None:
+        positions.append(latest)
+        if len(positions) > LAG_COMMITS_MAX:
+            del positions[1:-1:2]
 
     def _partition_of(self, group: str) -> TopicPartition:
         return TopicPartition(GROUP_METADATA_TOPIC, partition_for_key(group, self._partition_count))
@@ -150,7 +169,7 @@ class CommitHistory:
                     for one in group_records(fetched.records, header, groups):
                         if isinstance(one, CommitRecord) and one.value is not None:
                             position = Position(one.time_ms, one.value.offset)
-                            self.commits.setdefault((one.group, one.tp), []).append(position)
+                            self._keep(self.commits.setdefault((one.group, one.tp), []), position)
                 cursor.position = max(cursor.position, header.next_offset)
         except CorruptBatch:
             return ApiError(ErrorCode.CORRUPT_MESSAGE)

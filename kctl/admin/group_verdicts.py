@@ -50,6 +50,8 @@ class GroupVerdicts:
                     committed=committed,
                     unread=sample.unread.get((tp, committed), NOTHING_FETCHED),
                     is_assigned=tp in group.assigned,
+                    commits=sample.commits.get((name, tp), ()),
+                    commits_since_ms=sample.commits_since_ms.get(name),
                     looks=tuple(earlier),
                     retention=sample.retentions.get(tp.topic, NO_LIMITS),
                     size_bytes=sample.sizes.get((sample.metadata.leader_of(tp)[0], tp)),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kctl.admin.lag_facts import Facts, Position
 
 PATIENCE_SHARE = 5
-"""A reader that is not catching up is a warning after this fraction of the window."""
+"""Records that wait are no problem before this fraction of the window."""
 RETENTION_SHARE = 10
 """Records are about to be deleted in the last tenth of the retention."""
 SPAN_MS_MIN = 1_000
@@ -117,8 +117,7 @@ def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
     if losing:
         yield Verdict.LOSING, losing
     if found.lag:
-        is_committing = any(commit.time_ms > _window_start(facts) for commit in facts.commits)
-        if not facts.is_assigned and not is_committing and not _has_moved(facts):
+        if _is_abandoned(facts, found):
             yield Verdict.STOPPED, "no member reads the partition, and nothing is committed"
         elif _is_waiting(facts, found) and _still_ms(facts) >= facts.window_ms:
             yield Verdict.STALLED, "the committed offset has not moved, although records are unread"
@@ -126,12 +125,27 @@ def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
         yield Verdict.REWOUND, "the committed offset was set back"
     if facts.committed is None and facts.log.end > facts.log.start:
         yield Verdict.WARN, "there is no committed offset: it has expired, or there never was one"
-    patience_ms = facts.window_ms // PATIENCE_SHARE
+    patience_ms = _patience_ms(facts)
     if found.lag and not found.catches_up:
         if found.time_lag_ms is not None and found.time_lag_ms >= patience_ms:
             yield Verdict.WARN, "records wait, and the group is not catching up"
         if found.time_lag_ms is None and found.catches_up is False:
             yield Verdict.WARN, "the group reads more slowly than others write"
+
+
+def _is_abandoned(facts: Facts, found: Judgement) -> bool:
+    """Whether no member is assigned the partition, and the whole window is known to be without a commit.
+
+    Jobs of Spark and Flink commit without being members.  One that had nothing to read for longer than the window has
+    the time of the patience to commit after a new record.
+    """
+    start_ms = _window_start(facts)
+    if facts.is_assigned or _has_moved(facts) or any(commit.time_ms > start_ms for commit in facts.commits):
+        return False
+    is_known = facts.commits_since_ms is not None and facts.commits_since_ms <= start_ms
+    if not is_known and _still_ms(facts) < facts.window_ms:
+        return False
+    return found.time_lag_ms is None or found.time_lag_ms >= _patience_ms(facts)
 
 
 def _losing(facts: Facts, found: Judgement) -> str:
@@ -234,6 +248,10 @@ def _until_start_ms(facts: Facts) -> int | None:
     if moved <= 0 or span_ms < SPAN_MS_MIN:
         return None
     return max(0, facts.committed - facts.log.start) * span_ms // moved
+
+
+def _patience_ms(facts: Facts) -> int:
+    return facts.window_ms // PATIENCE_SHARE
 
 
 def _window_start(facts: Facts) -> int:

@@ -22,6 +22,7 @@ from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition, partition_problem
 from kctl.storage.config import LogConfig
+from kctl.storage.files import Files
 from kctl.storage.future_logs import FutureLogs
 from kctl.storage.log import Log
 from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
@@ -83,6 +84,7 @@ class LogCreation:
         futures: FutureLogs,
         unreadable: Mapping[TopicPartition, str],
         *,
+        files: Files,
         open_: Callable[..., Log],
         retire: Callable[[Log], None],
         clock: Clock,
@@ -95,6 +97,7 @@ class LogCreation:
         self._logs = logs
         self._futures = futures
         self._unreadable = unreadable
+        self._files = files
         self._open = open_
         self._retire = retire
         self._clock = clock
@@ -196,14 +199,18 @@ class LogCreation:
         """Return the function that opens or creates a log; it raises OSError.  Raises LogDirFailure."""
         directory.state.check()
         return partial(
-            self._open,
+            self._open_in,
+            directory.state,
             tp,
             directory.path(name),
             config,
-            log_directory=directory.state,
             now_ms=self._clock.now_ms(),
             log_start_offset=log_start_offset,
         )
+
+    def _open_in(self, directory: LogDirectory, *args: object, **more: object) -> Log:
+        directory.check_present(self._files)
+        return self._open(*args, log_directory=directory, **more)
 
     def _all(self) -> list[Log]:
         return [*self._logs.values(), *self._futures.logs.values()]

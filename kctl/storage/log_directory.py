@@ -6,11 +6,15 @@ KAFKA_STORAGE_ERROR, and other directories are not affected.  It is used again a
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import threading
 from collections.abc import Callable
 
 from kctl.errors import CorruptLog, LogDirFailure
+from kctl.storage.files import Files
+from kctl.storage.names import LOCK
 from kctl.storage.producer_state import ProducerEntry
 
 _logger = logging.getLogger(__name__)
@@ -50,6 +54,15 @@ class LogDirectory:
         """Raise LogDirFailure when the directory is offline."""
         if self.failure is not None:
             raise LogDirFailure(self.path, self.failure)
+
+    def check_present(self, files: Files) -> None:
+        """Raise FileNotFoundError when the lock file is gone: the directory was removed, or its file system unmounted.
+
+        What is written at its path then would be missing after a restart.
+        """
+        path = f"{self.path}/{LOCK}"
+        if not files.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def fail(self, error: OSError | CorruptLog) -> LogDirFailure:
         """Take the directory offline because of `error`; returns the LogDirFailure for the caller to raise."""

@@ -75,6 +75,7 @@ class LogManager:
             self._logs,
             self.futures,
             self.unreadable,
+            files=files,
             open_=partial(open_log, files=files, removals=self._removals, random=random),
             retire=self._retire,
             clock=clock,

@@ -42,16 +42,18 @@ class CheckpointPlan:
         """
         self._files = files
         self._number = next_plan_number() if number is None else number
-        self._writes = [(directory.checkpoint_writers, path, content) for directory, path, content in writes]
+        self._writes = writes
         self.failures: list[tuple[str, OSError]] = []
 
     def run(self) -> None:
         """Write and sync each file."""
-        for turns, path, content in self._writes:
+        for directory, path, content in self._writes:
+            turns = directory.checkpoint_writers
             with turns.lock:
                 if turns.last_written.get(path, -1) > self._number:
                     continue
                 try:
+                    directory.check_present(self._files)
                     self._files.write_atomically(path, content())
                 except OSError as error:
                     self.failures.append((path, error))

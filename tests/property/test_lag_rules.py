@@ -61,9 +61,17 @@ VERDICTS = {
     "a member that does not commit, without timestamps, seen before": (
         behind(unread=Unread(), commits=(), looks=(Look(NOW - WINDOW, 50, 0, 51),)), Verdict.STALLED),
     "a new record for a member that had nothing to do": (behind(commits=()), Verdict.OK),
-    "no member reads": (behind(is_assigned=False, commits=()), Verdict.STOPPED),
+    "no member reads": (behind(is_assigned=False, commits=(), unread=Unread(NOW - 60_000)), Verdict.STOPPED),
+    "no member reads, without timestamps": (behind(is_assigned=False, commits=(), unread=Unread()), Verdict.STOPPED),
     "no member reads, and the history is unknown": (
-        behind(is_assigned=False, commits=(), commits_since_ms=None), Verdict.STOPPED),
+        behind(is_assigned=False, commits=(), commits_since_ms=None, unread=Unread(NOW - 60_000)), Verdict.WARN),
+    "no member reads, and the history is too short": (
+        behind(is_assigned=False, commits=(), commits_since_ms=NOW - WINDOW + 1, unread=Unread()), Verdict.OK),
+    "no member reads, and the history is unknown, but it was seen before": (
+        behind(is_assigned=False, commits=(), commits_since_ms=None, unread=Unread(),
+               looks=(Look(NOW - WINDOW, 50, 0, 51),)), Verdict.STOPPED),
+    "a new record for a job that commits and had nothing to do": (
+        behind(is_assigned=False, commits=(), unread=Unread(NOW - 59_999)), Verdict.OK),
     "no member, but commits, as with assign()": (behind(is_assigned=False), Verdict.OK),
     "no member reads, and no record is unread": (
         behind(is_assigned=False, commits=(), committed=100, unread=Unread()), Verdict.OK),

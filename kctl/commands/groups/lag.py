@@ -94,8 +94,8 @@ def lag(
     TIME-LAG is the age of the first unread record.  READ/S is how fast the group reads, from its commits of the last
     --window in __consumer_offsets; NEW/S is how fast others write.  Verdicts, from the least severe to the most severe:
     OK; WARN (records wait, and the group is not catching up); REWOUND (the offset was set back); STALLED (there is a
-    reader, and it makes no progress); STOPPED (no member reads); LOSING (unread records were deleted or are about to
-    be, after TIME-LEFT).  docs/lag.md has the exact rules.
+    reader, and it makes no progress); STOPPED (no member reads, and nothing is committed); LOSING (unread records
+    were deleted or are about to be, after TIME-LEFT).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
     required = parse_condition(condition)

@@ -32,7 +32,7 @@ _KEYS = (
     "Space pause",
 )
 _HELP = (
-    ("o b t g p", "overview, brokers, topics, groups, partitions with problems and moves"),
+    ("o b t g p", "overview, brokers, topics, groups, problems and moves"),
     ("Up Down k j", "select a row; also Page Up, Page Down, Home, End"),
     ("Enter", "open the selected broker, topic or group"),
     ("Esc", "remove the filter, then go back"),

@@ -33,6 +33,33 @@ COMPARISON = re.compile(r" [<>] [0-9.]+$")
 """The end of an alert's expression; what precedes it must have values also while nothing is wrong."""
 GROUPED = re.compile(r"by \(([^)]*)\)")
 
+WRONG_FROM_MINUTE = 30
+IN_TROUBLE: dict[str, dict[str, tuple[float | str, float | str]]] = {
+    "KafkaBrokerDown": {"up": (1, 0)},
+    "KafkaOfflinePartitions": {"kafka_controller_kafkacontroller_offlinepartitionscount": (0, 2)},
+    "KafkaNoController": {"kafka_controller_kafkacontroller_activecontrollercount": (1, 0)},
+    "KafkaSeveralControllers": {"kafka_controller_kafkacontroller_activecontrollercount": (1, 2)},
+    "KafkaUnderMinIsr": {"kafka_server_replicamanager_underminisrpartitioncount": (0, 1)},
+    "KafkaFailedLogDirectory": {"kafka_log_logmanager_offlinelogdirectorycount": (0, 1)},
+    "KafkaUncleanElection": {"kafka_controller_controllerstats_uncleanleaderelections_total": ("+0", "+1")},
+    "KafkaUnderReplicated": {"kafka_server_replicamanager_underreplicatedpartitions": (0, 3)},
+    "KafkaInSyncReplicasFlap": {"kafka_server_replicamanager_isrshrinks_total": ("+2", "+20")},
+    "KafkaEventLoopSlow": {
+        'kctl_event_loop_busy_seconds_bucket{le="0.05"}': ("+100", "+0"),
+        'kctl_event_loop_busy_seconds_bucket{le="0.5"}': ("+100", "+100"),
+        'kctl_event_loop_busy_seconds_bucket{le="+Inf"}': ("+100", "+100"),
+    },
+    "KafkaBrokerBusy": {"kafka_network_socketserver_networkprocessoravgidlepercent": (0.9, 0.05)},
+    "KafkaOpenFilesNearLimit": {"process_open_fds": (100, 900), "process_max_fds": (1000, 1000)},
+    "KafkaZooKeeperSessionLost": {"kafka_server_sessionexpirelistener_zookeeperexpires_total": ("+0", "+1")},
+    "KafkaFollowerLag": {"kafka_server_replicafetchermanager_maxlag": (99_000, 200_000)},
+    "KafkaUncleanableLog": {"kafka_log_logcleanermanager_uncleanable_partitions_count": (0, 1)},
+    "KafkaGroupFarBehind": {'kafka_consumergroup_lag_seconds{consumergroup="readers"}': (3000, 4000)},
+}
+"""For each alert series of one broker, with their values before and after something is wrong; "+N" is the growth of a
+counter in a minute.
+"""
+
 
 class Prometheus:
     """A running server."""
@@ -164,6 +191,51 @@ def test_promtool_accepts_the_rules() -> None:
         pytest.skip("promtool is not installed: apt-get install prometheus")
     words = ["promtool", "check", "rules", str(RULES)]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def values(quiet: float | str, wrong: float | str) -> str:
+    """One value for each minute of an hour, in promtool's notation."""
+    if isinstance(quiet, str):
+        reached = int(quiet) * (WRONG_FROM_MINUTE - 1)
+        return f"0{quiet}x{WRONG_FROM_MINUTE - 1} {reached + int(str(wrong))}{wrong}x{59 - WRONG_FROM_MINUTE}"
+    return f"{quiet}+0x{WRONG_FROM_MINUTE - 1} {wrong}+0x{59 - WRONG_FROM_MINUTE}"
+
+
+def test_each_alert_fires_when_its_subject_is_wrong_and_no_other_does(tmp_path: Path) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    assert list(IN_TROUBLE) == re.findall(r"- alert: (\w+)", RULES.read_text())
+    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    tests = [
+        {
+            "name": name,
+            "interval": "1m",
+            "input_series": [
+                {
+                    "series": series.removesuffix("}")
+                    + ("," if "{" in series else "{")
+                    + 'job="kafka",instance="broker1:9404"}',
+                    "values": values(*change),
+                }
+                for series, change in metrics.items()
+            ],
+            "promql_expr_test": [
+                {"expr": firing, "eval_time": f"{WRONG_FROM_MINUTE - 1}m"},
+                {
+                    "expr": firing,
+                    "eval_time": "59m",
+                    "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}],
+                },
+            ],
+        }
+        for name, metrics in IN_TROUBLE.items()
+    ]
+    file = tmp_path / "tests.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    ran = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from uuid import UUID
 
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity, activity
@@ -112,6 +113,17 @@ def test_lag_of_a_group_and_how_fast_it_grows() -> None:
 def test_a_commit_beyond_the_end_has_no_lag_as_in_the_lag_of_groups() -> None:
     [group] = group_activity(100, 100, 50, 50).groups
     assert group.lag is None
+
+
+def test_deleted_records_are_no_lag_as_in_the_lag_of_groups() -> None:
+    groups = {"g": GroupReading("Empty", 0, {ORDERS: 10})}
+    first = ClusterSample(0, metadata(partition()), ends={ORDERS: 100}, groups=groups)
+    later = replace(first, at_ms=1000, starts={ORDERS: 40})
+    found = activity(first, later)
+    assert [(group.lag, group.lag_per_s) for group in found.groups] == [(60, 0)]
+    assert [offset.lag for offset in found.group_offsets] == [60]
+    [emptied] = activity(later, replace(later, starts={ORDERS: 100})).groups
+    assert emptied.lag == 0
 
 
 def test_a_verdict_is_filled_in_by_a_function() -> None:

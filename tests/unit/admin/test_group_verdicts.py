@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
 from kctl.admin.group_verdicts import LOOK_EVERY_MS, GroupVerdicts
-from kctl.admin.lag_facts import WINDOW_MS
+from kctl.admin.lag_facts import WINDOW_MS, Position
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 
 
-def sample(at_ms: int, *, committed: int, end: int, start: int = 0, is_read: bool = True) -> ClusterSample:
+def sample(
+    at_ms: int,
+    *,
+    committed: int,
+    end: int,
+    start: int = 0,
+    is_read: bool = True,
+    commits: tuple[Position, ...] = (),
+    commits_since_ms: int | None = None,
+) -> ClusterSample:
     assigned = frozenset({ORDERS}) if is_read else frozenset()
     return ClusterSample(
         at_ms,
@@ -19,6 +28,8 @@ def sample(at_ms: int, *, committed: int, end: int, start: int = 0, is_read: boo
         ends={ORDERS: end},
         starts={ORDERS: start},
         groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), {ORDERS: committed}, assigned)},
+        commits={("g", ORDERS): commits},
+        commits_since_ms={} if commits_since_ms is None else {"g": commits_since_ms},
     )
 
 
@@ -37,8 +48,22 @@ def test_a_group_that_reads_is_ok() -> None:
     assert verdict_after(sample(0, committed=5, end=20), sample(5_000, committed=15, end=21)) == "OK"
 
 
-def test_a_group_without_members_has_stopped() -> None:
-    assert verdict_after(sample(0, committed=5, end=6, is_read=False)) == "STOPPED"
+def test_a_group_without_members_has_stopped_if_its_commits_are_known() -> None:
+    found = [
+        verdict_after(sample(0, committed=5, end=6, is_read=False, commits_since_ms=since_ms))
+        for since_ms in (-WINDOW_MS, 1 - WINDOW_MS, None)
+    ]
+    assert found == ["STOPPED", "OK", "OK"]
+
+
+def test_a_job_that_commits_without_members_is_judged_by_its_commits() -> None:
+    late = sample(0, committed=5, end=6, is_read=False, commits_since_ms=-WINDOW_MS, commits=(Position(-9_000, 5),))
+    assert verdict_after(late) == "OK"
+
+
+def test_a_group_without_members_that_is_seen_for_the_window_has_stopped() -> None:
+    times = range(0, WINDOW_MS + 10_000, 10_000)
+    assert verdict_after(*(sample(at_ms, committed=5, end=6, is_read=False) for at_ms in times)) == "STOPPED"
 
 
 def test_a_member_that_does_not_move_for_the_window_is_stalled() -> None:

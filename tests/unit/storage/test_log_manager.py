@@ -194,3 +194,18 @@ def test_a_failed_creation_takes_its_directory_offline_and_another_one_is_used()
     manager.creation.take(plan)
     assert [state.path for state in manager.online_directories] == ["/b"]
     assert manager.get_or_create(TopicPartition("orders", 0)).log_directory.path == "/b"
+
+
+def test_a_directory_that_was_removed_or_unmounted_goes_offline_and_is_not_created_again() -> None:
+    disk = SimFiles()
+    manager = manager_on(disk, "/a", "/b", "/c")
+    for directory in ("/a", "/b"):
+        disk.remove_tree(directory)
+    disk.make_directory("/b")  # The mount point of a file system that was unmounted is empty.
+    assert manager.get_or_create(TopicPartition("orders", 0)).log_directory.path == "/c"
+    assert [state.path for state in manager.online_directories] == ["/c"]
+    assert not disk.exists("/a")
+    assert disk.list("/b") == []
+    disk.remove_tree("/c")
+    manager.checkpoints.write_high_watermarks({TopicPartition("orders", 0): 0})
+    assert manager.online_directories == []
