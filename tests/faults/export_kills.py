@@ -35,6 +35,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def main() -> int:
     given = options.parse_args()
     if not given.no_steps and not shutil.which("strace"):
         options.error("strace is not on the PATH: install it, or give --no-steps")
-    steps = Counter[str]()
+    steps = Steps()
     spark = [given.spark_python, str(Path(__file__).with_name("spark_reader.py")), given.table, given.spark_jars]
     with tempfile.TemporaryDirectory(prefix="kctl-kills-") as name, kctl_broker(Path(name) / "broker") as broker:
         for seed in range(given.first_seed, given.first_seed + given.seeds):
@@ -96,9 +97,19 @@ def main() -> int:
             sys.stdout.flush()
             if problem:
                 return 1
-    for step, count in steps.most_common():
+    for step, count in steps.killed_before.most_common():
         sys.stdout.write(f"{count:5} before {step}\n")
     return 0
+
+
+@dataclass(slots=True)
+class Steps:
+    """What is known of the steps of exports, over all seeds."""
+
+    usual: int = 0
+    """The number of steps of the last finished export that was not the first one of its seed."""
+    killed_before: Counter[str] = field(default_factory=Counter)
+    """The steps before which drivers were killed."""
 
 
 class Trial:
@@ -112,13 +123,13 @@ class Trial:
         engine: str,
         table: str,
         *,
-        steps: Counter[str] | None = None,
+        steps: Steps | None = None,
         compacts: bool = False,
         spark: Sequence[str] = (),
     ) -> None:
         """`spark` is the command of a reader; without one only DuckDB reads.
 
-        `steps` counts the steps before which drivers are killed; None for kills at random times only.
+        Without `steps` exports are killed at random times only.
         """
         self._random = random.Random(seed)
         self._topic = Topic(bootstrap, f"orders-{seed}", PARTITIONS, engine)
@@ -137,8 +148,6 @@ class Trial:
         self._usual_s = 0.0
         """How long the last finished export took."""
         self._steps = steps
-        self._steps_max = 0
-        """The number of steps of the last finished export."""
         self._kills = 0
         self._killed_at_steps = 0
         self._finished = 0
@@ -156,10 +165,10 @@ class Trial:
                 self._produce(self._transactions())
                 producing = threading.Thread(target=self._produce, args=(self._transactions(),))
                 producing.start()
-                if self._steps_max and number % 2:
-                    self._export(before_step=self._random.randint(1, self._steps_max))
+                if self._steps is not None and number % 2:
+                    self._export(before_step=self._random.randint(1, self._steps.usual or 1))
                 else:
-                    self._export(kill_after_s=self._random.uniform(0, self._usual_s))
+                    self._export(kill_after_s=self._random.uniform(0.2, 0.9) * self._usual_s)
                 producing.join()
         self._export()
         problems = [reader.problem for reader in self._readers if reader.problem]
@@ -221,7 +230,7 @@ class Trial:
             self._usual_s = time.monotonic() - started
             self._finished += 1
         if self._steps is not None and kill_after_s is None:
-            self._steps_max = steps_of(trace)
+            self._steps.usual = steps_of(trace) if self._finished > 1 else self._steps.usual or steps_of(trace)
         if self._compactor:
             self._compactor.step()  # a folder with an interrupted batch cannot be compacted
 
@@ -230,7 +239,7 @@ class Trial:
         assert self._steps is not None
         self._kills += 1
         self._killed_at_steps += 1
-        self._steps[last_step(trace, self._target)] += 1
+        self._steps.killed_before[last_step(trace, self._target)] += 1
         if self._random.choice((True, False)):
             for pid in session_of(driver):
                 with contextlib.suppress(ProcessLookupError):
