@@ -26,6 +26,8 @@ class SchemaRegistry:
         """The header that each request must have."""
         self.bodies: dict[str, bytes] = {}
         """Responses with status 200 that replace those to a path."""
+        self.status: int | None = None
+        """Status of all responses, which have no body then."""
         self.delay_s = 0.0
         """Time between two bytes of a response."""
         self._lock = threading.Lock()
@@ -99,6 +101,8 @@ def schema_registry(context: ssl.SSLContext | None = None) -> Iterator[SchemaReg
             registry.requests.append(f"{self.command} {path}")
             if registry.authorization is not None and self.headers.get("Authorization") != registry.authorization:
                 status, data = 401, b'{"error_code":401,"message":"Unauthorized"}'
+            elif registry.status is not None:
+                status, data = registry.status, b""
             elif path in registry.bodies:
                 status, data = 200, registry.bodies[path]
             else:

@@ -96,10 +96,12 @@ class RegistryClient:
             if status == http.client.NOT_FOUND:
                 raise SchemaError(f"the schema registry {url} has no {what}{_reason(body)}")
             if status == http.client.OK:
-                return _document(body, url)
-            refused = status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}
-            problem = f"the schema registry {url} {'refused the client' if refused else 'failed'}: status {status}"
-            problem += _reason(body)
+                try:
+                    return json.loads(body)
+                except (ValueError, RecursionError):  # the page of a proxy, for example
+                    problem = f"the schema registry {url} returned no JSON"
+                    continue
+            problem = f"the schema registry {url} {_outcome(status)}: status {status}{_reason(body)}"
         raise RegistryUnreachable(problem)
 
     def _request(self, url: str, authorization: str | None, path: str, end_s: float) -> tuple[int, bytes]:
@@ -136,11 +138,12 @@ class RegistryClient:
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
 
 
-def _document(body: bytes, url: str) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise SchemaError(f"the schema registry {url} returned no JSON") from None
+def _outcome(status: int) -> str:
+    """What a status other than OK and NOT_FOUND means."""
+    if status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
+        return "refused the client"
+    is_redirect = http.client.MULTIPLE_CHOICES <= status < http.client.BAD_REQUEST
+    return "redirects to another address, which must be given instead" if is_redirect else "failed"
 
 
 def _reason(body: bytes) -> str:

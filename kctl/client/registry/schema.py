@@ -19,7 +19,7 @@ class SchemaError(KctlError):
 
 
 class RegistryUnreachable(KctlError):
-    """No registry responded in time, or all of them refused the client."""
+    """No registry responded in time and with JSON, or all of them refused the client."""
 
 
 class Reference(NamedTuple):

@@ -2,13 +2,15 @@
 
 A numpy call takes as long for ten records as for a thousand, and batches rarely have more than a few hundred, so many
 batches are decoded together.  A chunk of uncompressed batches is the received buffer, with positions that skip the
-headers.  If a batch is compressed, the chunk is a new buffer of decompressed records.
+headers.  If a batch is compressed, the chunk is a copy of the decompressed records, in bytes, as the record walk needs.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import cramjam
 import numpy as np
@@ -42,7 +44,8 @@ _IN_PLACE = {Codec.LZ4.value: lz4_frames.decompress_into, Codec.ZSTD.value: _zst
 class Chunk:
     """The records of some batches: batch i is data[starts[i]:ends[i]], in the order of offsets."""
 
-    data: memoryview
+    data: bytes | memoryview
+    """May be longer than the last batch."""
     starts: Longs
     ends: Longs
     batches: Sequence[BatchHeader]
@@ -53,30 +56,66 @@ class Chunk:
         return np.frombuffer(self.data, np.uint8)
 
 
-def chunks(data: memoryview, batches: Sequence[BatchHeader], *, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
+def chunks(
+    data: memoryview, batches: Sequence[BatchHeader], *, size: int = CHUNK_BYTES, memories: Memories | None = None
+) -> Iterator[Chunk]:
     """The given batches of `data` in chunks of at least `size` bytes, the last one smaller.
 
-    Checks the checksum of every batch.  Raises CorruptRecords.
+    `memories` is for further calls of the same reader.  Checks the checksum of every batch.  Raises CorruptRecords.
     """
-    gathered = _Gathered(data, size)
+    memories = Memories() if memories is None else memories
+    gathered = _Gathered(data, size, memories.next())
     for batch in batches:
         if batch.record_count == 0 and batch.size == HEADER_SIZE:
             continue  # kept by compaction for the producer's sequence number
         gathered.add(batch)
         if gathered.size >= size:
             yield gathered.chunk()
-            gathered = _Gathered(data, size)
+            gathered = _Gathered(data, size, memories.next())
     if gathered.batches:
         yield gathered.chunk()
+
+
+class _Memory:
+    """Memory of a chunk, which is used again for later ones: fresh memory costs as much as filling it.
+
+    `io.BytesIO` returns its contents without a copy, and copies them before the next change if they are still in use.
+    """
+
+    def __init__(self) -> None:
+        self._file = io.BytesIO()
+        self._size = 0
+
+    def room(self, size: int) -> Bytes:
+        """At least `size` bytes to fill, with any contents."""
+        if self._size < size:
+            self._file, self._size = io.BytesIO(bytes(size)), size
+        return np.frombuffer(self._file.getbuffer(), np.uint8)
+
+    def filled(self) -> bytes:
+        """All bytes.  What `room` has returned must no longer be in use."""
+        return self._file.getvalue()
+
+
+class Memories:
+    """Memory of chunks, in turns, because a caller has the last chunk until it gets the next one."""
+
+    def __init__(self) -> None:
+        self._all = cycle((_Memory(), _Memory()))
+
+    def next(self) -> _Memory:
+        """That of the next chunk."""
+        return next(self._all)
 
 
 class _Gathered:
     """A chunk under construction."""
 
-    def __init__(self, data: memoryview, size: int) -> None:
+    def __init__(self, data: memoryview, size: int, memory: _Memory) -> None:
         self.size = 0
         """Bytes of the records so far."""
         self._data = data
+        self._memory = memory
         self._capacity = size + BATCH_BYTES
         self._buffer: Bytes | None = None
         """The decompressed records; None as long as no batch is compressed."""
@@ -111,11 +150,12 @@ class _Gathered:
             return Chunk(self._data[origin : group[-1].end], starts, ends, group)
         ends = np.array(self._ends, np.int64)
         starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        return Chunk(self._buffer[: self.size].data, starts, ends, group)
+        self._buffer = None
+        return Chunk(self._memory.filled(), starts, ends, group)
 
     def _begin(self) -> None:
         """Copies the records of the batches that were not compressed."""
-        self._buffer = np.empty(max(self._capacity, self.size), np.uint8)
+        self._buffer = self._memory.room(max(self._capacity, self.size))
         self.size = 0
         for batch in self.batches:
             self._copy(self._region(batch))
@@ -137,9 +177,9 @@ class _Gathered:
         assert self._buffer is not None
         end = self.size + len(region)
         if end > len(self._buffer):
-            larger = np.empty(max(end, 2 * len(self._buffer)), np.uint8)
-            larger[: self.size] = self._buffer[: self.size]
-            self._buffer = larger
+            before = self._buffer[: self.size]
+            self._buffer = self._memory.room(max(end, 2 * len(self._buffer)))
+            self._buffer[: self.size] = before
         self._buffer[self.size : end] = np.frombuffer(region, np.uint8)
         self.size = end
 

@@ -7,7 +7,7 @@
 
 NOT binds closer than AND, and AND closer than OR, as in SQL.  Null makes a comparison unknown, and only records for
 which the condition is true are exported.  A column is one of a record, or a field of a decoded key or value such as
-value.customer.id; a name with other characters is written in double quotes, as value."unit price".
+value.customer.id; a name with other characters is written in double quotes, as value."unit-price".
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from kctl.errors import ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.records.header import Record
 from kctl.spark.exec.batch_decoder import BatchDecoder
-from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.chunk import Memories, chunks
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.columns import schema, with_incarnation, with_reason, within_calendar
 from kctl.spark.exec.dead_letters import DeadLetters
@@ -235,6 +235,7 @@ class _Copy:
         self._filtered = 0
         self._report = report
         self._done = TaskProgress()
+        self._memories = Memories()
 
     def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
         """Copies one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
@@ -269,7 +270,7 @@ class _Copy:
         topic, partition = range_.tp
         records = self._outputs.records
         try:
-            for chunk in chunks(fetched.data, fetched.batches):
+            for chunk in chunks(fetched.data, fetched.batches, memories=self._memories):
                 batch = decode(
                     chunk,
                     topic=topic,

@@ -23,7 +23,7 @@ from kctl.model import TopicPartition
 from kctl.spark.exec import source_offsets
 from kctl.spark.exec.arrow_types import VARIANT_TYPE
 from kctl.spark.exec.batch_decoder import BatchDecoder
-from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.chunk import Memories, chunks
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import OffsetRange, RangeReader
@@ -106,10 +106,11 @@ class TopicSource:
         """The records of a range.  Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable."""
         decoder = BatchDecoder(self.columns) if self.columns.are_typed else None
         client = ClusterClient(self.settings, BlockingTransport())
+        memories = Memories()
         try:
             with RangeReader(client, range_, may_skip=self.may_skip) as reader:
                 for fetched in reader.responses():
-                    for chunk in chunks(fetched.data, fetched.batches):
+                    for chunk in chunks(fetched.data, fetched.batches, memories=memories):
                         batch = decode(
                             chunk,
                             topic=range_.tp.topic,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kctl.client.cluster import ClusterClient
 from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS, TopicSelection
-from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.chunk import Memories, chunks
 from kctl.spark.exec.fetch import OffsetRange, RangeReader, TopicLeaders
 from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.exec.task import OpenReader
@@ -42,6 +42,7 @@ def fill(
     """Adds the records of the ranges.  Raises CorruptRecords, DataLoss, ApiError and ClusterUnreachable."""
     total = sum(range_.end - range_.start for range_ in ranges)
     done = 0
+    memories = Memories()
     for number, range_ in enumerate(ranges):
         tally = PartitionTally(range_, number, len(ranges))
         profiler.partitions.append(tally)
@@ -50,7 +51,7 @@ def fill(
         with open_reader(range_) as reader:
             for fetched in reader.responses():
                 try:
-                    for chunk in chunks(fetched.data, fetched.batches):
+                    for chunk in chunks(fetched.data, fetched.batches, memories=memories):
                         profiler.add(tally, chunk)
                 except CorruptRecords as error:
                     raise CorruptRecords(f"{range_.tp}: {error}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ REWRITABLE_WRITER_VERSION = 4
 REWRITABLE_FEATURES = frozenset({"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants"})
 """Features of tables that do not matter for a version that changes no rows; writer versions up to 4 have only these."""
 STATISTICS = ("partition", "offset")
+MESSAGE_CHARACTERS_MAX = 500
 """Columns whose minimum and maximum enter the log, so that readers skip files."""
 
 
@@ -324,8 +326,7 @@ class DeltaLakeTable:
         try:
             yield
         except (DeltaError, OSError) as error:
-            message = (str(error).splitlines() or [type(error).__name__])[0]
-            raise TableFailed(f"table {self._url}: {message}") from error
+            raise TableFailed(f"table {self._url}: {_in_one_line(error)}") from error
 
 
 def _partition_text(value: Any) -> str | None:
@@ -361,3 +362,14 @@ def _storage_options() -> dict[str, str]:
     if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
         return {"allow_http": "true"}
     return {}
+
+
+_CAUSE_MARK = re.compile(r"\x1b\[\d*m|↳")
+"""Before each cause in messages of deltalake, with colours."""
+
+
+def _in_one_line(error: Exception) -> str:
+    """The error and its causes, each of which deltalake writes on a line of its own, without the body of a response."""
+    lines = [_CAUSE_MARK.sub("", line).strip() for line in str(error).splitlines()]
+    causes = [line for line in lines if line and not line.startswith("<")]
+    return ": ".join(causes)[:MESSAGE_CHARACTERS_MAX] or type(error).__name__

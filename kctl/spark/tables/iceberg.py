@@ -31,6 +31,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
@@ -88,8 +89,12 @@ CREATED = {
 """Properties of new tables."""
 
 
-class CachedTransaction(Transaction):
-    """A transaction whose metadata is computed once per update: it is a deep copy, with all snapshots of the table."""
+class ExportTransaction(Transaction):
+    """A transaction whose metadata is computed once per update: it is a deep copy, with all snapshots of the table.
+
+    Its snapshots are never older than the table was last updated, also if the clock was set back: Iceberg's library in
+    Java cannot load a table whose log of snapshots goes back by more than a minute (TableMetadata).
+    """
 
     def __init__(self, table: CatalogTable) -> None:
         super().__init__(table)
@@ -101,6 +106,19 @@ class CachedTransaction(Transaction):
         if self._computed is None or self._computed[0] is not self._updates:
             self._computed = self._updates, super().table_metadata
         return self._computed[1]
+
+    def commit_transaction(self) -> CatalogTable:
+        """See Transaction."""
+        last_ms = self._table.metadata.last_updated_ms
+        self._updates = tuple(_after(last_ms, update) for update in self._updates)
+        return super().commit_transaction()
+
+
+def _after(last_ms: int, update: TableUpdate) -> TableUpdate:
+    """The update, whose snapshot, if it has one, is younger than `last_ms`."""
+    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms > last_ms:
+        return update
+    return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"timestamp_ms": last_ms + 1}))
 
 
 class IcebergTable:
@@ -236,7 +254,7 @@ class IcebergTable:
             held = (NO_PATHS.plus(sized(self.sizes())) if held is None else held).plus(sized(added))
             properties[FILES] = f"{held.size}:{held.digest:x}"
             try:
-                with CachedTransaction(table) as transaction:
+                with ExportTransaction(table) as transaction:
                     if missing := {name: text for name, text in MERGING.items() if name not in table.properties}:
                         transaction.set_properties(missing)
                     if commit.partition_by and table.spec().is_unpartitioned():
@@ -293,7 +311,7 @@ class IcebergTable:
             table = self._without_retries(self._table)
             try:
                 with (
-                    CachedTransaction(table) as transaction,
+                    ExportTransaction(table) as transaction,
                     transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
                 ):
                     for removed, merged in replacements:

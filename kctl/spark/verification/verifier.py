@@ -16,7 +16,7 @@ from kctl.limits import VERIFIED_OFFSETS_PER_ROUND_MAX
 from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.batch_decoder import BatchDecoder
-from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.chunk import Memories, chunks
 from kctl.spark.exec.columns import within_calendar
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import OffsetRange
@@ -134,12 +134,13 @@ class Verifier:
         tp = TopicPartition(self._topic.name, span.partition)
         isolation = ISOLATION_LEVELS[self._topic.isolation]
         columns = self._data.columns
+        memories = Memories()
         with self._topic.open_reader(OffsetRange(tp, self._topic.live.topic_id, start, span.end, isolation)) as reader:
             for fetched in reader.responses():
                 for batch in fetched.aborted:
                     ledger.add_aborted(number, max(batch.base_offset, start), batch.last_offset)
                 try:
-                    for chunk in chunks(fetched.data, fetched.batches):
+                    for chunk in chunks(fetched.data, fetched.batches, memories=memories):
                         records = decode(
                             chunk,
                             topic=tp.topic,

@@ -289,17 +289,32 @@ def test_references_in_a_circle_and_too_many_are_refused(registry: SchemaRegistr
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"<html>", "returned no JSON"),
         (b"[]", "returned no schema"),
         (b'{"schema":7}', "returned no schema"),
         (b'{"schema":"x","references":[{"name":"x"}]}', "a reference without name, subject and version"),
-        (b"[" * 100_000, "returned no JSON"),
     ],
 )
 def test_responses_that_are_no_schema(registry: SchemaRegistry, body: bytes, problem: str) -> None:
     registry.bodies["/schemas/ids/1"] = body
     with pytest.raises(SchemaError, match=problem):
         decoded(registry, header_of(1))
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000])
+def test_the_page_of_a_proxy_is_a_failure_of_the_registry(registry: SchemaRegistry, body: bytes) -> None:
+    """A later request may succeed, as after no response."""
+    registry.bodies["/schemas/ids/1"] = body
+    with pytest.raises(RegistryUnreachable, match="returned no JSON"):
+        decoded(registry, header_of(1))
+
+
+def test_redirects_are_not_followed(registry: SchemaRegistry) -> None:
+    registry.status = 302
+    with pytest.raises(
+        RegistryUnreachable, match="redirects to another address, which must be given instead: status 302"
+    ):
+        decoded(registry, header_of(1))
+    assert len(registry.requests) == 1
 
 
 def test_responses_are_bounded_in_size(registry: SchemaRegistry) -> None:

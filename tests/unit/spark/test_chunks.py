@@ -14,7 +14,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header, seal
 from kctl.spark.exec import chunk
-from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.chunk import Memories, chunks
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.lz4_frames import decompress_into
 from kctl.spark.exec.outcome import CorruptRecords
@@ -50,6 +50,26 @@ def test_batches_of_all_codecs_follow_each_other(size: int, space: int, monkeypa
     codecs = [Codec.NONE, Codec.LZ4, Codec.NONE, *Codec, Codec.NONE, *reversed(Codec)]
     data = b"".join(batch(3 * n, codec, 40 * (n + 1)) for n, codec in enumerate(codecs))
     assert decoded(data, size) == expected(data)
+
+
+def test_a_chunk_that_is_kept_does_not_change_when_its_memory_is_used_again() -> None:
+    memories = Memories()
+    views = [memoryview(batch(3 * n, Codec.LZ4)) for n in range(6)]
+    kept = [one for view in views for one in chunks(view, list(iterate_batches(view)), size=1, memories=memories)]
+    for one, view in zip(kept, views, strict=True):
+        rows = decode(one, topic="t", partition=0, start=0, end=1 << 60)
+        found = zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
+        assert list(found) == expected(bytes(view))
+
+
+def test_memory_is_used_again_once_its_chunk_is_dropped() -> None:
+    memories = Memories()
+    view = memoryview(batch(0, Codec.LZ4))
+    places = set()
+    for _ in range(6):
+        for one in chunks(view, list(iterate_batches(view)), memories=memories):
+            places.add(one.buffer.ctypes.data)
+    assert len(places) == 2
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])

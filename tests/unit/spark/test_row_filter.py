@@ -30,7 +30,7 @@ from tests.unit.spark.test_tables import rows, stepped_commits
 from tests.unit.spark.test_verification import rewrite, verify
 
 FIELDS = (("id", "int64"), ("price", "double"), ("name", "string"), ("is_new", "boolean"), ("day", "date"))
-VALUE = Struct((*FIELDS, ("total", "decimal(9,2)"), ("unit price", "int32")))
+VALUE = Struct((*FIELDS, ("total", "decimal(9,2)"), ("unit-price", "int32")))
 COLUMNS = Columns(key=Decoding(Format.STRING, STRING), value=Decoding(Format.AVRO, VALUE))
 JSON = DecodingOptions(value=FieldOptions(name="value", format=Format.JSON))
 EVEN = RowSelection(where="value.id IN (0, 2, 4, 6, 8, 10, 12) OR offset > 12")
@@ -50,7 +50,7 @@ def batch() -> pa.RecordBatch:
             "is_new": [None, True, False][number % 3],
             "day": None if number == 5 else 20_000 + number,
             "total": None,
-            "unit price": number,
+            "unit-price": number,
         }
         for number in range(41)
     ]
@@ -73,7 +73,7 @@ OPERATORS = st.sampled_from(["=", "!=", "<>", "<", "<=", ">", ">="])
 
 
 def comparisons() -> st.SearchStrategy[str]:
-    numbers = st.sampled_from(["value.id", "value.price", '"partition"', '"offset"', 'value."unit price"'])
+    numbers = st.sampled_from(["value.id", "value.price", '"partition"', '"offset"', 'value."unit-price"'])
     texts = st.sampled_from(["key", "value.name", "topic"])
     compare = st.builds("{} {} {}".format, numbers, OPERATORS, NUMBERS) | st.builds(
         "{} {} {}".format, texts, OPERATORS, TEXTS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,24 @@ def test_a_table_without_the_property_keeps_all_snapshots(tmp_path: Path, cluste
     increments(cluster, tmp_path, 3)
     with table_in(tmp_path) as table:
         assert len(table.snapshots()) == 4
+
+
+def test_a_clock_that_was_set_back_leaves_a_table_that_java_can_load(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TableMetadata of Iceberg 1.10 refuses logs whose times go back by more than a minute."""
+    monkeypatch.setitem(iceberg.CREATED, MIN_SNAPSHOTS, "6")
+    increments(cluster, tmp_path, 1)
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() - 86_400)
+    increments(cluster, tmp_path, 2)
+    compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path), StoppedClock())
+    with table_in(tmp_path) as table:
+        snapshots = [one.timestamp_ms for one in table.metadata.snapshot_log]
+        updates = [one.timestamp_ms for one in table.metadata.metadata_log]
+        assert len(snapshots) == 4
+        for times in ([*snapshots, table.metadata.last_updated_ms], [*updates, table.metadata.last_updated_ms]):
+            assert times == sorted(times)
 
 
 def test_one_commit_expires_a_limited_number(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ def test_an_export_whose_credentials_expire_is_completed_by_the_next_run(
     with pytest.raises(KctlError) as raised:
         run(cluster, tmp_path, files=open_files(target), table=table)
     assert "\n" not in str(raised.value)
+    assert "403 Forbidden" in str(raised.value)
     assert s3_server.set_faults(s3_url, []) == []
     cluster.append(1, 4)
     run(cluster, tmp_path, files=open_files(target), table=table)

@@ -589,7 +589,7 @@ def test_the_metadata_of_a_transaction_is_computed_once_per_update(tmp_path: Pat
     run(filled(), tmp_path, table=ICEBERG)
     with contextlib.closing(iceberg.default_catalog(tmp_path)) as catalog:
         table = catalog.load_table(("kafka", "orders"))
-        ours, theirs = iceberg.CachedTransaction(table), table.transaction()
+        ours, theirs = iceberg.ExportTransaction(table), table.transaction()
         before = ours.table_metadata
         assert ours.table_metadata is before
         for transaction in (ours, theirs):
