@@ -22,6 +22,7 @@ import threading
 from pathlib import Path
 
 from benchmarks.harness.broker import kctl_broker
+from benchmarks.harness.environment import command_environment
 from benchmarks.harness.report import Figure, report
 
 ROOT = Path(__file__).parent.parent
@@ -73,14 +74,13 @@ def command_lines(bootstrap: str, verbs: list[str]) -> dict[tuple[str, bool], li
 def measure(lines: dict[tuple[str, bool], list[str]], bytecode: Path, runs: int) -> dict[tuple[str, bool], list[float]]:
     """CPU milliseconds of each run, after one that does not count."""
     # An installed kctl has compiled modules beside its sources; a checkout may not be allowed to write them.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+    variables = command_environment(PYTHONPYCACHEPREFIX=str(bytecode), PYTHONPATH=str(ROOT), TERM="xterm-256color")
     times_ms: dict[tuple[str, bool], list[float]] = {key: [] for key in lines}
     for (_, on_terminal), command in lines.items():
-        run_ms(command, environment, on_terminal=on_terminal)
+        run_ms(command, variables, on_terminal=on_terminal)
     for _ in range(runs):
         for (name, on_terminal), command in lines.items():
-            times_ms[name, on_terminal].append(run_ms(command, environment, on_terminal=on_terminal))
+            times_ms[name, on_terminal].append(run_ms(command, variables, on_terminal=on_terminal))
     return times_ms
 
 

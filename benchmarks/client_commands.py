@@ -18,12 +18,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.dump_log import write_segment
 from benchmarks.harness.broker import kctl_broker
+from benchmarks.harness.environment import command_environment
 from benchmarks.harness.report import Figure, report
 
 ROOT = Path(__file__).parent.parent
@@ -116,13 +116,12 @@ def kctl(words: list[str]) -> None:
 
 def processor_s(line: Line, checkout: Path) -> float:
     """User and system time of one process."""
-    environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(checkout)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(line.stdin or os.devnull, "rb") as stdin:
         subprocess.run(
             line.words,
             cwd=checkout,
-            env=environment,
+            env=command_environment(PYTHONPATH=str(checkout)),
             check=True,
             stdin=stdin,
             stdout=subprocess.DEVNULL,

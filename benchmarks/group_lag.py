@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import resource
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.harness.broker import kctl_broker
+from benchmarks.harness.environment import command_environment
 from benchmarks.harness.report import Figure, report
 
 GROUPS, SHARED_PARTITIONS, WIDE_PARTITIONS = 500, 4, 1000
@@ -78,7 +78,7 @@ def measure(name: str, line: str, bootstrap: str, runs: int) -> list[Figure]:
     elapsed_s, used_s = [], []
     for _ in range(runs + 1):
         started_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "NO_COLOR": "1"})
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=command_environment(NO_COLOR="1"))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         elapsed_s.append(time.monotonic() - started_s)
         used_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

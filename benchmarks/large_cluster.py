@@ -12,7 +12,6 @@ pass`, beside that of the brokers in the same time. Then a broker that is not in
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_led, kill, parser
+from benchmarks.harness.environment import command_environment
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject
 from kctl.admin.acls import create_acls
@@ -210,7 +210,7 @@ def used_s(command: list[str], brokers: Sequence[Subject]) -> Used:
     """The time of one run."""
     brokers_before_s = sum(broker.cpu_s() for broker in brokers)
     started_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=os.environ | {"NO_COLOR": "1"})
+    ran = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=command_environment(NO_COLOR="1"))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode not in (0, 1, 3):  # 1: a row has an error, 3: a check does not hold
         raise SystemExit(f"{command} ended with {ran.returncode}")

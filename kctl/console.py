@@ -163,7 +163,7 @@ class Console:
     def show(self, columns: Sequence[Column], items: Iterable[Row], *, rows: Iterable[Row] | None = None) -> None:
         """Show a list.  `items` are the JSON objects; `rows`, if given, are their flat form for the other formats."""
         is_flat = rows is not None and not self.is_machine_readable
-        with self.stream(columns) as stream:
+        with self.stream(columns, is_whole=True) as stream:
             for row in rows if is_flat and rows is not None else items:
                 stream.write(row)
         self.listed = sum(1 for _ in items) if is_flat else stream.count
@@ -188,9 +188,12 @@ class Console:
     def _readable(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: readable(name, value) for name, value in fields.items()} if self.is_human else fields
 
-    def stream(self, columns: Sequence[Column]) -> RowStream:
-        """Show rows one by one in constant memory, except for table (needs the widths), json and yaml."""
-        return _STREAMS[self.format](self, columns)
+    def stream(self, columns: Sequence[Column], *, is_whole: bool = False) -> RowStream:
+        """Show rows one by one in constant memory, except for table (needs the widths), json and yaml.
+
+        With `is_whole`, all rows exist already: a table is laid out for all of them.
+        """
+        return _STREAMS[self.format](self, columns, is_whole=is_whole)
 
     def document(self, value: object) -> None:
         """Write the one document of a command with json or yaml."""

@@ -1131,6 +1131,18 @@ DESCRIBED_AT_ONCE = _limit(
     "resources",
     on_excess="the others are read afterwards; other connections are served in between",
 )
+KEPT_TOPIC_CONFIGS_MAX = _limit(
+    "topics whose overrides a broker keeps in memory, with a watch in ZooKeeper, for long DescribeConfigs requests",
+    10_000,
+    "topics",
+    on_excess="those of the others are read from ZooKeeper for each request",
+)
+KEPT_TOPIC_CONFIG_BYTES_MAX = _limit(
+    "overrides of a topic that a broker keeps in memory for long DescribeConfigs requests",
+    1 << 10,
+    "bytes",
+    on_excess="they are read from ZooKeeper for each request",
+)
 DESCRIBED_BYTES_MAX = _limit(
     "names, values, documentation, metadata and partitions in one DescribeConfigs, DescribeGroups, OffsetFetch or "
     "DescribeTransactions response",

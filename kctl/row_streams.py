@@ -9,8 +9,8 @@ from kctl.cells import Column, Row, as_mapping, cell, csv_line
 from kctl.quantities import NOTHING, readable
 from kctl.table_layout import TableLayout
 
-LAID_OUT_ROWS_MAX = 1000
-"""Number of rows that a table buffers to determine the widths of its columns."""
+LAID_OUT_ROWS_MAX = 200
+"""Number of rows that a table buffers to determine the widths of its columns, unless all rows exist already."""
 
 
 class Output(Protocol):
@@ -39,9 +39,11 @@ class Output(Protocol):
 class RowStream:
     """An unfinished list.  Use as a context manager; if it is left by an exception, nothing more is written."""
 
-    def __init__(self, console: Output, columns: Sequence[Column]) -> None:
+    def __init__(self, console: Output, columns: Sequence[Column], *, is_whole: bool = False) -> None:
+        """With `is_whole`, all rows exist already, and need not be shown one by one."""
         self.console = console
         self.columns = columns
+        self.is_whole = is_whole
         self.count = 0
         """Number of rows so far."""
 
@@ -71,8 +73,8 @@ class RowStream:
 class DocumentStream(RowStream):
     """json and yaml: holds all rows until the end."""
 
-    def __init__(self, console: Output, columns: Sequence[Column]) -> None:
-        super().__init__(console, columns)
+    def __init__(self, console: Output, columns: Sequence[Column], *, is_whole: bool = False) -> None:
+        super().__init__(console, columns, is_whole=is_whole)
         self._rows: list[Mapping[str, Any]] = []
 
     def _write(self, fields: Mapping[str, Any]) -> None:
@@ -92,8 +94,8 @@ class JsonLinesStream(RowStream):
 class CsvStream(RowStream):
     """RFC 4180, with a header.  A second list with other columns begins with an empty line and its own header."""
 
-    def __init__(self, console: Output, columns: Sequence[Column]) -> None:
-        super().__init__(console, columns)
+    def __init__(self, console: Output, columns: Sequence[Column], *, is_whole: bool = False) -> None:
+        super().__init__(console, columns, is_whole=is_whole)
         names = tuple(column.name for column in columns)
         if console.csv_header != names:
             if console.csv_header is not None:
@@ -117,8 +119,8 @@ class _CellStream(RowStream):
 class PlainStream(_CellStream):
     """Cells with tabs between them."""
 
-    def __init__(self, console: Output, columns: Sequence[Column]) -> None:
-        super().__init__(console, columns)
+    def __init__(self, console: Output, columns: Sequence[Column], *, is_whole: bool = False) -> None:
+        super().__init__(console, columns, is_whole=is_whole)
         if console.header:
             console.stdout.write("\t".join(cell(column.title) for column in columns) + "\n")
 
@@ -129,8 +131,8 @@ class PlainStream(_CellStream):
 class TableStream(_CellStream):
     """Buffers rows until the end, a flush or LAID_OUT_ROWS_MAX of them; then writes each row as it comes."""
 
-    def __init__(self, console: Output, columns: Sequence[Column]) -> None:
-        super().__init__(console, columns)
+    def __init__(self, console: Output, columns: Sequence[Column], *, is_whole: bool = False) -> None:
+        super().__init__(console, columns, is_whole=is_whole)
         self._held: list[list[str]] = []
         self._layout: TableLayout | None = None
 
@@ -140,7 +142,7 @@ class TableStream(_CellStream):
             self._put(self._layout.row(cells, self._paint))
             return
         self._held.append(cells)
-        if len(self._held) > LAID_OUT_ROWS_MAX:
+        if not self.is_whole and len(self._held) > LAID_OUT_ROWS_MAX:
             self._release(is_complete=False)
 
     def flush(self) -> None:

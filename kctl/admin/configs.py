@@ -6,7 +6,6 @@ Requests about one broker are sent to that broker, all others to any broker, and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
@@ -137,8 +136,7 @@ class ConfigChange(NamedTuple):
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """A value in one source, in force or not."""
 
     name: str
@@ -146,8 +144,7 @@ class ConfigSynonym:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One property with the value in force; None if it is sensitive."""
 
     name: str
@@ -168,11 +165,12 @@ async def describe_configs(
     *,
     names: Sequence[str] | None = None,
     synonyms: bool = True,
+    own_only: bool = False,
     is_sorted: bool = True,
 ) -> Described:
     """The properties of the resources, all or only `names`, with sources and optionally synonyms.
 
-    Without `is_sorted` they are in the order of the response.
+    With `own_only` those with a value of their own; without `is_sorted` they are in the order of the response.
     """
 
     async def send_to(connection: Connection, some: list[ConfigResource]) -> Described:
@@ -195,7 +193,11 @@ async def describe_configs(
             if result.error_code:
                 found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
             else:
-                entries = [_entry(config, resource, version) for config in result.configs]
+                entries = [
+                    _entry(config, resource, version)
+                    for config in result.configs
+                    if not own_only or _source(config, resource, version) == resource.own_source
+                ]
                 found[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
         return found
 
@@ -381,14 +383,17 @@ def _resource_of(resource_type: int, name: str) -> ConfigResource:
 
 
 def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
-    if version < SOURCES_VERSION_MIN:
-        # Those brokers cannot alter broker properties by requests (KIP-226).
-        own_source = resource.own_source if resource.type is ResourceType.TOPIC else SOURCES[4]
-        source = SOURCES[5] if config.is_default else own_source
-    else:
-        source = SOURCES.get(config.config_source, "UNKNOWN")
-    synonyms = tuple(_synonym(synonym) for synonym in config.synonyms)
+    synonyms = tuple(map(_synonym, config.synonyms))
+    source = _source(config, resource, version)
     return ConfigEntry(config.name, config.value, source, config.read_only, config.is_sensitive, synonyms)
+
+
+def _source(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> str:
+    if version >= SOURCES_VERSION_MIN:
+        return SOURCES.get(config.config_source, "UNKNOWN")
+    # Those brokers cannot alter broker properties by requests (KIP-226).
+    own_source = resource.own_source if resource.type is ResourceType.TOPIC else SOURCES[4]
+    return SOURCES[5] if config.is_default else own_source
 
 
 def _synonym(synonym: DescribeConfigsSynonym) -> ConfigSynonym:

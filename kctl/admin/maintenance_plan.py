@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kctl.admin.outcome import absent_broker
 from kctl.admin.reassignment_plan import partition_of
 from kctl.admin.reassignment_spec import Assignment
 from kctl.client.metadata import ClusterMetadata, Partition
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 
 
@@ -45,11 +46,9 @@ class MaintenancePlan:
 
 
 def plan_maintenance(metadata: ClusterMetadata, broker: int) -> MaintenancePlan:
-    """Plans to move leadership from a live broker to the next in-sync replica.  Raises UsageError if it is dead."""
+    """Plans to move leadership from a live broker to the next in-sync replica.  Raises ApiError if it is dead."""
     if broker not in metadata.brokers:
-        raise UsageError(
-            f"broker {broker} is not alive; the cluster has {', '.join(map(str, sorted(metadata.brokers)))}"
-        )
+        raise absent_broker(broker, metadata.brokers)
     handovers, unavailable = [], []
     for topic in metadata.topics.values():
         for one in topic.partitions:
@@ -83,9 +82,9 @@ class ReturnPlan:
 
 
 def plan_return(metadata: ClusterMetadata, broker: int, saved: Mapping[TopicPartition, tuple[int, ...]]) -> ReturnPlan:
-    """Plans to restore the saved order of replicas.  Raises UsageError if the broker is not alive."""
+    """Plans to restore the saved order of replicas.  Raises ApiError if the broker is not alive."""
     if broker not in metadata.brokers:
-        raise UsageError(f"broker {broker} is not alive: start it first")
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive: start it first")
     plan = ReturnPlan({}, [], [])
     for tp, replicas in sorted(saved.items()):
         now = partition_of(metadata, tp)

@@ -29,16 +29,17 @@ class Sample(NamedTuple):
 
 
 async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str, int] | None:
-    """Host and port of the broker's endpoint, of any broker if None; None if it has none.
+    """Host and port of the broker's endpoint, of any broker if None; None if it has none.  Raises ApiError.
 
     Port 0: the broker has chosen a free one, which it does not tell.
     """
     from kctl.admin.configs import ConfigResource, ResourceType, describe_configs  # noqa: PLC0415 - not for --endpoint
+    from kctl.admin.outcome import absent_broker  # noqa: PLC0415 - same
 
     brokers = (await client.metadata(())).brokers
     chosen = min(brokers) if broker_id is None else broker_id
     if chosen not in brokers:
-        raise ClusterUnreachable(f"broker {chosen} is not alive: the cluster has {sorted(brokers)}")
+        raise absent_broker(chosen, brokers)
     resource = ConfigResource(ResourceType.BROKER, str(chosen))
     entries = (await describe_configs(client, [resource], names=["metrics.port", "metrics.host"]))[resource]
     values = {entry.name: entry.value for entry in entries} if isinstance(entries, list) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kctl.errors import ApiError, ErrorCode, KctlError
@@ -41,6 +42,12 @@ def topic_error(name: str, code: ErrorCode) -> ApiError:
     """The error about a topic in metadata."""
     is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ApiError(code, f"topic '{name}' does not exist" if is_missing else f"topic '{name}': {code.description}")
+
+
+def absent_broker(broker: int, alive: Iterable[int]) -> ApiError:
+    """The error about a broker that is not alive."""
+    present = ", ".join(map(str, sorted(alive)))
+    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive; the cluster has {present}")
 
 
 def raise_if(error_code: int, *codes: ErrorCode) -> None:

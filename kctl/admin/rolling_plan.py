@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from kctl.admin.outcome import absent_broker
 from kctl.client.metadata import Broker, ClusterMetadata
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
@@ -43,11 +44,10 @@ def plan_roll(
 ) -> list[RollStep]:
     """A step for each chosen broker, or for all: by id, the controller last, so that it moves only once.
 
-    Raises UsageError for a broker that is not alive.
+    Raises ApiError for a broker that is not alive.
     """
     for broker_id in sorted(set(chosen or ()) - metadata.brokers.keys()):
-        alive = ", ".join(map(str, sorted(metadata.brokers)))
-        raise UsageError(f"broker {broker_id} is not alive; the cluster has {alive}")
+        raise absent_broker(broker_id, metadata.brokers)
     order = sorted(metadata.brokers if chosen is None else set(chosen))
     order.sort(key=lambda broker_id: broker_id == metadata.controller_id)
     return [_step(metadata, min_insync_replicas, broker_id) for broker_id in order]

@@ -29,11 +29,9 @@ from kctl.protocol.apis.alter_configs import (
 async def topic_overrides(client: ClusterClient, names: Collection[str]) -> dict[str, dict[str, str | None] | Outcome]:
     """The properties set for each topic itself, by name; sensitive values are None."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    described = await describe_configs(client, resources, synonyms=False)
+    described = await describe_configs(client, resources, synonyms=False, own_only=True)
     return {
-        resource.name: entries
-        if isinstance(entries, Outcome)
-        else {entry.name: entry.value for entry in entries if entry.source == resource.own_source}
+        resource.name: entries if isinstance(entries, Outcome) else {entry.name: entry.value for entry in entries}
         for resource, entries in described.items()
     }
 

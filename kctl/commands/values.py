@@ -10,6 +10,7 @@ Pure: callers pass now_ms.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from datetime import UTC, datetime, timedelta
@@ -46,7 +47,11 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     if text.startswith("@"):
         return OffsetSpec(Anchor.TIME, parse_time_ms(text, now_ms=now_ms))
     if not re.fullmatch(r"[+-]?[0-9]+", text):
-        raise UsageError(f"'{text}' is not a valid offset; use start, end, N, +N, -N or @TIME")
+        hint = "use start, end, N, +N, -N or @TIME"
+        with contextlib.suppress(UsageError):
+            parse_time_ms(text, now_ms=now_ms)
+            hint = f"for the time, use @{text}"
+        raise UsageError(f"'{text}' is not a valid offset; {hint}")
     anchor = {"+": Anchor.START, "-": Anchor.END}.get(text[0], Anchor.ZERO)
     return OffsetSpec(anchor, parse_integer(text, "an offset", low=-INT64_MAX, high=INT64_MAX))
 

@@ -161,7 +161,8 @@ def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> Non
 def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     broker_id, configs, metadata, topics = parts.broker_id, base.configs, base.metadata, parts.topics
     resources = ConfigResources(broker_id, configs, metadata, topics, base.policies)
-    serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata, resources).handle)
+    describe = DescribeConfigsHandler(broker_id, configs, metadata, parts.watched_configs)
+    serve("describe_configs", describe.handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources, configs.notify).handle)
     serve("describe_client_quotas", DescribeClientQuotasHandler(topics).handle)

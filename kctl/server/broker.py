@@ -421,6 +421,7 @@ class Broker:
             self._parts.authority.on_watch(event)
             self._parts.controller.on_watch(event)
             self._parts.tokens.on_watch(event)
+            self._parts.watched_configs.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)
         if isinstance(self._authorizer, ZooKeeperAcls):

@@ -61,6 +61,7 @@ from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.markers import MarkerSender
 from kctl.server.transactions.partition_markers import PartitionMarkers
+from kctl.server.watched_configs import WatchedConfigs
 from kctl.server.world import World
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
@@ -118,6 +119,7 @@ class BrokerParts:
     authority: ControllerAuthority
     controller: ControllerRunner
     topics: TopicWriter
+    watched_configs: WatchedConfigs
     auto_topics: AutoTopics
     peers: BrokerPeers
     tokens: TokenManager
@@ -258,6 +260,7 @@ def assemble(
         authority=ControllerAuthority(broker_id, zookeeper),
         controller=controller,
         topics=topics,
+        watched_configs=WatchedConfigs(zookeeper),
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random, base.policies),
         peers=peers,
         tokens=TokenManager(

@@ -68,7 +68,7 @@ class TopicWriter:
             data, _ = await self._zookeeper.get(paths.topic(name))
         except NoNodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
-        with _invalid_znode_as_api_error():
+        with invalid_znode_as_api_error():
             return await decoded(znodes.decode_topic, paths.topic(name), data)
 
     async def add_partitions(self, name: str, added: Assignment) -> None:
@@ -76,7 +76,7 @@ class TopicWriter:
         path = paths.topic(name)
         try:
             data, stat = await self._zookeeper.get(path)
-            with _invalid_znode_as_api_error():
+            with invalid_znode_as_api_error():
                 known = await decoded(znodes.decode_topic, path, data)
             grown = znodes.TopicAssignment(
                 {**known.replicas, **added}, known.topic_id, known.adding_replicas, known.removing_replicas
@@ -126,7 +126,7 @@ class TopicWriter:
             data, _ = await self._zookeeper.get(path)
         except NoNodeError:
             return {}
-        with _invalid_znode_as_api_error():
+        with invalid_znode_as_api_error():
             return await decoded(znodes.decode_config, path, data)
 
     async def _try_update(self, path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
@@ -135,7 +135,7 @@ class TopicWriter:
         with contextlib.suppress(NoNodeError):
             data, stat = await self._zookeeper.get(path)
             version = stat.version
-        with _invalid_znode_as_api_error():
+        with invalid_znode_as_api_error():
             current = await decoded(znodes.decode_config, path, data)
         changed = znodes.encode_config(change(current))
         try:
@@ -189,7 +189,7 @@ def _exists(name: str) -> ApiError:
 
 
 @contextlib.contextmanager
-def _invalid_znode_as_api_error() -> Iterator[None]:
+def invalid_znode_as_api_error() -> Iterator[None]:
     """Turns an invalid znode into an error that names it; Kafka has no error code for it."""
     try:
         yield

@@ -336,7 +336,7 @@ def test_configurations_are_described_until_the_bound(monkeypatch: pytest.Monkey
     async def scene(world: World) -> list[int]:
         for name in ("a", "b", "c"):
             await world.topic(name)
-        handler = DescribeConfigsHandler(0, world.configs, world.metadata, world.resources)
+        handler = DescribeConfigsHandler(0, world.configs, world.metadata, world.watched_configs)
         resources = [
             DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=None)
             for name in ("a", "b", "c")

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,6 +111,8 @@ def test_document_is_read_as_it_was_written(desired: DesiredState) -> None:
     assert again == replace(desired, acls=None if desired.acls is None else sorted(desired.acls))
 
 
+PRINTABLE = st.characters(exclude_categories=["Cs"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(PRINTABLE)
 TREES: st.SearchStrategy[Yaml] = st.recursive(
     st.none() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -120,6 +123,11 @@ TREES: st.SearchStrategy[Yaml] = st.recursive(
 @given(TREES)
 def test_yaml_is_read_as_it_was_written(tree: Yaml) -> None:
     assert read_yaml(write_yaml(tree).encode(), "x") == tree
+
+
+@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(PRINTABLE), inner), max_leaves=10))
+def test_yaml_is_written_as_pyyaml_writes_it(tree: object) -> None:
+    assert write_yaml(tree) == yaml.dump(tree, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 @given(VALUES)

@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kctl.admin.log_dirs import LogDir, describe_log_dirs
+from kctl.admin.outcome import Outcome, absent_broker
 from kctl.commands.compat import log_dirs as log_dir_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
-    from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
     from kctl.commands.invocation import Invocation
 
@@ -98,7 +98,7 @@ def show_log_dirs(
 
     With `compat`, the text of Kafka's tool of that version, for all replicas or those of the topics.
 
-    Raises UsageError for a broker that is not in the cluster, and ApiError for a topic that does not exist.
+    Raises ApiError for a broker that is not alive, and for a topic that does not exist.
     """
 
     async def query(client: ClusterClient) -> tuple[list[LogDir], list[Outcome]]:
@@ -106,7 +106,7 @@ def show_log_dirs(
         requested = set(metadata.brokers if brokers is None else brokers)
         unknown = sorted(requested - metadata.brokers.keys())
         if unknown:
-            raise UsageError(f"broker {', '.join(map(str, unknown))} is not in the cluster")
+            raise absent_broker(unknown[0], metadata.brokers)
         partitions: Collection[TopicPartition] | None = None
         if topics and not compat:
             for topic in metadata.topics.values():

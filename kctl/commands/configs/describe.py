@@ -148,10 +148,14 @@ def describe(
     if compat:
         return _describe_as_kafka(run, compat, type_, names, pattern, everything=all_, only=property_)
 
+    with_synonyms = all_ or run.console.format is not Format.TABLE
+
     async def query(cluster: ClusterClient) -> list[ResourceItem]:
         resources = await requested_resources(cluster, type_, names, pattern)
-        found = await describe_configs(cluster, resources, names=property_)
-        return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
+        found = await describe_configs(
+            cluster, resources, names=property_, synonyms=with_synonyms, own_only=not all_ and property_ is None
+        )
+        return [_item(one, found[one]) for one in resources]
 
     return _show(run, run.on_brokers(query), with_synonyms=all_)
 
@@ -225,9 +229,8 @@ def _client_item(name: str, value: str) -> ConfigItem:
     return ConfigItem(name, value, None, read_only=False, sensitive=False, synonyms=[])
 
 
-def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome, *, everything: bool) -> ResourceItem:
+def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome) -> ResourceItem:
     type_, name = type_and_name(resource)
-    entries = found if isinstance(found, list) else []
     return ResourceItem(
         type=type_,
         name=name,
@@ -240,8 +243,7 @@ def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome, *, every
                 sensitive=entry.is_sensitive,
                 synonyms=[SynonymItem(one.name, one.value, one.source) for one in entry.synonyms],
             )
-            for entry in entries
-            if everything or entry.source == resource.own_source
+            for entry in (found if isinstance(found, list) else [])
         ],
         **(code_error(ErrorCode.NONE) if isinstance(found, list) else outcome_error(found)),
     )

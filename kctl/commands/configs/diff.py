@@ -142,21 +142,22 @@ def diff(
         raise UsageError("--file is compared with one resource; name it")
     if file is None and not is_cluster and len(requested) != 2:
         raise UsageError("name two resources to compare, or another cluster, or --file")
+    values = {} if file is None else dict(read_properties(file))
+    other = run.of_side(other_bootstrap_server, other_command_config, other_profile)
+    if is_cluster:
+        other.client_settings()  # Raises errors of the options before a cluster is asked.
     here = _side(run, type_, requested, own=own)
     rows: list[ConfigDifferenceRow] = []
     if file is not None:
-        values = dict(read_properties(file))
         chosen = property_ or (None if own else list(values))
         rows += _compare(type_, requested[0], _of(here, requested[0]), file, values, chosen)
     elif is_cluster:
-        there = _side(
-            run.of_side(other_bootstrap_server, other_command_config, other_profile), type_, requested, own=own
-        )
+        there = _side(other, type_, requested, own=own)
         for name in sorted(here.keys() | there.keys()):
             rows += _with_the_same_name(type_, name, here.get(name), there.get(name), property_)
     else:
-        name, other = requested
-        rows += _compare(type_, name, _of(here, name), other, _of(here, other), property_)
+        first, second = requested
+        rows += _compare(type_, first, _of(here, first), second, _of(here, second), property_)
     run.console.show(COLUMNS, rows)
     failed = run.status_of(rows)
     return failed if failed is not ExitStatus.DONE or not rows else ExitStatus.UNMET

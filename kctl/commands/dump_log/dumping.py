@@ -14,7 +14,7 @@ from kctl.commands.dump_log.rows import LineRows, Shown
 from kctl.commands.dump_log.selection import classic_text
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import KctlError, UsageError
+from kctl.errors import UsageError
 from kctl.input_files import check_regular
 from kctl.records import internal_items
 from kctl.storage.dump import files_of, kind_of, walk
@@ -82,17 +82,20 @@ def dump(console: Console, paths: Sequence[str], shown: Shown, *, max_bytes: int
 def files_in(names: Sequence[str]) -> list[str]:
     """The files of the named files and folders.
 
-    Raises OSError, and KctlError for a folder without files of a log and for a path that is not a regular file.
+    Raises UsageError for a folder without files of a log, and for a path that is not a regular file.
     """
     return [file for name in names for file in _files_in(name)]
 
 
 def _files_in(name: str) -> list[str]:
     if not os.path.isdir(name):
-        check_regular(name)
+        try:
+            check_regular(name)
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror}") from None
     found = files_of(name)
     if not found:
-        raise KctlError(f"{name} holds no files of a log: name a partition's folder or a log dir")
+        raise UsageError(f"{name} holds no files of a log: name a partition's folder or a log dir")
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import stat
 import sys
@@ -192,25 +191,25 @@ def produce(
     timeout_ms = parse_milliseconds(run.producer_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     log = DeliveryLog(topic, has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
 
-    async def write(client: ClusterClient) -> None:
-        with _descriptor(file) as (descriptor, source):
-            partitions = _Partitions(client, topic)
-            await partitions.look_up()
-            await partitions.check(partition)
-            if transactional_id is None:
-                producer = Producer(client, settings, log.add)
-                await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
-                return
-            transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
-            producer = Producer(client, settings, log.add, transaction=transaction)
-            feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
-            await _write_together(producer, transaction, feed, log)
+    async def write(client: ClusterClient, descriptor: int, source: str) -> None:
+        partitions = _Partitions(client, topic)
+        await partitions.look_up()
+        await partitions.check(partition)
+        if transactional_id is None:
+            producer = Producer(client, settings, log.add)
+            await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
+            return
+        transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
+        producer = Producer(client, settings, log.add, transaction=transaction)
+        feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
+        await _write_together(producer, transaction, feed, log)
 
-    try:
-        run.on_cluster_concurrently(write)
-    except BaseException:
-        log.summarise(run.console)  # on stderr only: with json, the one document describes the error
-        raise
+    with _descriptor(file) as (descriptor, source):
+        try:
+            run.on_cluster_concurrently(lambda client: write(client, descriptor, source))
+        except BaseException:
+            log.summarise(run.console)  # on stderr only: with json, the one document describes the error
+            raise
     log.show(run.console)
     if log.first_failure is not None:
         run.console.warn(_reason(log.first_failure))
@@ -335,13 +334,14 @@ class _Partitions:
 
     async def check(self, partition: int | None) -> None:
         """Refreshes the metadata before it refuses a partition, because partitions can be added.  None is any
-        partition.  Raises UsageError.
+        partition.  Raises ApiError.
         """
         if partition is None or partition in self._known:
             return
         await self.look_up()
         if partition not in self._known:
-            raise UsageError(f"{self._topic} has no partition {partition}; it has {len(self._known)}")
+            text = f"{self._topic} has no partition {partition}; it has {len(self._known)}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
@@ -420,7 +420,10 @@ async def _feed(
         async for group in lines.groups(descriptor):
             for record in group:
                 if every.partition is None and record.partition is not None:
-                    await partitions.check(record.partition)
+                    try:
+                        await partitions.check(record.partition)
+                    except ApiError as error:  # As other lines that are invalid.
+                        raise UsageError(str(error)) from None
                 value = encoding.encoded(encoding.value, record.value)
                 key = every.key if record.key is None else encoding.encoded(encoding.key, record.key)
                 while not producer.send_at_once(
@@ -439,13 +442,17 @@ async def _feed(
 
 @contextlib.contextmanager
 def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
+    """The input and its name.  Raises UsageError for a file that cannot be read."""
     if file is None or file == "-":
         yield sys.stdin.fileno(), "standard input"
         return
-    descriptor = os.open(file, os.O_RDONLY)
     try:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):  # reading it would not name it
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file)
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise UsageError(f"cannot read {file}: it is a directory")
         yield descriptor, file
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from kctl.admin.outcome import absent_broker, topic_error
 from kctl.admin.placement_goals import plan_add, plan_drain, plan_rebalance, plan_replication_factor
 from kctl.admin.placement_reading import read_placement
 from kctl.admin.placement_summary import broker_changes, bytes_across_racks, phases_of_at_most, phases_of_equal_size
@@ -18,7 +19,7 @@ from kctl.commands.reassign.options import PlanOutput, broker_ids
 from kctl.commands.reassign.plan_files import PlanFiles, note_files
 from kctl.commands.reassign.plan_rows import PlanReport, broker_columns, broker_row, planned_move
 from kctl.commands.shown import shows_one
-from kctl.errors import UsageError
+from kctl.errors import ErrorCode, UsageError
 from kctl.integers import INT32_MAX, parse_integer
 from kctl.quantities import counted
 
@@ -176,7 +177,7 @@ def _targets(
     *,
     leaders_only: bool,
 ) -> Assignment:
-    """The new replicas of the partitions that change.  Raises UsageError, and KctlError if the goal is impossible."""
+    """The new replicas of the partitions that change.  Raises KctlError, also if the goal is impossible."""
     state = reading.state
     movable = _movable(reading, topics)
     _check_alive(reading, to_brokers or [])
@@ -205,18 +206,17 @@ def _targets(
 
 
 def _movable(reading: PlacementReading, topics: list[str] | None) -> list[TopicPartition]:
-    """The partitions of the topics.  Raises UsageError for an unknown topic."""
+    """The partitions of the topics.  Raises ApiError for an unknown topic."""
     for name in topics or []:
         if name not in reading.metadata.topics:
-            raise UsageError(f"there is no topic '{name}'")
+            raise topic_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return [tp for tp in sorted(reading.state.replicas) if topics is None or tp.topic in topics]
 
 
 def _check_alive(reading: PlacementReading, brokers: list[int]) -> None:
     for broker in brokers:
         if broker not in reading.state.racks:
-            alive = ", ".join(map(str, sorted(reading.state.racks)))
-            raise UsageError(f"broker {broker} is not alive; the cluster has {alive}")
+            raise absent_broker(broker, reading.state.racks)
 
 
 def _warn_of_unknown_sizes(run: Invocation, reading: PlacementReading) -> None:

@@ -9,6 +9,7 @@ import typer
 from kctl.admin.disk_balance import disk_changes, plan_disks
 from kctl.admin.health import ongoing_if_supported
 from kctl.admin.log_dirs import describe_log_dirs, sizes_in
+from kctl.admin.outcome import Outcome, absent_broker, topic_error
 from kctl.admin.reassignment_plan import plan_moves
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
@@ -19,7 +20,7 @@ from kctl.commands.reassign.plan_files import PlanFiles, note_files
 from kctl.commands.rows import code_error
 from kctl.commands.shown import shows_one
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import ErrorCode, UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.integers import parse_integer
 from kctl.model import TopicPartition
 from kctl.quantities import counted
@@ -27,7 +28,6 @@ from kctl.quantities import counted
 if TYPE_CHECKING:
     from kctl.admin.disk_balance import DiskChange
     from kctl.admin.log_dirs import LogDir, Replica
-    from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import ClusterMetadata
 
@@ -166,7 +166,7 @@ def plan_disks_of(
 async def _read(
     client: ClusterClient, chosen: list[int] | None, drained: list[tuple[int, str]]
 ) -> tuple[ClusterMetadata, list[LogDir], list[Outcome]]:
-    """The cluster and the log directories, by broker and path.  Raises UsageError, and Refused during moves."""
+    """The cluster and the log directories, by broker and path.  Raises ApiError, and Refused during moves."""
     ongoing = await ongoing_if_supported(client)
     if ongoing:
         raise Refused(
@@ -176,8 +176,7 @@ async def _read(
     named = {*(chosen or []), *(broker for broker, _ in drained)}
     wanted = named or metadata.brokers.keys()
     for broker in sorted(wanted - metadata.brokers.keys()):
-        alive = ", ".join(map(str, sorted(metadata.brokers)))
-        raise UsageError(f"broker {broker} is not alive; the cluster has {alive}")
+        raise absent_broker(broker, metadata.brokers)
     log_dirs, failed = await describe_log_dirs(client, wanted)
     copied = next((replica.tp for one in log_dirs for replica in one.replicas if replica.is_future), None)
     if copied is not None:
@@ -196,7 +195,8 @@ def _check_drained(log_dirs: list[LogDir], drained: list[tuple[int, str]]) -> No
     for broker, path in drained:
         own = {one.path: one.error for one in log_dirs if one.broker_id == broker}
         if path not in own:
-            raise UsageError(f"broker {broker} has no log directory {path}; it has {', '.join(sorted(own)) or 'none'}")
+            text = f"broker {broker} has no log directory {path}; it has {', '.join(sorted(own)) or 'none'}"
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, text)
         if own[path] is not ErrorCode.NONE:
             raise Refused(
                 f"log directory {path} of broker {broker} is offline: its replicas cannot be copied from there"
@@ -204,10 +204,10 @@ def _check_drained(log_dirs: list[LogDir], drained: list[tuple[int, str]]) -> No
 
 
 def _movable(metadata: ClusterMetadata, topics: list[str] | None) -> set[Replica]:
-    """The replicas of the topics.  Raises UsageError for an unknown topic."""
+    """The replicas of the topics.  Raises ApiError for an unknown topic."""
     for name in topics or []:
         if name not in metadata.topics:
-            raise UsageError(f"there is no topic '{name}'")
+            raise topic_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return {
         (broker, TopicPartition(topic.name, one.partition))
         for topic in metadata.topics.values()

@@ -30,8 +30,9 @@ def set_user_password(
     is_new: bool,
     dry_run: bool,
 ) -> ExitStatus:
-    """Checks whether the user exists, reads the password, sets it and shows the outcome."""
+    """Checks whether the user exists, sets the password and shows the outcome."""
     mechanisms = mechanisms_of(mechanism_names)
+    password = None if password_file is None else read_password(password_file, name)
     (described,) = on_users(
         run,
         ensemble,
@@ -47,10 +48,8 @@ def set_user_password(
     if outcome.is_done and not mechanism_names and not is_new:
         mechanisms = tuple(described.iterations)
     done = "created" if is_new else "altered"
-    if dry_run and password_file is not None:
-        read_password(password_file, name)  # Raises UsageError if it cannot be set.
     if outcome.is_done and not dry_run:
-        new = NewPassword(read_password(password_file, name), mechanisms, iterations)
+        new = NewPassword(password or read_password(None, name), mechanisms, iterations)
         run.restart_timeout()
         outcomes = on_users(
             run,

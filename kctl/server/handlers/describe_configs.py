@@ -3,8 +3,9 @@
 A broker describes only itself, by its id; the empty name means the dynamic defaults of all brokers.  Null keys, or
 none, mean every property; unknown keys are left out.  Values of sensitive properties are null.
 
-A topic's overrides are read from ZooKeeper, as by Kafka's ZkConfigRepository, so that a client reads its own changes
-from any broker.  A broker's properties are those in effect; an altered property takes effect shortly after the change.
+A topic's overrides are those in ZooKeeper, as by Kafka's ZkConfigRepository, so that a client reads its own changes
+from any broker; for many topics, they are kept in memory until they change (`kctl.server.watched_configs`).  A broker's
+properties are those in effect; an altered property takes effect shortly after the change.
 
 Version notes: 0 has only a flag for default values; 1 source and synonyms (KIP-226); 3 types and documentation
 (KIP-569).
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kctl.config.described import (
     ConfigSource,
@@ -39,10 +40,11 @@ from kctl.protocol.apis.describe_configs import (
 from kctl.security.acls import Operation
 from kctl.server.broker_loggers import logger_levels
 from kctl.server.config_alterations import ResourceType
-from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
+from kctl.server.config_resources import check_access, check_this_broker
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import pause, pieces
+from kctl.server.watched_configs import WatchedConfigs
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +53,12 @@ class DescribeConfigsHandler:
     """Serves DescribeConfigs requests.  Owner: event loop."""
 
     def __init__(
-        self, broker_id: int, configs: ConfigView, metadata: MetadataCache, resources: ConfigResources
+        self, broker_id: int, configs: ConfigView, metadata: MetadataCache, watched_configs: WatchedConfigs
     ) -> None:
         self._broker_id = broker_id
         self._configs = configs
         self._metadata = metadata
-        self._resources = resources
+        self._watched_configs = watched_configs
 
     async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Serves one request and returns the response."""
@@ -64,19 +66,28 @@ class DescribeConfigsHandler:
         for resource in request.resources:
             # One result however often it is listed: a result is thousands of times longer than a name.
             requested.setdefault((resource.resource_type, resource.resource_name), resource)
+        # For few topics, it would be one read more.
+        uses_kept = len(requested) > DESCRIBED_AT_ONCE and await self._are_kept_confirmed()
         results: list[DescribeConfigsResult] = []
         left = DESCRIBED_BYTES_MAX
         for some in pieces(list(requested.values()), DESCRIBED_AT_ONCE):
             if left < 0:
                 results += map(_left_out, some)
                 continue
+            refusals = [self._refusal(resource, context) for resource in some]
+            topics = [
+                resource.resource_name
+                for resource, refusal in zip(some, refusals, strict=True)
+                if refusal is None and resource.resource_type == ResourceType.TOPIC
+            ]
+            overrides = await self._overrides(topics, uses_kept=uses_kept)
             without_overrides = describe_topic(self._configs, {})
-            described = [self._described_or_error(resource, context, without_overrides) for resource in some]
             shared: dict[frozenset[str] | None, tuple[list[DescribeConfigsResourceResult], int]] = {}
-            for resource, found in zip(some, await asyncio.gather(*described), strict=True):
+            for resource, refusal in zip(some, refusals, strict=True):
                 if left < 0:
                     results.append(_left_out(resource))
                     continue
+                found = refusal or self._described(resource, overrides, without_overrides)
                 result = _result_without_configs(resource, found)
                 results.append(result)
                 if isinstance(found, ApiError):
@@ -93,49 +104,71 @@ class DescribeConfigsHandler:
             await pause()  # They may take milliseconds; other connections are served in between.
         return DescribeConfigsResponse(results=results)
 
-    async def _described_or_error(
-        self, resource: DescribeConfigsResource, context: RequestContext, without_overrides: list[DescribedConfig]
-    ) -> list[DescribedConfig] | ApiError:
+    def _refusal(self, resource: DescribeConfigsResource, context: RequestContext) -> ApiError | None:
+        kind, name = resource.resource_type, resource.resource_name
         try:
-            check_access(context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-            return await self._described(resource, without_overrides)
+            check_access(context, Operation.DESCRIBE_CONFIGS, kind, name)
+            if kind == ResourceType.TOPIC:
+                self._check_topic(name)
+            elif kind == ResourceType.BROKER_LOGGER or (kind == ResourceType.BROKER and name):
+                check_this_broker(name, self._broker_id)
+            elif kind != ResourceType.BROKER:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
         except ApiError as error:
             return error
+        return None
 
-    async def _described(
-        self, resource: DescribeConfigsResource, without_overrides: list[DescribedConfig]
-    ) -> list[DescribedConfig]:
-        """Raises ApiError."""
-        name = resource.resource_name
-        match resource.resource_type:
-            case ResourceType.TOPIC:
-                overrides = await self._topic_overrides(name)
-                return describe_topic(self._configs, overrides) if overrides else without_overrides
-            case ResourceType.BROKER if not name:
-                return describe_broker_defaults(self._configs)
-            case ResourceType.BROKER:
-                check_this_broker(name, self._broker_id)
-                return describe_broker(self._configs)
-            case ResourceType.BROKER_LOGGER:
-                check_this_broker(name, self._broker_id)
-                return [_logger(each, level) for each, level in logger_levels().items()]
-            case _:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
-
-    async def _topic_overrides(self, name: str) -> Mapping[str, str]:
-        """The stored overrides; those in this broker's memory if ZooKeeper cannot be read.  Raises ApiError."""
+    def _check_topic(self, name: str) -> None:
         problem = topic_name_problem(name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if self._metadata.partitions(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _described(
+        self,
+        resource: DescribeConfigsResource,
+        overrides: Mapping[str, Mapping[str, str] | ApiError],
+        without_overrides: list[DescribedConfig],
+    ) -> list[DescribedConfig] | ApiError:
+        name = resource.resource_name
+        if resource.resource_type == ResourceType.TOPIC:
+            own = overrides[name]
+            if isinstance(own, ApiError):
+                return own
+            return describe_topic(self._configs, own) if own else without_overrides
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            return [_logger(each, level) for each, level in logger_levels().items()]
+        return describe_broker(self._configs) if name else describe_broker_defaults(self._configs)
+
+    async def _are_kept_confirmed(self) -> bool:
+        """Whether overrides in memory are those in ZooKeeper; it is False while ZooKeeper cannot be read."""
         try:
-            return await self._resources.current(f"topics/{name}")
+            await self._watched_configs.confirm()
+        except ZooKeeperError:
+            return False
+        return True
+
+    async def _overrides(self, topics: Sequence[str], *, uses_kept: bool) -> dict[str, Mapping[str, str] | ApiError]:
+        """The stored overrides of each topic, or the error; those that are not in memory are read side by side."""
+        kept = {topic: self._watched_configs.kept(topic) if uses_kept else None for topic in topics}
+        missing = [topic for topic, overrides in kept.items() if overrides is None]
+        read = await asyncio.gather(*map(self._read, missing)) if missing else []
+        return {topic: overrides for topic, overrides in kept.items() if overrides is not None} | dict(
+            zip(missing, read, strict=True)
+        )
+
+    async def _read(self, topic: str) -> Mapping[str, str] | ApiError:
+        """The overrides in ZooKeeper; those in this broker's memory if ZooKeeper cannot be read."""
+        try:
+            return await self._watched_configs.read(topic)
+        except ApiError as error:
+            return error
         except ZooKeeperError as error:
             log.warning(
-                "cannot read the configuration of a topic, describing it from memory topic=%s error=%s", name, error
+                "cannot read the configuration of a topic, describing it from memory topic=%s error=%s", topic, error
             )
-            return self._configs.topic_overrides.get(name, {})
+            return self._configs.topic_overrides.get(topic, {})
 
 
 def _result_without_configs(

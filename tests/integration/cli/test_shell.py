@@ -86,6 +86,33 @@ and for the first and the last test_roll.py and tests/integration/spark.
 """
 QUERIES_ELSEWHERE = {"groups lag", "groups history", "metrics show"}
 """What they show depends on the time."""
+UNKNOWN = [
+    *("topics describe nope", "topics alter nope --partitions 5", "topics delete nope --yes"),
+    *("configs describe topic nope", "configs describe broker 9", "configs describe logger 9"),
+    *("configs alter topic nope --set retention.ms=7", "configs alter broker 9 --set message.max.bytes=7"),
+    *("configs diff topic orders nope", "configs diff broker 1 9"),
+    *("consume nope", "consume orders --partition 9", "copy nope archive", "copy orders nope"),
+    *("produce nope --file {records}", "produce orders --partition 9 --file {records}"),
+    *("groups describe nope", "groups members nope", "groups lag nope"),
+    *("groups delete nope --yes", "groups delete-offsets nope --topic orders --yes"),
+    *("groups export nope", "groups reset-offsets billing --topic nope --to-earliest --dry-run"),
+    *("offsets get nope", "offsets get orders --partition 9"),
+    *("records delete nope --before-offset 1 --yes", "records delete orders:9 --before-offset 1 --yes"),
+    *("perf produce nope --records 1 --client kctl --yes", "perf consume nope --records 1 --client kctl"),
+    *("cluster log-dirs --broker 9", "cluster log-dirs --topic nope"),
+    *("cluster maintenance on 9", "cluster maintenance off 9"),
+    "cluster roll --brokers 9 --dry-run --restart-command true",
+    *("reassign plan drain 9", "reassign plan add 9", "reassign plan rebalance --topic nope"),
+    *("reassign plan-disks 9", "reassign plan-disks --topic nope", "reassign cancel nope:0"),
+    *("reassign execute nope:0=0", "reassign status nope:0=0", "reassign verify nope:0=0"),
+    *("elect --preferred --topic nope", "elect --preferred --topic orders --partition 9"),
+    *("verify replicas --topic nope", "transactions describe nope", "transactions find-hanging --topic nope"),
+    *("producers describe nope", "transactions abort nope:0 --start-offset 0 --yes"),
+    *("users alter nope --password-file {password}", "users delete nope --yes", "users list nope"),
+    *("loggers list --broker 9", "loggers set kafka.controller=DEBUG --broker 9", "metrics show --broker 9"),
+    "streams reset nope --input-topic nope --yes",
+]
+"""Each names a topic, partition, group, user or broker that does not exist, which only the cluster knows."""
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
@@ -254,6 +281,17 @@ def test_change_interrupted_after_its_first_request_shows_what_was_done_and_what
         return
     unknown = rf"the outcome of 1 {stopped} request \(.+\) is unknown, and no other change was requested"
     assert re.search(rf"there are responses to 1 \w+ request \(.+\), {unknown}", report), err
+
+
+@pytest.mark.parametrize("line", UNKNOWN)
+def test_what_does_not_exist_is_a_failure(
+    relayed: tuple[Seeded, Relay], files: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeded, _ = relayed
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", seeded.bootstrap)
+    status, out, err = seeded.run(" ".join(files.get(word, word) for word in line.split()), None)
+    assert status == 1, (out, err)
+    assert re.search(r"nope|\b9\b", out + err), (out, err)
 
 
 def in_closed_pipe(seeded: Seeded, line: str, *, with_messages: bool) -> tuple[int, str]:

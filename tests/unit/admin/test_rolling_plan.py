@@ -6,7 +6,7 @@ import pytest
 
 from kctl.admin.rolling_plan import command_for, plan_roll, preferred_elsewhere
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
-from kctl.errors import ErrorCode, UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import ZERO_UUID, TopicPartition
 
 
@@ -44,7 +44,7 @@ def test_controller_is_the_last(controller: int, chosen: list[int] | None, order
 
 
 def test_unknown_broker_is_refused() -> None:
-    with pytest.raises(UsageError, match="broker 7 is not alive; the cluster has 1, 2, 3"):
+    with pytest.raises(ApiError, match="broker 7 is not alive; the cluster has 1, 2, 3"):
         plan_roll(cluster(1), {}, [1, 7])
 
 

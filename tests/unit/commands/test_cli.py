@@ -108,7 +108,9 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
         ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),
-        ("consume orders --from begin", "--from: 'begin' is not a valid offset"),
+        ("consume orders --from begin", "--from: 'begin' is not a valid offset; use start, end, N, +N, -N or @TIME"),
+        ("consume orders --from -1h", "--from: '-1h' is not a valid offset; for the time, use @-1h"),
+        ("consume orders --until 10:05", "--until: '10:05' is not a valid offset; for the time, use @10:05"),
     ],
 )  # fmt: skip
 def test_mistake_is_one_line_on_stderr_with_status_2(kctl: Kctl, line: str, complaint: str) -> None:

@@ -169,7 +169,7 @@ def test_user_who_may_not_describe_the_cluster_is_refused(kctl: Kctl, cluster: M
 
 def test_dead_broker_is_refused(kctl: Kctl, cluster: MovingCluster) -> None:
     for mode in ("on", "off"):
-        assert kctl(f"cluster maintenance {mode} 9 --yes").status == ExitStatus.USAGE
+        assert kctl(f"cluster maintenance {mode} 9 --yes").status == ExitStatus.FAILED
 
 
 def test_invalid_record_is_refused(kctl: Kctl, cluster: MovingCluster, record: Path) -> None:

@@ -61,6 +61,14 @@ def test_describe_all_shows_sources_and_synonyms(kctl: Kctl, cluster: MovingClus
     ]
 
 
+@pytest.mark.parametrize(("options", "requested"), [("", False), ("--all", True), ("--format json", True)])
+def test_synonyms_are_requested_only_where_they_are_shown(
+    kctl: Kctl, cluster: MovingCluster, options: str, requested: bool
+) -> None:
+    assert kctl(f"configs describe topic orders --format table {options}").status == ExitStatus.DONE
+    assert [one.include_synonyms for _, one in cluster.requested(DescribeConfigsRequest)] == [requested]
+
+
 def test_describe_sends_a_request_to_each_broker(kctl: Kctl, cluster: MovingCluster) -> None:
     items = kctl("configs describe broker --property log.cleaner.threads --format json").document
     assert [(item["name"], item["error"]) for item in items] == [("0", None), ("1", None), ("2", None)]

@@ -52,6 +52,21 @@ def test_list_is_shown_as_ever(format_: Format) -> None:
     assert written(one).encode(errors="surrogatepass") == golden
 
 
+def test_long_list_fits_the_terminal_as_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the longest value is far from the start; columns for errors need an error in any row."""
+    monkeypatch.setenv("COLUMNS", "80")
+    wanted = [{"topic": f"orders-{n}", "partitions": n, "replicas": [1, 2, 3], "configs": {}} for n in range(1_000)]
+    wanted.append({"topic": "o" * 40, "partitions": 1, "replicas": [1], "configs": {}})
+    one = console(Format.TABLE, out=Terminal(), color=False)
+    one.show(COLUMNS, wanted)
+    lines = written(one).splitlines()
+    assert max(map(display_width, lines)) <= 80
+    assert lines[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS", "CONFIGS"]
+    one = console(Format.TABLE, out=Terminal(), color=False)
+    one.show(COLUMNS, [*wanted, ROWS[2]])
+    assert "NOT_CONTROLLER" in written(one)
+
+
 @pytest.mark.parametrize("format_", list(Format))
 def test_single_row_is_shown_as_in_the_golden_file(format_: Format) -> None:
     one = console(format_)

@@ -266,7 +266,7 @@ def test_damaged_file_of_any_kind_is_one_problem(kctl: Kctl, folder: Path, name:
 
 def test_file_that_is_not_there_is_one_line(kctl: Kctl, folder: Path) -> None:
     ran = kctl("dump-log nothing/00000000000000000000.log")
-    assert (ran.status, ran.err) == (1, "kctl: nothing/00000000000000000000.log: No such file or directory\n")
+    assert (ran.status, ran.err) == (2, "kctl: nothing/00000000000000000000.log: No such file or directory\n")
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.log", "orders-3/00000000000000000001.log"])
@@ -275,7 +275,7 @@ def test_missing_file_is_reported_as_missing_whatever_its_name(
     kctl: Kctl, folder: Path, name: str, options: str
 ) -> None:
     ran = kctl(f"dump-log {options} {name}")
-    assert (ran.status, ran.out, ran.err) == (1, "", f"kctl: {name}: No such file or directory\n")
+    assert (ran.status, ran.out, ran.err) == (2, "", f"kctl: {name}: No such file or directory\n")
 
 
 @pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--rebuild-index"])
@@ -284,7 +284,7 @@ def test_folder_without_files_of_a_log_is_an_error(kctl: Kctl, folder: Path, opt
     empty.mkdir()
     (empty / "notes.txt").write_text("nothing of a log")
     ran = kctl(f"dump-log {options} empty")
-    assert (ran.status, ran.out) == (1, "")
+    assert (ran.status, ran.out) == (2, "")
     assert ran.err.startswith("kctl: empty holds no files of a log")
 
 

@@ -191,16 +191,12 @@ def test_dead_broker_can_be_drained(kctl: Kctl, cluster: MovingCluster) -> None:
     ("line", "text"),
     [
         ("drain", "'drain' requires broker ids"),
-        ("drain 9", "broker 9 is not alive"),
-        ("add 9", "broker 9 is not alive"),
         ("add 1 --exclude 1", "--exclude omits it"),
         ("add one", "the id of a broker"),
         ("rebalance 3", "takes no value"),
         ("drain 0 --leaders-only", "only to 'rebalance'"),
         ("drain 0 --phases 2 --max-moves 2", "not both"),
-        ("drain 0 --to-brokers 0,9", "broker 9 is not alive"),
         ("rebalance --exclude 0,1,2,3", "no live broker is left"),
-        ("rebalance --topic nope", "there is no topic 'nope'"),
         ("replication-factor 0", "replication factor"),
         ("balance", "not one of drain, add"),
     ],
@@ -208,6 +204,21 @@ def test_dead_broker_can_be_drained(kctl: Kctl, cluster: MovingCluster) -> None:
 def test_wrong_usage_is_refused_with_the_reason(kctl: Kctl, cluster: MovingCluster, line: str, text: str) -> None:
     ran = kctl(f"reassign plan {line}")
     assert ran.status == ExitStatus.USAGE
+    assert text in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("drain 9", "BROKER_NOT_AVAILABLE: broker 9 is not alive; the cluster has 0, 1, 2, 3"),
+        ("add 9", "BROKER_NOT_AVAILABLE: broker 9 is not alive"),
+        ("drain 0 --to-brokers 0,9", "BROKER_NOT_AVAILABLE: broker 9 is not alive"),
+        ("rebalance --topic nope", "UNKNOWN_TOPIC_OR_PARTITION: topic 'nope' does not exist"),
+    ],
+)
+def test_unknown_brokers_and_topics_are_failures(kctl: Kctl, cluster: MovingCluster, line: str, text: str) -> None:
+    ran = kctl(f"reassign plan {line}")
+    assert ran.status == ExitStatus.FAILED
     assert text in ran.err
 
 

@@ -77,9 +77,9 @@ def test_file_is_read_like_standard_input(kctl: Kctl, cluster: FakeCluster, tmp_
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
     assert kctl(f"produce orders --quiet --file {tmp_path}/lines") == Ran(0, "", "")
     assert [record.value for record in cluster.records_of("orders", 0)] == lines
-    assert f"{tmp_path}: Is a directory" in kctl(f"produce orders --file {tmp_path}").err
+    assert kctl(f"produce orders --file {tmp_path}").err == f"kctl: cannot read {tmp_path}: it is a directory\n"
     missing = kctl(f"produce orders --file {tmp_path}/nothing")
-    assert (missing.status, missing.err) == (1, f"kctl: {tmp_path}/nothing: No such file or directory\n")
+    assert (missing.status, missing.err) == (2, f"kctl: cannot read {tmp_path}/nothing: No such file or directory\n")
 
 
 def test_key_separator_null_marker_and_headers(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -109,7 +109,7 @@ def test_keys_and_partitions_choose_where_records_go(kctl: Kctl, cluster: FakeCl
         kctl("produce orders --partition 3")
     assert cluster.records_of("orders", 3)[-1].value == b"x"
     with stdin(b"x\n"):
-        assert kctl("produce orders --partition 4").status == ExitStatus.USAGE
+        assert kctl("produce orders --partition 4").status == ExitStatus.FAILED
 
 
 def test_a_partition_that_does_not_exist_is_refused_at_once_with_its_line(kctl: Kctl, cluster: FakeCluster) -> None:

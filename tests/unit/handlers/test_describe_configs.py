@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ async def describe(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> Any:
-    handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
+    handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.watched_configs)
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)],
         include_synonyms=synonyms,
@@ -178,24 +179,27 @@ def test_unsupported_resources_are_not_described(resource_type: int, name: str, 
     play(scene)
 
 
-def test_overrides_of_topics_are_read_from_zookeeper_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overrides_of_many_topics_are_read_from_zookeeper_side_by_side_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scene(world: World) -> None:
         names = [f"topic-{number}" for number in range(2 * DESCRIBED_AT_ONCE + 1)]
         for name in names:
             await world.topic(name, overrides={"retention.ms": "5"} if name == names[-1] else {})
         reading = most = 0
-        current = world.resources.current
+        read, names_read = world.watched_configs.read, []
 
-        async def counted(entity_path: str) -> dict[str, str]:
+        async def counted(topic: str) -> Mapping[str, str]:
             nonlocal reading, most
+            names_read.append(topic)
             reading += 1
             most = max(most, reading)
-            found = await current(entity_path)
+            found = await read(topic)
             reading -= 1
             return found
 
-        monkeypatch.setattr(world.resources, "current", counted)
-        handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
+        monkeypatch.setattr(world.watched_configs, "read", counted)
+        handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.watched_configs)
         resources = [
             DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None) for name in names
         ]
@@ -204,6 +208,13 @@ def test_overrides_of_topics_are_read_from_zookeeper_side_by_side(monkeypatch: p
         assert [result.resource_name for result in results] == names
         values = [by_name(result)["retention.ms"].value for result in results]
         assert (set(values[:-1]), values[-1]) == ({"604800000"}, "5")
+        assert names_read == names
+
+        await world.topics.change_config(f"topics/{names[0]}", {"retention.ms": "6"})
+        results = (await exchange(handler.handle, DescribeConfigsRequest(resources=resources), 4)).results
+        assert names_read == [*names, names[0]]
+        values = [by_name(result)["retention.ms"].value for result in results]
+        assert (values[0], set(values[1:-1]), values[-1]) == ("6", {"604800000"}, "5")
 
     play(scene)
 
@@ -212,7 +223,7 @@ def test_properties_that_topics_share_are_built_once() -> None:
     async def scene(world: World) -> None:
         for name in "abc":
             await world.topic(name, overrides={"retention.ms": "5"} if name == "b" else None)
-        handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
+        handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.watched_configs)
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None)

@@ -38,6 +38,7 @@ from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.topic_writer import TopicWriter
+from kctl.server.watched_configs import WatchedConfigs
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
@@ -123,6 +124,7 @@ class World:
             self.topics,
             self.policies,
         )
+        self.watched_configs = WatchedConfigs(self.zookeeper)
         self.credentials = ScramCredentials()
         self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)
         self.changes = ConfigChanges(
@@ -210,6 +212,7 @@ class World:
     def _on_watch(self, event: WatchEvent) -> None:
         self.controller.on_watch(event)
         self.changes.on_watch(event)
+        self.watched_configs.on_watch(event)
 
     async def _register(self, session: SimZooKeeperSession, broker_id: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", f"host-{broker_id}", 9092), Endpoint("INSIDE", f"inner-{broker_id}", 9093))
