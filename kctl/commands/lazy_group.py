@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Mapping
@@ -122,8 +123,9 @@ def verbs(package: str, *names: str) -> type[LazyGroup]:
     return lazy_group({name: Member(f"{package}.{module}") for name, module in modules.items()}, "verb")
 
 
+@functools.cache
 def load(member: Member) -> Any:
-    """Import a member and make its command.  Raises ImportError."""
+    """Import a member and make its command, once in a process.  Raises ImportError."""
     app: typer.Typer = importlib.import_module(member.module).app
     return typer.main.get_command(app) if app.registered_commands else typer.main.get_group(app)
 

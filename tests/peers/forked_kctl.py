@@ -1,7 +1,8 @@
 """`kctl` as a process that starts in milliseconds: forked from one that has imported the commands.
 
-Importing them is most of the CPU time of a short command, and of the start of a broker, and tests run hundreds.  Tests
-that are about the start or the end of the process run `python -m kctl`.
+Importing them, and compiling what reads and writes messages, is most of the CPU time of a short command, and of the
+start of a broker, and tests run hundreds.  Tests that are about the start or the end of the process run `python -m
+kctl`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ from typing import NoReturn
 
 import kctl.commands
 from kctl.cli import main
+from kctl.commands.lazy_group import load
+from kctl.commands.root import NOUNS
+from kctl.protocol.codec import decoder, encoder
+from kctl.protocol.definition import definition_of
+from kctl.protocol.registry import all_apis
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 20
@@ -242,13 +248,28 @@ def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
 
 
 def import_commands() -> None:
-    """Imports all commands but those that need extra distributions."""
+    """Imports all commands but those that need extra distributions, and makes their click commands."""
     for module in pkgutil.walk_packages(kctl.commands.__path__, "kctl.commands."):
         if not module.name.startswith(("kctl.commands.spark", "kctl.commands.mcp.server")):
             importlib.import_module(module.name)
+    for noun, member in NOUNS.items():
+        if noun != "spark":
+            loaded = load(member)
+            for verb in getattr(loaded, "members", {}).values():
+                load(verb)
+
+
+def compile_codecs() -> None:
+    """Compiles the codecs of the newest version of each API, and of the newest one that the broker serves."""
+    for api in all_apis().values():
+        for version in {definition_of(api.request).versions[-1], *api.served[-1:]}:
+            for message in (api.request, api.response):
+                encoder(message, version)
+                decoder(message, version, True)
 
 
 if __name__ == "__main__":
     import_commands()
+    compile_codecs()
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))

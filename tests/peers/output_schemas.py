@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
 
 from kctl.commands.json_schema import schema_of
 from kctl.commands.root import all_commands
@@ -57,7 +58,7 @@ def _commands() -> dict[str, dict[str, Any]]:
 
 
 @functools.cache
-def _validator(name: str, *, is_line: bool) -> Draft202012Validator | None:
+def _validator(name: str, *, is_line: bool) -> Any:
     """A validator that also refuses members that the schema does not have."""
     noun, _, verb = name.partition(" ")
     shown = shown_by(_commands()[noun][verb or noun].callback)
@@ -67,4 +68,14 @@ def _validator(name: str, *, is_line: bool) -> Draft202012Validator | None:
     for definition in schema["$defs"].values():
         definition["additionalProperties"] = False
     Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    members = {f"#/$defs/{name}": definition["properties"].keys() for name, definition in schema["$defs"].items()}
+
+    def any_of(validator: Any, choices: list[Any], instance: object, schema: Any) -> Iterator[ValidationError]:
+        """All members are required, and no others allowed: only rows with the members of an object can describe it."""
+        if isinstance(instance, dict):
+            choices = [
+                one for one in choices if members.get(one.get("$ref"), instance.keys()) == instance.keys()
+            ] or choices
+        yield from Draft202012Validator.VALIDATORS["anyOf"](validator, choices, instance, schema)
+
+    return extend(Draft202012Validator, {"anyOf": any_of})(schema)

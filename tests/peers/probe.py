@@ -27,6 +27,7 @@ NOT_YET = (OSError, struct.error, EOFError)
 
 PORTS = range(12_000, 32_000)
 """Below the ports that systems assign to clients, and to servers that bind port 0."""
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.2
 _chance = random.SystemRandom()
 _given: set[int] = set()
 
@@ -77,13 +78,22 @@ def address(bootstrap: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def wait_until(claim: Callable[[], bool], *, what: str, timeout_s: float, interval_s: float = 0.02) -> None:
-    """Returns as soon as `claim` is true; raises TimeoutError naming `what` after `timeout_s`."""
+def wait_until(claim: Callable[[], bool], *, what: str, timeout_s: float, interval_s: float | None = None) -> None:
+    """Returns as soon as `claim` is true; raises TimeoutError naming `what` after `timeout_s`.
+
+    Without an interval, a claim that takes long, such as a command, is called less often: it would take the processor
+    from what is waited for.
+    """
     deadline = time.monotonic() + timeout_s
-    while not claim():
-        if time.monotonic() > deadline:
+    while True:
+        begin = time.monotonic()
+        if claim():
+            return
+        now = time.monotonic()
+        if now > deadline:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(interval_s)
+        pause_s = min(max(SHORTEST_PAUSE_S, 3 * (now - begin)), LONGEST_PAUSE_S)
+        time.sleep(pause_s if interval_s is None else interval_s)
 
 
 def accepts(bootstrap: str) -> bool:

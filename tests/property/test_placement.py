@@ -93,31 +93,22 @@ def copied(state: PlacementState, plan: Assignment) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 @examples(40)
 @given(data=st.data())
-def test_plan_is_valid(kind: str, data: st.DataObject) -> None:
-    """Replicas are distinct, new ones are on live brokers, and their number changes only on request."""
+def test_plan_is_valid_and_final_and_does_not_depend_on_the_order_of_the_metadata(
+    kind: str, data: st.DataObject
+) -> None:
+    """Replicas are distinct, new ones are on live brokers, and their number changes only on request.
+
+    When the plan has been executed, nothing is left to plan.
+    """
     case = data.draw(clusters(kind))
-    for tp, target in case.plan().items():
-        before = case.state.replicas[tp]
+    state, plan = case.state, case.plan()
+    for tp, target in plan.items():
+        before = state.replicas[tp]
         assert target != before
         assert len(set(target)) == len(target)
-        assert set(target) - set(before) <= case.state.racks.keys()
+        assert set(target) - set(before) <= state.racks.keys()
         assert len(target) == (case.replication_factor if kind == "replication-factor" else len(before))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@examples(40)
-@given(data=st.data())
-def test_executed_plan_leaves_nothing_to_plan(kind: str, data: st.DataObject) -> None:
-    case = data.draw(clusters(kind))
-    assert case.plan(after(case.state, case.plan())) == {}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@examples(40)
-@given(data=st.data())
-def test_plan_does_not_depend_on_the_order_of_the_metadata(kind: str, data: st.DataObject) -> None:
-    case = data.draw(clusters(kind))
-    state = case.state
+    assert case.plan(after(state, plan)) == {}
     reordered = PlacementState(
         dict(reversed(list(state.racks.items()))),
         dict(reversed(list(state.replicas.items()))),
@@ -126,7 +117,7 @@ def test_plan_does_not_depend_on_the_order_of_the_metadata(kind: str, data: st.D
         state.in_sync,
         state.leaders,
     )
-    assert list(case.plan().items()) == list(case.plan(reordered).items())
+    assert list(plan.items()) == list(case.plan(reordered).items())
 
 
 @pytest.mark.parametrize("kind", ["add", "rebalance", "leaders"])

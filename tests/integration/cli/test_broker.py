@@ -12,16 +12,25 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.conftest import Kctl, process
+from tests.integration.cli.conftest import Kctl, command_line, process
 from tests.integration.cli.group_readers import ROOT
+from tests.peers.ran import Ran
 
 SECRET = "correct horse = battery\\staple"
 
 
 @pytest.fixture
 def kctl(tmp_path: Path) -> Iterator[Kctl]:
-    """`kctl` whose brokers have their data in this test's folder and are stopped with it."""
-    run = process({"XDG_DATA_HOME": str(tmp_path)})
+    """`kctl` whose brokers have their data in this test's folder and are stopped with it.
+
+    A start is a process of its own, as users start it; commands about a broker are forked.
+    """
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    start, manage = process(environment), command_line(environment)
+
+    def run(line: str) -> Ran:
+        return (start if line.startswith("broker start") else manage)(line)
+
     yield run
     run("broker stop")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mypy import api
 
-ROOT = Path(__file__).parents[3]
+from tests.peers.cache import mypy_cache
 
 PROGRAM = """\
 from kctl.protocol.apis.consumer_group_describe import ConsumerGroupDescribeResponse
@@ -32,7 +32,7 @@ member.assignment = None  # E: assignment
 def test_mypy_checks_the_use_of_messages(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    output, _, _ = api.run(["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)])
+    output, _, _ = api.run(["--strict", "--cache-dir", str(mypy_cache()), str(program)])
     found = re.findall(r"program\.py:(\d+): error: .*\[([a-z-]+)\]", output)
     expected = [
         (str(number), line.partition("# E: ")[2])

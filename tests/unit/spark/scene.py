@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,6 +129,27 @@ class Cluster:
 def value(partition: int, offset: int) -> bytes:
     """The value of the record at an offset."""
     return json.dumps({"partition": partition, "offset": offset}).encode()
+
+
+class Beginning:
+    """A target, and its cluster, as each step of a test finds them: made once, and restored from a copy.
+
+    The path is the same at each step, because tables name their files by absolute paths.
+    """
+
+    def __init__(self, folder: Path, make: Callable[[Path], Cluster]) -> None:
+        self._folder = folder
+        self._cluster = make(folder)
+        self._copy = folder.with_name(f"{folder.name}-copy")
+        if folder.exists():
+            shutil.copytree(folder, self._copy)
+
+    def restored(self) -> Cluster:
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
+        if self._copy.exists():
+            shutil.copytree(self._copy, self._folder)
+        return copy.deepcopy(self._cluster)
 
 
 class ClusterReader:

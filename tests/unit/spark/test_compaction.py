@@ -28,7 +28,7 @@ from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
 from kctl.spark.tables.table import Conflict, Replacement, TableFailed
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
-from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, exporter, filled, run
+from tests.unit.spark.scene import SILENT, Beginning, Cluster, StoppedClock, exporter, filled, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
 from tests.unit.spark.test_row_filter import EVEN, JSON, even, orders
 from tests.unit.spark.test_tables import rows
@@ -128,9 +128,10 @@ def test_files_are_merged_within_their_partition(tmp_path: Path, table: TableOpt
 @pytest.mark.long
 def test_a_crash_at_any_step_of_the_compaction_of_a_folder(tmp_path: Path, keeps_unsynced: bool, next_run: str) -> None:
     """At each step the log names each record once; the next run leaves each record once for all readers."""
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: increments(folder, PARQUET, 2))
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = increments(folder, PARQUET, 2)
+        cluster = beginning.restored()
         files = CrashingFiles(folder, step)
         files.keep_all()
         with contextlib.suppress(Crash):
@@ -156,9 +157,10 @@ def test_a_crash_at_any_step_of_the_compaction_of_a_folder(tmp_path: Path, keeps
 @pytest.mark.long
 def test_without_locks_another_run_at_any_step_loses_and_doubles_nothing(tmp_path: Path, other: str) -> None:
     """The other runs completely while the first compaction is at its n-th step, for every n."""
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: increments(folder, PARQUET, 2))
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = increments(folder, PARQUET, 2)
+        cluster = beginning.restored()
         cluster.append(0, 2)
         unlocked = UnlockedFiles(folder)
         second = (
@@ -184,9 +186,10 @@ def _at(step: int, work: Callable[[], object], number: int) -> None:
 
 @pytest.mark.long
 def test_a_compaction_at_any_step_of_an_export_without_locks(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: increments(folder, PARQUET, 2))
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = increments(folder, PARQUET, 2)
+        cluster = beginning.restored()
         cluster.append(0, 2)
         files = UnlockedFiles(folder, partial(_compact_at, step, folder))
         with contextlib.suppress(KctlError, OSError):
@@ -207,9 +210,10 @@ def _compact_at(step: int, folder: Path, number: int) -> None:
 @pytest.mark.parametrize("table", TABLES, ids=["iceberg", "delta"])
 @pytest.mark.long
 def test_a_crash_at_any_step_of_the_compaction_of_a_table(tmp_path: Path, table: TableOptions) -> None:
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: increments(folder, table, 2))
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = increments(folder, table, 2)
+        cluster = beginning.restored()
         files = crashing(DiskFiles(folder), step)
         try:
             with _stepped_replacements(files):
@@ -228,9 +232,10 @@ def test_a_crash_at_any_step_of_the_compaction_of_a_table(tmp_path: Path, table:
 @pytest.mark.parametrize("table", TABLES, ids=["iceberg", "delta"])
 @pytest.mark.long
 def test_an_export_at_any_step_of_the_compaction_of_a_table(tmp_path: Path, table: TableOptions) -> None:
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: increments(folder, table, 2))
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = increments(folder, table, 2)
+        cluster = beginning.restored()
         cluster.append(0, 2)
         second = partial(exporter(cluster, folder, table=table).run, SILENT)
         files = SteppedPort(DiskFiles(folder), partial(_at, step, second))
@@ -266,9 +271,10 @@ def _stepped_replacements(files: SteppedPort) -> Iterator[None]:
 def test_of_two_compactions_of_the_same_files_one_is_refused(tmp_path: Path, table: TableOptions) -> None:
     """The second one at each step of the first."""
     refused = []
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: increments(folder, table, 2))
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = increments(folder, table, 2)
+        cluster = beginning.restored()
         files = SteppedPort(DiskFiles(folder), partial(_at, step, partial(compact, folder)))
         try:
             with _stepped_replacements(files):

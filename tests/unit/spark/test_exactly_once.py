@@ -20,6 +20,7 @@ from kctl.spark.summary import rows_of
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, SteppedFiles, UnlockedFiles
 from tests.unit.spark.scene import (
     SILENT,
+    Beginning,
     Cluster,
     assert_exact,
     committed_files,
@@ -72,12 +73,18 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
     tmp_path: Path, loses_unsynced: bool, make_cluster: Callable[[], Cluster]
 ) -> None:
     """In the second batch, so that there are files to damage; more records arrive before the recovery."""
-    for step in itertools.count(1):
-        folder = tmp_path / str(step)
+
+    def begin(folder: Path) -> Cluster:
         cluster = make_cluster()
         run(cluster, folder)
         cluster.append(0, 6)
         cluster.append(1, 4 if cluster.bytes_per_offset else 11)
+        return cluster
+
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, begin)
+    for step in itertools.count(1):
+        cluster = beginning.restored()
         files = CrashingFiles(folder, step)
         files.keep_all()
         try:
@@ -148,14 +155,20 @@ def test_a_second_exporter_is_refused_while_the_first_one_runs(tmp_path: Path) -
 @pytest.mark.parametrize("is_killed", [False, True], ids=["second completes", "second is killed"])
 def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Path, start: str, is_killed: bool) -> None:
     """The second exporter runs, completely or up to its commit, while the first is at its n-th step, for every n."""
-    for step in itertools.count(1):
-        folder = tmp_path / str(step)
+
+    def begin(folder: Path) -> Cluster:
         cluster = filled()
         if start == "pending":
             _interrupt_before_commit(cluster, folder)
         elif start == "settled":
             run(cluster, folder)
         cluster.append(0, 9)
+        return cluster
+
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, begin)
+    for step in itertools.count(1):
+        cluster = beginning.restored()
         second = _SecondExporter(cluster, folder, step, is_killed=is_killed)
         files = UnlockedFiles(folder, second.at_step)
         with contextlib.suppress(KctlError, OSError):  # one of the two may fail with LostRace

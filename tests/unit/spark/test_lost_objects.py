@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class ObjectLake(Lake):
         self.cluster.ends = list(self._first_ends)
 
     def remove(self, part: str) -> None:
-        for path in _below(part, self._objects()):
+        for path in _below(part, self._paths()):
             obstore.delete(self._store, path)
 
     def put(self, part: str, batch: int, of: Lake | None = None) -> None:
@@ -86,7 +86,7 @@ class ObjectLake(Lake):
             obstore.put(self._store, path, state[path])
 
     def data_files(self) -> set[str]:
-        return {path for path in self._objects() if path.endswith(".parquet") and not path.startswith("_")}
+        return {path for path in self._paths() if path.endswith(".parquet") and not path.startswith("_")}
 
     def values(self) -> list[bytes]:
         match self.table.kind:
@@ -105,11 +105,13 @@ class ObjectLake(Lake):
         return sorted(found)
 
     def _objects(self) -> dict[str, bytes]:
-        listed = [one["path"] for page in obstore.list(self._store) for one in page]
-        return {path: bytes(obstore.get(self._store, path).bytes()) for path in listed}
+        return {path: bytes(obstore.get(self._store, path).bytes()) for path in self._paths()}
+
+    def _paths(self) -> list[str]:
+        return [one["path"] for page in obstore.list(self._store) for one in page]
 
 
-def _below(part: str, paths: dict[str, bytes]) -> list[str]:
+def _below(part: str, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if not part or path == part or path.startswith(f"{part}/")]
 
 
@@ -143,7 +145,7 @@ def test_an_export_in_an_object_store_without_a_part_of_its_metadata_is_right_or
 
 
 @pytest.fixture(scope="module")
-def s3_lake_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[TableOptions], ObjectLake]]:
+def s3_lake_of(tmp_path_factory: pytest.TempPathFactory, s3_url: str) -> Iterator[Callable[[TableOptions], ObjectLake]]:
     """Exports into Delta and Iceberg tables on an S3 server, made once; the path of the target has odd characters."""
     folder = tmp_path_factory.mktemp("catalog")
     lakes: dict[TableOptions, ObjectLake] = {}
@@ -156,7 +158,7 @@ def s3_lake_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[T
             lakes[table] = ObjectLake(url, from_url(url, client_options=options), table, catalog=catalog)
         return lakes[table]
 
-    with s3_server.s3_server() as s3_url, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         s3_server.set_variables(patch, s3_url)
         patch.setenv("PYICEBERG_CATALOG__SHOP__TYPE", "sql")
         patch.setenv("PYICEBERG_CATALOG__SHOP__URI", f"sqlite:///{folder}/catalog.db")

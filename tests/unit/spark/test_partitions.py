@@ -34,7 +34,7 @@ from kctl.spark.exec.partitions import utc_offsets_us
 from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
-from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
+from tests.unit.spark.scene import SILENT, Beginning, Cluster, exporter, filled, run
 
 DATE = TableOptions(partition_by=Partitioning("date"))
 BEGIN, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -137,12 +137,18 @@ def test_days_begin_in_the_time_zone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("keeps_contents", "has_batch"), [(True, True), (False, False)], ids=["process", "power"])
 @pytest.mark.long
 def test_a_crash_at_any_step_is_recovered_from(tmp_path: Path, keeps_contents: bool, has_batch: bool) -> None:
-    for step in itertools.count(1):
-        folder = tmp_path / str(step)
+
+    def begin(folder: Path) -> Cluster:
         cluster = daily()
         if has_batch:
             run(cluster, folder, table=DATE)
             cluster.append(0, 6)
+        return cluster
+
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, begin)
+    for step in itertools.count(1):
+        cluster = beginning.restored()
         files = CrashingFiles(folder, step)
         if has_batch:
             files.keep_all()

@@ -28,12 +28,6 @@ WRITES = {
 }
 
 
-@pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
-    with s3_server.s3_server() as url:
-        yield url
-
-
 @pytest.fixture
 def target(s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     s3_server.set_variables(monkeypatch, s3_url)

@@ -32,12 +32,6 @@ MakeFiles = Callable[[str], Files]
 ON_S3 = pytest.param("s3", marks=pytest.mark.server)
 
 
-@pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
-    with s3_server.s3_server() as url:
-        yield url
-
-
 @pytest.fixture(params=["disk", "memory", ON_S3])
 def make_files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFiles:
     """Makes the files of a target by its name, an empty one for a new name."""

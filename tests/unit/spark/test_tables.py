@@ -33,7 +33,7 @@ from kctl.spark.tables.kinds import TableKind, TableOptions
 from kctl.spark.tables.publications import Publications
 from kctl.spark.tables.table import TableFailed
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import Cluster, expected_values, exporter, run
+from tests.unit.spark.scene import Beginning, Cluster, expected_values, exporter, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
 
 SILENT = Listener(lambda plan, again: None, lambda progress: None)
@@ -51,6 +51,15 @@ def filled() -> Cluster:
     cluster = Cluster()
     cluster.append(0, 12)
     cluster.append(1, 7)
+    return cluster
+
+
+def partly_exported(folder: Path, table: TableOptions, *counts: int) -> Cluster:
+    """A target with one batch, and a cluster with so many more records in each partition."""
+    cluster = filled()
+    run(cluster, folder, table=table)
+    for partition, count in enumerate(counts):
+        cluster.append(partition, count)
     return cluster
 
 
@@ -174,13 +183,10 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
     tmp_path: Path, table: TableOptions, has_batch: bool
 ) -> None:
     """More records arrive before the recovery, so that the files are cut differently."""
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: partly_exported(folder, table, 6, 11) if has_batch else filled())
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = filled()
-        if has_batch:
-            run(cluster, folder, table=table)
-            cluster.append(0, 6)
-            cluster.append(1, 11)
+        cluster = beginning.restored()
         files = crashing(DiskFiles(folder), step)
         try:
             with stepped_commits(files):
@@ -199,12 +205,10 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
 @pytest.mark.long
 def test_of_two_exporters_at_once_one_publishes(tmp_path: Path, table: TableOptions, has_batch: bool) -> None:
     """The second exporter runs completely while the first is at its n-th step, for every n."""
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, lambda folder: partly_exported(folder, table, 9, 0) if has_batch else filled())
     for step in itertools.count(1):
-        folder = tmp_path / str(step)
-        cluster = filled()
-        if has_batch:
-            run(cluster, folder, table=table)
-            cluster.append(0, 9)
+        cluster = beginning.restored()
         second = SecondExporter(cluster, folder, table, step)
         files = SteppedPort(DiskFiles(folder), second.at_step)
         with contextlib.suppress(KctlError), stepped_commits(files):

@@ -23,7 +23,7 @@ from kctl.spark.summary import bad_reasons, rows_of
 from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
+from tests.unit.spark.scene import SILENT, Beginning, Cluster, exporter, filled, run
 from tests.unit.spark.scene import assert_exact as assert_exact_bytes
 from tests.unit.spark.stepped_port import crashing
 from tests.unit.spark.test_tables import stepped_commits
@@ -89,13 +89,19 @@ def assert_exact(cluster: Cluster, folder: Path, table: TableOptions) -> None:
 @KINDS
 @pytest.mark.long
 def test_a_crash_at_any_step_loses_and_repeats_no_decoded_record(tmp_path: Path, table: TableOptions) -> None:
-    for step in itertools.count(1):
-        folder = tmp_path / str(step)
+
+    def begin(folder: Path) -> Cluster:
         cluster = filled()
         cluster.value = with_bad_records
         run(cluster, folder, table=table, decoding=LENIENT)
         cluster.append(0, 6)
         cluster.append(1, 11)
+        return cluster
+
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, begin)
+    for step in itertools.count(1):
+        cluster = beginning.restored()
         files = crashing(DiskFiles(folder), step)
         try:
             with stepped_commits(files):

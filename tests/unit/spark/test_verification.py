@@ -33,7 +33,7 @@ from kctl.spark.verification import verifier
 from kctl.spark.verification.request import LiveSource, Verification, VerifyRequest, verify_export
 from kctl.spark.verification.rows import VerifiedRange
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
-from tests.unit.spark.scene import Cluster, ClusterReader, filled, run
+from tests.unit.spark.scene import Beginning, Cluster, ClusterReader, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records
 
 PATH_INDEX = 1
@@ -391,10 +391,16 @@ def test_rows_deleted_from_an_iceberg_table_are_missing(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_an_export_that_crashed_at_any_step_is_equal_up_to_its_last_commit(tmp_path: Path) -> None:
     ends = set()
-    for step in itertools.count(1):
-        folder = tmp_path / str(step)
+
+    def begin(folder: Path) -> Cluster:
         cluster = exported(filled(), folder)
         cluster.append(0, 9)
+        return cluster
+
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, begin)
+    for step in itertools.count(1):
+        cluster = beginning.restored()
         with contextlib.suppress(Crash):
             run(cluster, folder, files=CrashingFiles(folder, step))
             break
