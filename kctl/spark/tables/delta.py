@@ -54,8 +54,9 @@ REWRITABLE_WRITER_VERSION = 4
 REWRITABLE_FEATURES = frozenset({"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants"})
 """Features of tables that do not matter for a version that changes no rows; writer versions up to 4 have only these."""
 STATISTICS = ("partition", "offset")
-MESSAGE_CHARACTERS_MAX = 500
 """Columns whose minimum and maximum enter the log, so that readers skip files."""
+MESSAGE_CHARACTERS_MAX = 500
+"""The length of a store's error in a message."""
 
 
 class _HeldFile(NamedTuple):
