@@ -1,4 +1,4 @@
-"""How many examples property tests try: half of their numbers in `./dev test`, an eighth in `./dev test --fast`.
+"""How many examples property tests try, and random seeds simulations: half in `./dev test`, an eighth with --fast.
 
 KCTL_EXAMPLES=10 tries ten times their numbers, where more time is at hand.
 """
