@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from kctl.log_output.handler import FoldingHandler
 from tests.peers import leftovers
-from tests.property.examples import SHARE
+from tests.property.examples import share_of
 
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
 
@@ -32,7 +32,7 @@ settings.register_profile(
     "kctl",
     deadline=None,
     print_blob=True,
-    max_examples=100 // SHARE,
+    max_examples=share_of(100),
     suppress_health_check=[HealthCheck.too_slow],  # It measures the load of the machine.
 )
 settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize=True, database=None)

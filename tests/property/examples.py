@@ -1,4 +1,7 @@
-"""How many examples property tests try: an eighth of them in `./dev test --fast`."""
+"""How many examples property tests try, and random seeds simulations: half in `./dev test`, an eighth with --fast.
+
+KCTL_EXAMPLES=10 tries ten times their numbers, where more time is at hand.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ import os
 
 from hypothesis import settings
 
-SHARE = 8 if "KCTL_FAST_TESTS" in os.environ else 1
+SHARE = 1 / 8 if "KCTL_FAST_TESTS" in os.environ else float(os.environ.get("KCTL_EXAMPLES", "0.5"))
+
+
+def share_of(count: int) -> int:
+    """The number of examples to try of so many."""
+    return max(1, int(count * SHARE))
 
 
 def examples(count: int) -> settings:
     """For tests that need another number than the default of Hypothesis."""
-    return settings(max_examples=count // SHARE)
+    return settings(max_examples=share_of(count))

@@ -23,7 +23,7 @@ from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, C
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
 from kctl.storage.dump_lines import BatchLine, Problem
-from tests.property.examples import SHARE
+from tests.property.examples import share_of
 from tests.property.walk_inputs import LONG_NUMBERS
 
 NAME = "00000000000000000000.log"
@@ -40,7 +40,9 @@ ODD = st.sampled_from(
     (b"-", b"--", b'""', b'"', b",", b"a,b", b"\\", b'{"a":"b\\\\c"}', b"\r\n", b"\x7f", "\u202e".encode())
 )
 TIMES = st.sampled_from((0, -1, -60_001, 59_999, 60_000, 1_700_000_000_123, 253_402_300_800_000, 1 << 60))
-RELAXED = settings(max_examples=60 // SHARE, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(
+    max_examples=share_of(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:

@@ -18,7 +18,7 @@ from kctl.records.batch import iterate_batches
 from kctl.records.compression import Codec
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
-from tests.property.examples import SHARE
+from tests.property.examples import share_of
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 
@@ -235,5 +235,5 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogAgainstAList = LogMachine.TestCase
 TestLogAgainstAList.settings = settings(
-    max_examples=60 // SHARE, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=share_of(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -18,7 +18,7 @@ from kctl.storage.flushing import FlushPlan
 from kctl.storage.log import Log
 from kctl.storage.names import SNAPSHOT_SUFFIX, parse_offset_file_name
 from kctl.storage.producer_reload import ProducerReload
-from tests.property.examples import SHARE
+from tests.property.examples import share_of
 from tests.unit.storage.log_builder import LogOnDisk
 
 PRODUCERS = 4
@@ -161,5 +161,5 @@ class SnapshotMachine(RuleBasedStateMachine):
 
 TestSnapshots = SnapshotMachine.TestCase
 TestSnapshots.settings = settings(
-    max_examples=60 // SHARE, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=share_of(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -21,6 +21,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
+from tests.property.examples import share_of
 from tests.simulation.faults import random_faults
 from tests.simulation.invariants import Invariants
 from tests.simulation.scene import create_topic, eager_producer, traced
@@ -240,7 +241,7 @@ def test_acknowledged_records_survive_one_fault(fault: Fault, seed: int) -> None
     run(fault, seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(share_of(8)))
 def test_acknowledged_records_survive_random_faults(seed: int) -> None:
     run_with_random_faults(seed)
 

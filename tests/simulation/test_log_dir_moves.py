@@ -16,6 +16,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.property.examples import share_of
 from tests.simulation.scene import eager_producer
 
 TOPIC = "orders"
@@ -120,7 +121,7 @@ class Run:
         return values
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(share_of(4)))
 def test_moved_log_has_every_record_once_and_in_order(seed: int) -> None:
     async def main(loop: SimLoop) -> None:
         await Run(loop).play()

@@ -33,6 +33,13 @@ CLOCK_READERS = {
 FILE_FUNCTIONS = {"open", "scandir", "stat", "listdir", "remove", "unlink", "rename", "replace", "mkdir", "makedirs"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forget_nodes() -> Iterator[None]:
+    """The nodes are a million objects, which each garbage collection of later tests would visit."""
+    yield
+    _nodes.cache_clear()
+
+
 @cache
 def _nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text())))
@@ -53,7 +60,9 @@ def _calls(path: Path) -> Iterator[str]:
 
 
 def _docstring(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text())) or ""
+    module = _nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    return ast.get_docstring(module) or ""
 
 
 def _packages_of(module: str) -> Iterator[str]:
