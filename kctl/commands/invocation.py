@@ -268,6 +268,7 @@ class Invocation:
         import asyncio  # noqa: PLC0415 - most commands need no event loop
 
         from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
+        from kctl.commands.termination import terminable  # noqa: PLC0415 - same
 
         settings = self.client_settings()
         task: asyncio.Task[T] | None = None
@@ -279,7 +280,7 @@ class Invocation:
                 return await work(client)
 
         try:
-            return asyncio.run(main())
+            return asyncio.run(terminable(main()))
         except KeyboardInterrupt:
             if task is not None and task.done() and not task.cancelled():
                 task.exception()  # Otherwise asyncio logs it with a traceback when the task is freed.

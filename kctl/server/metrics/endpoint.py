@@ -144,7 +144,7 @@ class MetricsEndpoint:
         if len(self._connections) >= METRICS_CONNECTIONS_MAX and not self._has_made_room():
             log.warning(
                 "refusing a metrics connection, there are too many peer=%s connections=%d",
-                _peer(writer),
+                _host(writer),
                 METRICS_CONNECTIONS_MAX,
                 extra=by_peer(_LISTENER),
             )
@@ -199,7 +199,7 @@ class MetricsEndpoint:
         except TimeoutError:
             log.warning(
                 "closing a metrics connection, its response was not made and read in time peer=%s timeout_ms=%d",
-                _peer(writer),
+                _host(writer),
                 METRICS_SEND_MS_MAX,
                 extra=by_peer(_LISTENER),
             )
@@ -257,6 +257,12 @@ async def _send(connection: _Connection, page: Page, request: HttpRequest) -> No
                 await asyncio.sleep(0)  # drain does not pause while the socket takes everything.
         writer.write(b"".join(gathered))
     await connection.drain()
+
+
+def _host(writer: asyncio.StreamWriter) -> str:
+    """The address of the client without its port, so that lines about all its connections are equal."""
+    name = writer.get_extra_info("peername")
+    return str(name[0]) if name else "unknown"
 
 
 def _peer(writer: asyncio.StreamWriter) -> str:

@@ -360,3 +360,20 @@ def test_properties_of_the_clients_of_a_command_are_checked(
     else:
         assert (ran.status, complaint in ran.err) == (ExitStatus.USAGE, True), ran.err
         assert not cluster.requested(MetadataRequest)
+
+
+def test_interrupt_while_modules_are_imported_writes_no_traceback() -> None:
+    program = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "kctl.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from kctl.__main__ import main
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (-signal.SIGINT, b"")
