@@ -16,9 +16,11 @@ from kctl.errors import KctlError
 USER_OPTION_PREFIX = "user_"
 """Options of PlainLoginModule with this prefix are the users of a broker: user_alice="password"."""
 
+INVALID = "Authentication failed: Invalid username or password"
+
 
 class PlainError(KctlError):
-    """The message is malformed.  The text contains no part of it."""
+    """The message is malformed.  The text is Kafka's for the client, and contains no part of the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,14 @@ def parse_plain(message: bytes) -> PlainMessage:
     try:
         parts = message.decode().split("\0")
     except UnicodeDecodeError:
-        raise PlainError("the PLAIN message is not UTF-8") from None
+        raise PlainError(INVALID) from None
     if len(parts) != 3:
-        raise PlainError(f"the PLAIN message has {len(parts)} parts, not 3")
+        # Kafka reads no further than the fourth.
+        raise PlainError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
     if not parts[1]:
-        raise PlainError("the PLAIN message has no user name")
+        raise PlainError("Authentication failed: username not specified")
     if not parts[2]:
-        raise PlainError("the PLAIN message has no password")
+        raise PlainError("Authentication failed: password not specified")
     return PlainMessage(*parts)
 
 

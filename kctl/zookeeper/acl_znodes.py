@@ -13,6 +13,7 @@ from kctl.documents import parse_json
 from kctl.limits import ACL_NAME_CHARACTERS_MAX, ACL_ZNODE_BYTES_MAX
 from kctl.security.acls import (
     STORED_TYPES,
+    SUPPORTED_OPERATIONS,
     AclBinding,
     AclEntry,
     Operation,
@@ -77,6 +78,8 @@ def stored_problem(binding: AclBinding) -> str | None:
         return problem
     if pattern.type not in STORED_TYPES:
         return f"ACLs on resources of type {pattern.type.label} need Kafka 3.3 or newer"
+    if entry.operation in SUPPORTED_OPERATIONS[ResourceType.USER]:
+        return f"ACLs for the operation {entry.operation.label} need Kafka 3.3 or newer"
     if max(len(entry.principal), len(entry.host)) > ACL_NAME_CHARACTERS_MAX:
         return f"the principal or the host has more than {ACL_NAME_CHARACTERS_MAX} characters"
     return None

@@ -9,7 +9,7 @@ import typer
 from kctl.admin.acl_document import difference
 from kctl.admin.acls import create_acls, delete_acls, list_acls
 from kctl.commands.acls.documents import read_acls
-from kctl.commands.acls.options import DryRun
+from kctl.commands.acls.options import DryRun, hosts_without_effect
 from kctl.commands.acls.rows import CHANGE_COLUMNS, AclChangeRow, change_row
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -53,6 +53,8 @@ def apply(
     if check and (run.has_consent or dry_run):
         raise UsageError("--check changes nothing: leave out --yes and --dry-run")
     requested = read_acls(file)
+    for sentence in hosts_without_effect(requested):
+        run.console.warn(sentence)
     missing, extra = difference(requested, run.on_cluster(list_acls))
     if check or dry_run:
         kept = "would be removed" if delete else "only in the cluster"

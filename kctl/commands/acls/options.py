@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from kctl.admin.acl_rules import Resources, Rules
 from kctl.commands.values import parse_ip_address
 from kctl.errors import UsageError
-from kctl.security.acls import WILDCARD, Operation, PatternType
+from kctl.security.acls import WILDCARD, AclBinding, Operation, PatternType
 from kctl.security.authorization import java_address
 
 RESOURCES = "Resources"
@@ -118,6 +119,16 @@ def hosts_of_stored_acls(hosts: list[str] | None) -> list[str]:
     """The hosts as given and as brokers compare them: Kafka's tools store what was given."""
     given = hosts or []
     return list(dict.fromkeys([*given, *(address for host in given if (address := _address(host)) is not None)]))
+
+
+def hosts_without_effect(acls: Iterable[AclBinding]) -> list[str]:
+    """A sentence for each host of the ACLs that is the address of no client."""
+    sentences = []
+    for host in sorted({each.entry.host for each in acls}):
+        if (address := _address(host)) != host:
+            remedy = "" if address is None else f"; write {address}"
+            sentences.append(f"ACLs with the host '{host}' never apply, because no client has this address{remedy}")
+    return sentences
 
 
 def _address(host: str) -> str | None:

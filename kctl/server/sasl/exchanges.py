@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kctl.errors import KctlError
-from kctl.security.plain import PlainError, is_password, parse_plain
+from kctl.security.plain import INVALID, PlainError, is_password, parse_plain
 from kctl.security.scram import NONCE_BYTES, Phase, ScramServer
 from kctl.security.scram_credentials import Mechanism, ScramCredential
 from kctl.security.scram_messages import ScramError
@@ -56,11 +56,9 @@ class PlainExchange:
         try:
             message = parse_plain(token)
         except PlainError as error:
-            raise AuthenticationRefused(str(error)) from None
+            raise AuthenticationRefused(f"malformed message: {error}", str(error)) from None
         if not is_password(self._users, message):
-            raise AuthenticationRefused(
-                "invalid user name or password", "Authentication failed: Invalid username or password"
-            )
+            raise AuthenticationRefused("invalid user name or password", INVALID)
         if message.authorization_id not in ("", message.user):
             text = "Client requested an authorization id that is different from username"
             raise AuthenticationRefused(text, f"Authentication failed: {text}")

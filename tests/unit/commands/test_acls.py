@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.acl_document import difference, read_document, write_document
+from kctl.admin.acl_document import binding_of, difference, read_document, write_document
 from kctl.admin.acl_rules import Resources, Rules, bindings
 from kctl.cli import main
-from kctl.commands.acls.options import hosts_of_stored_acls
+from kctl.commands.acls.options import hosts_of_stored_acls, hosts_without_effect
 from kctl.commands.compat.acls import adding_unless_present, listed
 from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.errors import UsageError
@@ -188,6 +188,16 @@ def test_a_host_that_matches_no_client_is_refused(host: str, capsys: pytest.Capt
 def test_stored_acls_are_selected_by_the_host_as_given_and_as_brokers_compare_it() -> None:
     assert hosts_of_stored_acls(["::1", "*", "localhost"]) == ["::1", "*", "localhost", "0:0:0:0:0:0:0:1"]
     assert hosts_of_stored_acls(None) == []
+
+
+def test_a_document_with_hosts_that_match_no_client_is_warned_about() -> None:
+    acls = [
+        binding_of(GOOD | {"host": host}) for host in ("*", "10.0.0.1", "0:0:0:0:0:0:0:1", "::1", "localhost", "::1")
+    ]
+    assert hosts_without_effect(acls) == [
+        "ACLs with the host '::1' never apply, because no client has this address; write 0:0:0:0:0:0:0:1",
+        "ACLs with the host 'localhost' never apply, because no client has this address",
+    ]
 
 
 @pytest.mark.parametrize("resource", ["t", "topic:", "any:x", "thing:x"])

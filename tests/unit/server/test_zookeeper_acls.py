@@ -129,7 +129,7 @@ def test_removing_one_of_three_acls_leaves_the_others_on_all_brokers() -> None:
 
 def test_concurrent_changes_are_not_lost() -> None:
     async def scene(one: Broker, other: Broker) -> None:
-        operations = [each for each in Operation if each is not Operation.ANY]
+        operations = [each for each in Operation if Operation.ANY < each < Operation.CREATE_TOKENS]
         await asyncio.gather(
             *(broker.acls.create([acl("a", each)]) for each in operations for broker in (one, other)),
         )
@@ -341,3 +341,11 @@ def test_a_znode_with_thousands_of_acls_is_decoded_in_a_thread() -> None:
         assert await took_s(one, "small", 1) < await took_s(one, "large", 2_000)
 
     play(scene)
+
+
+@pytest.mark.parametrize("operation", [Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS])
+def test_operations_of_newer_brokers_are_refused(operation: Operation) -> None:
+    """As by Apache Kafka 2.8, which shares the znodes."""
+    pattern = ResourcePattern(ResourceType.TOPIC, "t")
+    problem = acl_znodes.stored_problem(AclBinding(pattern, AclEntry("User:a", "*", operation, Permission.ALLOW)))
+    assert problem == f"ACLs for the operation {operation.label} need Kafka 3.3 or newer"
