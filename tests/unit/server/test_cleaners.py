@@ -22,6 +22,7 @@ from kctl.storage.config import LogConfig
 from kctl.storage.files import File, RealFiles
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
+from kctl.storage.names import LOCK
 from kctl.storage.plans import CheckpointPlan
 from tests.peers import probe
 
@@ -199,6 +200,7 @@ def test_without_an_io_limit_nothing_is_delayed_but_a_stop_is_noticed() -> None:
 
 def test_an_outdated_cleaner_checkpoint_is_not_written(tmp_path: Path) -> None:
     path = str(tmp_path / "checkpoint")
+    (tmp_path / LOCK).touch()
     directory = LogDirectory(str(tmp_path))
     older = CheckpointPlan(RealFiles(), [(directory, path, lambda: b"older")])
     newer = CheckpointPlan(RealFiles(), [(directory, path, lambda: b"newer")])
