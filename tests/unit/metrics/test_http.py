@@ -319,7 +319,8 @@ def test_refused_and_unread_connections_are_logged(
 
     asyncio.run(main())
     messages = [record.getMessage() for record in caplog.records]
-    assert [message.partition(" peer=127.0.0.1:")[0] for message in messages] == [
+    # Without the port of the client, so that a thousand equal lines are folded into one.
+    assert [message.partition(" peer=127.0.0.1 ")[0] for message in messages] == [
         "refusing a metrics connection, there are too many",
         "closing a metrics connection, its response was not made and read in time",
     ]
