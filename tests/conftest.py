@@ -22,9 +22,14 @@ from tests.property.examples import share_of
 
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Shells ignore SIGINT in background processes, and every process of the tests would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        # Shells ignore some in background processes, nohup SIGHUP, and every process of the tests would inherit that.
+        signal.signal(number, handler)
 
 leftovers.end_with_this_process()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,15 +40,19 @@ def denying(cluster: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("line", "item"),
     [
-        ("users create zed --mechanism SCRAM-SHA-256 --password-file /dev/null", "zed\t"),
+        ("users create zed --mechanism SCRAM-SHA-256 --password-file {password}", "zed\t"),
         ("users delete zed --yes", "zed\t"),
         ("users list zed", "zed\t"),
         ("users list", ""),
         ("acls list", ""),
     ],
 )
-def test_refused_commands_name_the_item_the_error_and_the_remedy(kctl: Kctl, line: str, item: str) -> None:
-    ran = kctl(line)
+def test_refused_commands_name_the_item_the_error_and_the_remedy(
+    kctl: Kctl, tmp_path: Path, line: str, item: str
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    ran = kctl(line.format(password=password))
     assert ran.status == ExitStatus.FAILED
     assert ran.out.startswith(item)
     text = ran.out if item else ran.err
