@@ -30,11 +30,6 @@ from typing import NoReturn
 
 import kctl.commands
 from kctl.cli import main
-from kctl.commands.lazy_group import load
-from kctl.commands.root import NOUNS
-from kctl.protocol.codec import decoder, encoder
-from kctl.protocol.definition import definition_of
-from kctl.protocol.registry import all_apis
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 20
@@ -249,6 +244,10 @@ def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
 
 def import_commands() -> None:
     """Imports all commands but those that need extra distributions, and makes their click commands."""
+    # Not at the start of the module, which ./dev runs without typer to download what tests need.
+    from kctl.commands.lazy_group import load  # noqa: PLC0415
+    from kctl.commands.root import NOUNS  # noqa: PLC0415
+
     for module in pkgutil.walk_packages(kctl.commands.__path__, "kctl.commands."):
         if not module.name.startswith(("kctl.commands.spark", "kctl.commands.mcp.server")):
             importlib.import_module(module.name)
@@ -261,6 +260,10 @@ def import_commands() -> None:
 
 def compile_codecs() -> None:
     """Compiles the codecs of the newest version of each API, and of the newest one that the broker serves."""
+    from kctl.protocol.codec import decoder, encoder  # noqa: PLC0415 - as above
+    from kctl.protocol.definition import definition_of  # noqa: PLC0415
+    from kctl.protocol.registry import all_apis  # noqa: PLC0415
+
     for api in all_apis().values():
         for version in {definition_of(api.request).versions[-1], *api.served[-1:]}:
             for message in (api.request, api.response):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -43,3 +45,10 @@ def test_each_test_file_is_in_one_part(dev: ModuleType) -> None:
 def test_paths_of_parts_exist(dev: ModuleType, name: str) -> None:
     paths = [path for part in getattr(dev, name) for path in part]
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_downloads_need_no_package_that_is_not_installed_yet(dev: ModuleType) -> None:
+    """They run beside the installation."""
+    program = f"import {', '.join(dev.TEST_DOWNLOADS)}"
+    ran = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
