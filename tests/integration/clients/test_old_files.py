@@ -7,18 +7,20 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from tests.integration.clients.confluent import Confluent
 from tests.integration.clients.family import TIMEOUT_S
 from tests.integration.clients.kafka_python import in_thread, returned
+from tests.peers import probe
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
@@ -30,8 +32,8 @@ SMALL_SEGMENTS = {"log.segment.bytes": "4096", "log.index.interval.bytes": "512"
 
 
 @contextlib.contextmanager
-def broker_on_kafkas_files(folder: Path, topics: Iterable[str], *, was_clean: bool = True) -> Iterator[KctlBroker]:
-    """Started after a clean shutdown, or with a full recovery."""
+def broker_on_kafkas_files(folder: Path, topics: Collection[str], *, was_clean: bool = True) -> Iterator[KctlBroker]:
+    """Started after a clean shutdown, or with a full recovery; all partitions have leaders."""
     with kctl_broker(folder / "data", properties=SMALL_SEGMENTS) as broker:
         for topic in topics:
             Confluent(broker.bootstrap).create_topic(topic, 1)
@@ -45,6 +47,13 @@ def broker_on_kafkas_files(folder: Path, topics: Iterable[str], *, was_clean: bo
         if not was_clean:
             (broker.logs_dir / ".kafka_cleanshutdown").unlink()
         broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+        def all_have_leaders() -> bool:
+            found = admin.list_topics(timeout=TIMEOUT_S).topics
+            return all(topic in found and found[topic].partitions[0].leader >= 0 for topic in topics)
+
+        probe.wait_until(all_have_leaders, what="leaders of all partitions", timeout_s=TIMEOUT_S)
         yield broker
 
 
