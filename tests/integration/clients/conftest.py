@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,15 @@ from tests.peers.kctl_broker import kctl_broker
 GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 PARTITIONS = 3
 RUN = os.getpid()  # in topic names: a broker that was given may have the topics of an earlier run
+
+SOCKETS_OF_CLIENTS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+"""kafka-python leaves a socket to the garbage collector when a connection fails while it is checked."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings(SOCKETS_OF_CLIENTS))
 
 
 @pytest.fixture(scope="session")
