@@ -191,7 +191,7 @@ def test_warnings_of_the_jvm_are_not_why_it_ended() -> None:
         "10:20:30 WARN Utils: Your hostname, h, resolves to a loopback address: 127.0.1.1; using 10.0.0.2 instead\n"
         "10:20:30 WARN Utils: Set SPARK_LOCAL_IP if you need to bind to another address\n"
         ":: loading settings :: url = jar:file:/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml\n"
-        "Ivy Default Cache set to: /home/user/.ivy2.5.2/cache\n"
+        "Ivy Default Cache set to: /ivy/cache\n"
         'Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode is not applicable\n'
         "\tat org.apache.spark.deploy.SparkSubmit.main\n"
     )
