@@ -136,21 +136,56 @@ def test_every_command_is_in_a_table() -> None:
     assert queries == QUERIES_ELSEWHERE
 
 
+class Interruption:
+    """Sends a signal to the main thread instead of passing on a request that changes something."""
+
+    def __init__(self, number: signal.Signals | None, passed_on: int = 0) -> None:
+        """Without a number nothing is interrupted; so many requests that change something are passed on before."""
+        self._number = number
+        self._passed_on = passed_on
+        self._lock = threading.Lock()
+        self.stopped = ""
+        """Name of the first request that was not passed on; no later one is."""
+
+    def stops(self, frame: bytes) -> bool:
+        """Whether the request is not passed on."""
+        if self._number is None:
+            return False
+        with self._lock:
+            name = "" if self.stopped else _change_in(frame)
+            if name and self._passed_on > 0:
+                self._passed_on -= 1
+            elif name:
+                self.stopped = name
+                main_thread = threading.main_thread().ident
+                assert main_thread is not None
+                signal.pthread_kill(main_thread, self._number)
+            return bool(self.stopped)
+
+
 class Relay:
-    """Passes requests on to a broker; sends a signal to the main thread instead of one that changes something."""
+    """Passes requests on to a broker.
+
+    A connection keeps the interruption that it was accepted with: what is read of it after the end of the command is
+    not passed on either.
+    """
 
     def __init__(self, broker_port: int) -> None:
         self._broker_port = broker_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.signal: signal.Signals | None = None
-        self.passed_on = 0
-        """How many requests that change something are passed on before the signal is sent."""
-        self._lock = threading.Lock()
-        self.stopped = ""
-        """Name of the request that was not passed on."""
+        self._interruption = Interruption(None)
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
+
+    @contextlib.contextmanager
+    def interrupting(self, number: signal.Signals, passed_on: int = 0) -> Iterator[Interruption]:
+        """Interrupts the command that runs meanwhile."""
+        interruption = self._interruption = Interruption(number, passed_on)
+        try:
+            yield interruption
+        finally:
+            self._interruption = Interruption(None)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -162,30 +197,17 @@ class Relay:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+            threading.Thread(target=self._serve, args=(client, self._interruption), daemon=True).start()
 
-    def _serve(self, client: socket.socket) -> None:
+    def _serve(self, client: socket.socket, interruption: Interruption) -> None:
         with client, socket.create_connection(("127.0.0.1", self._broker_port)) as broker:
             threading.Thread(target=_copy, args=(broker, client), daemon=True).start()
             stream = client.makefile("rb")
             with contextlib.suppress(OSError):
                 while len(size := stream.read(4)) == 4:
                     frame = stream.read(struct.unpack(">i", size)[0])
-                    if not self._stops(frame):
+                    if not interruption.stops(frame):
                         broker.sendall(size + frame)
-
-    def _stops(self, frame: bytes) -> bool:
-        """Whether the request is not passed on: from the first that changes something to the end of the command."""
-        with self._lock:
-            if self.signal is not None and (name := _change_in(frame)):
-                if self.passed_on > 0:
-                    self.passed_on -= 1
-                    return False
-                number, self.signal, self.stopped = self.signal, None, name
-                main_thread = threading.main_thread().ident
-                assert main_thread is not None
-                signal.pthread_kill(main_thread, number)
-            return bool(self.stopped)
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
@@ -245,13 +267,9 @@ def test_interrupted_change_shows_what_was_done(
 ) -> None:
     seeded, relay = relayed
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", f"127.0.0.1:{relay.port}")
-    relay.signal, relay.stopped = number, ""
-    try:
-        words = [files.get(word, word) for word in line.split()]
-        ended, out, err = seeded.run(" ".join(words), None)
-        stopped = relay.stopped.removesuffix("Request")
-    finally:
-        relay.signal, relay.stopped = None, ""
+    with relay.interrupting(number) as interruption:
+        ended, out, err = seeded.run(" ".join(files.get(word, word) for word in line.split()), None)
+    stopped = interruption.stopped.removesuffix("Request")
     assert stopped, (ended, out, err)
     assert ended == status, (out, err)
     assert "Traceback" not in err
@@ -267,12 +285,9 @@ def test_change_interrupted_after_its_first_request_shows_what_was_done_and_what
 ) -> None:
     seeded, relay = relayed
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", f"127.0.0.1:{relay.port}")
-    relay.signal, relay.stopped, relay.passed_on = signal.SIGTERM, "", 1
-    try:
+    with relay.interrupting(signal.SIGTERM, passed_on=1) as interruption:
         ended, out, err = seeded.run(" ".join(files.get(word, word) for word in line.split()), None)
-        stopped = relay.stopped.removesuffix("Request")
-    finally:
-        relay.signal, relay.stopped, relay.passed_on = None, "", 0
+    stopped = interruption.stopped.removesuffix("Request")
     assert (bool(stopped), ended) == (True, 143), (out, err)
     (report,) = [text for text in err.splitlines() if "interrupted" in text]
     if line.startswith("apply"):  # has a row for each change
