@@ -44,6 +44,16 @@ async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[
     return await retry(lambda: _partitions_of(client, topics), deadline=client.deadline(), codes=_NOT_YET)
 
 
+async def check_partitions(client: ClusterClient, scope: Mapping[str, Collection[int] | None]) -> None:
+    """Raises ApiError for a topic of `scope` that does not exist, and for a partition of it that is named."""
+    present = set(await partitions_of(client, scope)) if scope else set()
+    for topic, numbers in scope.items():
+        for number in numbers or ():
+            if TopicPartition(topic, number) not in present:
+                text = f"{topic} has no partition {number}"
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
 async def partitions_by_topic(
     client: ClusterClient, topics: Collection[str]
 ) -> dict[str, list[TopicPartition] | ApiError]:

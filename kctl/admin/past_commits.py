@@ -56,6 +56,8 @@ class PastCommits:
     omitted: int = 0
     """Number of older commits that have been left out."""
     commits: deque[PastCommit] = field(default_factory=deque)
+    has_any: bool = False
+    """Whether there is a record of the group, selected or not."""
     _generation: int | None = None
     _owners: dict[TopicPartition, Committer] = field(default_factory=dict)
 
@@ -65,6 +67,7 @@ class PastCommits:
     def add(self, records: Iterable[CommitRecord | GroupRecord]) -> None:
         """Adds records in the order of the log."""
         for record in records:
+            self.has_any = True
             if isinstance(record, GroupRecord):
                 self._generation = None if record.value is None else record.value.generation
                 self._owners = {} if record.value is None else _owners(record.value)

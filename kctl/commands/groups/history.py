@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kctl.admin.group_history import read_group_records
+from kctl.admin.groups import look_up_group
+from kctl.admin.offsets import check_partitions
 from kctl.admin.past_commits import PastCommit, PastCommits
 from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
@@ -23,9 +25,12 @@ from kctl.commands.timed_search import NamePattern
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
 from kctl.console import Column
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.limits import GROUP_HISTORY_COMMITS_MAX
 from kctl.quantities import counted
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
 
 app = typer.Typer(add_completion=False)
 
@@ -95,7 +100,8 @@ def history(
     Compaction removes old commits that later ones have replaced, so that the history is complete only for the latest
     part of the log.  CLIENT_ID and HOST are those of the member to which the partition was assigned at that time;
     without them, the commit was made by a client that is not a member, such as an admin's reset, or the last rebalance
-    was before --since.  CHANGE is 'deleted' when a committed offset was deleted or has expired.
+    was before --since.  CHANGE is 'deleted' when a committed offset was deleted or has expired.  A group or
+    topic that does not exist and of which no commit is found is an error.
     """
     run: Invocation = ctx.obj
     since_ms = parse_time_ms(since, now_ms=round(time.time() * 1000))
@@ -104,7 +110,16 @@ def history(
         raise UsageError("give --topic or --topic-regex, not both")
     matches = None if pattern is None else _matching(pattern)
     past = PastCommits(frozenset(topic or ()), matches, since_ms, limit)
-    is_complete = run.on_brokers(lambda client: read_group_records(client, group, past.add, since_ms=since_ms))
+
+    async def read(client: ClusterClient) -> bool:
+        is_complete = await read_group_records(client, group, past.add, since_ms=since_ms)
+        if not past.has_any:
+            await _check(client, group, since_ms)
+        shown = {one.tp.topic for one in past.commits}
+        await check_partitions(client, {name: None for name in topic or () if name not in shown})
+        return is_complete
+
+    is_complete = run.on_brokers(read)
     if not is_complete:
         run.console.warn("the history is too long to be read as a whole, and its end is missing: give a later --since")
     if past.omitted:
@@ -115,6 +130,13 @@ def history(
         )
     run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
+
+
+async def _check(client: ClusterClient, group: str, since_ms: int) -> None:
+    """Raises ApiError for a group that does not exist; its commits may have been before `since_ms`."""
+    if (await look_up_group(client, group)).outcome.error is ErrorCode.GROUP_ID_NOT_FOUND:
+        text = f"group '{group}' does not exist, and no commit since {format_time(since_ms)} was found"
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{text}; --since goes back further")
 
 
 def _matching(pattern: NamePattern) -> Callable[[str], bool]:

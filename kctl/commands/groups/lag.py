@@ -9,6 +9,7 @@ import typer
 
 from kctl.admin.lag import LagOptions, LagReader
 from kctl.admin.lag_totals import Grouping
+from kctl.admin.offsets import check_partitions
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
@@ -26,8 +27,10 @@ from kctl.commands.values import format_time
 from kctl.console import Format
 from kctl.errors import ClusterUnreachable, UsageError
 from kctl.integers import INT32_MAX
+from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
+    from kctl.admin.group_lag import GroupLag
     from kctl.client.cluster import ClusterClient
     from kctl.commands.groups.lag_rows import AnyItem
     from kctl.commands.lag_condition import Condition
@@ -142,12 +145,14 @@ class _View:
         self._sort = sort
         self._check = check
         self._problem = ""
+        self._are_topics_checked = False
 
     async def read(self, client: ClusterClient) -> list[AnyItem]:
         """The rows to show.  Raises ClusterUnreachable."""
         group_ids, failed = await selected_groups(self._run, client, self._names, self._pattern)
         now_ms = round(time.time() * 1000)
         groups = await self._reader.read(client, group_ids, now_ms)
+        await self._check_topics(client, groups)
         problem = self._reader.history.problem
         if problem and problem != self._problem and group_ids:
             self._problem = problem
@@ -188,6 +193,21 @@ class _View:
             if done == rounds:
                 return status
             await client.transport.sleep(interval_ms)
+
+    async def _check_topics(self, client: ClusterClient, groups: list[GroupLag]) -> None:
+        """Raises ApiError for a named topic or partition that no group has offsets of and that does not exist."""
+        scope = self._reader.options.topics
+        if scope is None or self._are_topics_checked:
+            return
+        read = {one.tp for group in groups for one in group.partitions}
+        read_topics = {tp.topic for tp in read}
+        unread = {
+            topic: numbers
+            for topic, numbers in scope.items()
+            if topic not in read_topics or any(TopicPartition(topic, number) not in read for number in numbers or ())
+        }
+        await check_partitions(client, unread)
+        self._are_topics_checked = True  # With --watch it may be deleted later.
 
     def _is_unmet(self, items: list[AnyItem]) -> bool:
         return bool(items) if self._condition else any(item.verdict != "OK" for item in items)

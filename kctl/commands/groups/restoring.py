@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kctl.admin.offset_reset import Scenario, Target, plan_resets
@@ -13,6 +13,7 @@ from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
 from kctl.commands.groups.offset_warnings import warn_of_clamped, warn_of_unsaved
 from kctl.commands.groups.selection import matching_topics, topic_pattern
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
     from kctl.commands.invocation import Invocation
-    from kctl.model import TopicPartition
 
 
 def in_scope(
@@ -29,7 +29,7 @@ def in_scope(
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
     """The offsets that --topic or --topic-regex selects; all without them.
 
-    Raises KctlError if none is left, or if no topic matches.
+    Raises KctlError for a named topic or partition without any, if none is left, or if no topic matches.
     """
     scope: Mapping[str, list[int] | None] | None = None
     if (pattern := topic_pattern(topic_regex)) is not None:
@@ -45,9 +45,20 @@ def in_scope(
         for group, offsets in saved.items()
     }
     left = {group: offsets for group, offsets in chosen.items() if offsets}
+    absent = [] if scope is None else _absent(scope, {tp for offsets in left.values() for tp in offsets})
+    if absent:
+        raise KctlError(f"there are no saved offsets of these groups and topics: {', '.join(absent)}")
     if not left:
         raise KctlError("there are no saved offsets of these groups and topics")
     return left
+
+
+def _absent(scope: Mapping[str, list[int] | None], present: Collection[TopicPartition]) -> list[str]:
+    """The topics and partitions that are named and not present."""
+    topics = {tp.topic for tp in present}
+    absent = [topic for topic, numbers in scope.items() if numbers is None and topic not in topics]
+    named = [TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()]
+    return absent + [f"{tp.topic}:{tp.partition}" for tp in named if tp not in present]
 
 
 def restore_offsets(

@@ -154,6 +154,18 @@ def test_a_restore_warns_of_moved_offsets_and_of_partitions_without_a_saved_one(
     assert "orders-1 has no saved offset; it stays at 15" in ran.err
 
 
+@pytest.mark.parametrize("named", ["nope", "orders:0,9"])
+def test_nothing_is_restored_or_exported_if_a_named_topic_has_no_offset(
+    kctl: Kctl, billing: FakeGroup, tmp_path: Path, named: str
+) -> None:
+    file = tmp_path / "billing.json"
+    assert kctl(f"groups export billing --file {file}").status == 0
+    for line in (f"restore billing --backup {file} --execute", f"import {file} --execute", "export billing"):
+        ran = kctl(f"groups {line} --topic orders:1 --topic {named}")
+        assert (ran.status, ran.out, billing.offsets) == (ExitStatus.FAILED, "", {P0: 30, P1: 15})
+        assert ran.err.endswith(f"topics: {'nope' if named == 'nope' else 'orders:9'}\n")
+
+
 def test_one_warning_names_all_partitions_that_it_is_about(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
     for partition in cluster.create("wide", leaders=14):
         partition.start, partition.end = 10, 40
@@ -225,6 +237,18 @@ def test_history_names_offsets_times_and_members(kctl: Kctl, cluster: FakeCluste
     ran = kctl("groups history billing --limit 1 --format json")
     assert [row["change"] for row in ran.document] == ["deleted"]
     assert "4 older commits are left out" in ran.err
+
+
+def test_history_of_a_group_that_does_not_exist_is_a_failure(kctl: Kctl, cluster: FakeCluster) -> None:
+    log = Log(cluster)
+    cluster.groups["quiet"] = FakeGroup({P1: 12})
+    unknown = kctl("groups history billing --format json")
+    assert (unknown.status, unknown.document["error"]["code"]) == (ExitStatus.FAILED, "GROUP_ID_NOT_FOUND")
+    ran = kctl("groups history quiet --format json")
+    assert (ran.status, ran.document) == (ExitStatus.DONE, [])
+    log.commit(15 * MINUTE, P0, 20)  # of billing, which has been deleted since
+    assert kctl("groups history billing").status == ExitStatus.DONE
+    assert kctl("groups history billing --topic nope").status == ExitStatus.FAILED
 
 
 def test_history_without_the_internal_topic(kctl: Kctl, cluster: FakeCluster) -> None:

@@ -128,6 +128,20 @@ def test_rows_by_member_topic_and_all(kctl: Kctl, cluster: FakeCluster) -> None:
     assert (some["partitions"], some["lag"]) == (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("named", "problem"), [("nope", "topic 'nope' does not exist"), ("orders:0,9", "no partition 9")]
+)
+def test_a_named_topic_that_does_not_exist_is_a_failure(
+    kctl: Kctl, cluster: FakeCluster, named: str, problem: str
+) -> None:
+    fill(cluster)
+    cluster.groups["billing"] = FakeGroup({TopicPartition("orders", 0): 4, TopicPartition("deleted", 0): 5})
+    ran = kctl(f"groups lag billing --topic deleted --topic {named}")
+    assert (ran.status, problem in ran.err) == (ExitStatus.FAILED, True), ran.err
+    (row,) = kctl("groups lag billing --topic deleted --by partition --format json").document
+    assert (row["current_offset"], row["error"]) == (5, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
 def test_conditions_select_rows_and_decide_the_status(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster, age_ms=10 * MINUTE)
     for name, offset in (("late", 0), ("near", 9), ("done", 10)):
