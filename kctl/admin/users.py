@@ -54,7 +54,8 @@ async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> 
     """
 
     async def send_to(connection: Connection) -> DescribeUserScramCredentialsResponse:
-        request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in sorted(names)] or None)
+        # Null means all users as well, but Apache Kafka never responds to it without permission (seen with 3.9.1).
+        request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in sorted(names)])
         response = await connection.send(request, DescribeUserScramCredentialsResponse)
         raise_if(response.error_code, ErrorCode.NOT_CONTROLLER)
         return response

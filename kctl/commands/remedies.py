@@ -21,8 +21,14 @@ _REMEDIES: Mapping[ErrorCode, str] = {
 }
 
 
+_REQUEST_OBJECT = "Request Request("
+"""How Apache Kafka's message about a request without permission begins: the fields of an object, not the operation."""
+
+
 def with_remedy(code: ErrorCode, message: str) -> str:
     """The message, and after it what to do, where that is known and the message does not end with it."""
+    if message.startswith(_REQUEST_OBJECT):
+        message = code.description
     remedy = _REMEDIES.get(code)
     if remedy is None or message.endswith(remedy):
         return message

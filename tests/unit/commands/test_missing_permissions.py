@@ -26,11 +26,13 @@ DENIED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 @pytest.fixture
 def denying(cluster: FakeCluster) -> None:
-    def users(_: Any) -> Any:
+    def users(request: Any) -> Any:
+        assert request.users is not None  # Apache Kafka never responds to that without permission.
         return DescribeUserScramCredentialsResponse(error_code=DENIED, error_message=None, results=[])
 
     def acls(_: Any) -> Any:
-        return DescribeAclsResponse(error_code=DENIED, error_message=None, resources=[])
+        message = "Request Request(processor=5, connectionId=127.0.0.1:9092, envelope=None) is not authorized."
+        return DescribeAclsResponse(error_code=DENIED, error_message=message, resources=[])
 
     cluster.intercept(DescribeUserScramCredentialsRequest, users)
     cluster.intercept(DescribeAclsRequest, acls)
@@ -57,6 +59,7 @@ def test_refused_commands_name_the_item_the_error_and_the_remedy(
     assert ran.out.startswith(item)
     text = ran.out if item else ran.err
     assert "CLUSTER_AUTHORIZATION_FAILED" in text
+    assert "Cluster authorization failed; the user lacks a permission for the cluster" in text
     assert text.count("an administrator grants it with 'kctl acls add'") == 1
 
 
