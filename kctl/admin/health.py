@@ -158,12 +158,12 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
     return found
 
 
-async def ongoing_if_supported(client: ClusterClient, *, is_required: bool = False) -> Mapping[TopicPartition, Ongoing]:
-    """Ongoing reassignments; empty if the brokers are older than 2.4 or, unless required, if the user is denied."""
+async def ongoing_if_supported(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
+    """Ongoing reassignments; empty if the brokers are older than 2.4 or the user is denied."""
     try:
         return await list_reassignments(client)
     except ApiError as error:
-        if error.code in _NOT_LISTED and not (is_required and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        if error.code in _NOT_LISTED:
             return {}
         raise
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from kctl.admin.health import ongoing_if_supported
 from kctl.admin.maintenance import MaintenanceRecord, elect_preferred, leaders_of, reorder_replicas
 from kctl.admin.maintenance_plan import plan_maintenance, plan_return
 from kctl.admin.outcome import Outcome
+from kctl.admin.reassignment import list_reassignments
 from kctl.admin.reassignment_plan import partition_of
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
@@ -95,7 +95,7 @@ def maintenance(
     --state-dir; 'off' restores it and elects.
 
     'on' refuses if a partition has no other in-sync replica than the one on the broker.  'off' exits with status 1 if
-    the broker is not in sync for all partitions yet, and can be repeated.
+    the broker is not in sync for all partitions yet, and can be repeated.  Requires Kafka 2.4 or later.
     """
     run: Invocation = ctx.obj
     metadata, ongoing = run.on_brokers(_look)
@@ -199,7 +199,7 @@ class _Work:
 
 async def _look(client: ClusterClient) -> tuple[ClusterMetadata, Mapping[TopicPartition, Ongoing]]:
     """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED): topics may be hidden then, and nothing would seem to change."""
-    return await client.metadata(), await ongoing_if_supported(client, is_required=True)
+    return await client.metadata(), await list_reassignments(client)
 
 
 def _refuse_moving(ongoing: Mapping[TopicPartition, Ongoing], targets: Assignment) -> None:

@@ -63,6 +63,18 @@ def test_leaders_move_away_and_back(kctl: Kctl, cluster: MovingCluster, record: 
     assert "no maintenance of broker 0 is recorded" in kctl("cluster maintenance off 0 --yes").err
 
 
+def test_brokers_that_cannot_change_the_order_are_refused_before_anything_is_saved(
+    kctl: Kctl, cluster: MovingCluster, record: Path
+) -> None:
+    del cluster.versions[46]  # ListPartitionReassignments
+    for option in ("--dry-run", "--yes"):
+        ran = kctl(f"cluster maintenance on 0 {option}")
+        assert (ran.status, ran.out) == (ExitStatus.FAILED, "")
+        assert ran.err.endswith("does not support ListPartitionReassignments, which needs Kafka 2.4 or newer\n")
+        assert ran.err.count("\n") == 1
+        assert not record.exists()
+
+
 def test_new_leaders_are_shown_although_brokers_learn_of_them_late(kctl: Kctl, cluster: MovingCluster) -> None:
     stale = [metadata_of_earlier(cluster)]
 
