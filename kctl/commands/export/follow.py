@@ -29,15 +29,16 @@ RETRIED = (ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryU
 
 def follow(
     run: Invocation,
-    request: ExportRequest,
+    next_request: Callable[[], ExportRequest],
     metrics: FollowMetrics,
     listener: Callable[[contextlib.ExitStack], Listener],
     show: Callable[[ExportReport], None],
 ) -> None:
     """Exports until SIGINT or SIGTERM, which end it after the current commit.
 
-    `listener` makes the listener of a round, whose resources are released at its end.  Raises what the first round
-    raises, and later errors that a retry cannot resolve.
+    `next_request` returns the request of a round, whose topics may differ from those of the one before.  `listener`
+    makes the listener of a round, whose resources are released at its end.  Raises what the first round raises, and
+    later errors that a retry cannot resolve.
     """
     clock = SystemClock()
     with StopSignals() as stop, _Engine() as engine:
@@ -45,9 +46,8 @@ def follow(
             metrics.state = following.started(metrics.state, clock.monotonic_ms())
             try:
                 with contextlib.ExitStack() as stack:
-                    report = Exporter(request, clock, start_runner=engine.start).run(
-                        _observed(listener(stack), metrics)
-                    )
+                    exporter = Exporter(next_request(), clock, start_runner=engine.start)
+                    report = exporter.run(_observed(listener(stack), metrics))
             except (KctlError, OSError) as error:
                 if not metrics.state.rounds or not is_retried(error):
                     raise
