@@ -23,6 +23,7 @@ from kctl.spark.following import TopicCounts
 from kctl.spark.job import TaskRunner
 from kctl.spark.session import SparkFailed
 from kctl.spark.summary import RangeRow, rows_of
+from kctl.spark.tables.table import TableFailed
 
 RETRIED = (ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
 
@@ -65,9 +66,11 @@ def follow(
 
 
 def is_retried(error: Exception) -> bool:
-    """Whether the next round may succeed: errors of the network, of brokers, of processes and of disks."""
+    """Whether the next round may succeed: errors of the network, of brokers, stores, processes and disks."""
     if isinstance(error, ApiError):
         return error.code.retriable
+    if isinstance(error, TableFailed):
+        return not isinstance(error.__cause__, FileNotFoundError)  # metadata that was lost
     return isinstance(error, (*RETRIED, OSError)) or type(error) is KctlError
 
 
