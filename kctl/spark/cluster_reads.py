@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from kctl.admin.topics import list_topics
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import EARLIEST, list_offsets
+from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
@@ -17,6 +19,16 @@ from kctl.spark.plan import ClusterView, Plan
 from kctl.spark.value_sample import RecordSample, take_records
 
 Samples = Mapping[TopicPartition, tuple[Sample, ...]]
+
+
+def topic_names(settings: ClientSettings) -> list[str]:
+    """The names of all topics but internal ones.  Raises ClusterUnreachable."""
+
+    async def send_to() -> list[str]:
+        async with ClusterClient(settings, BlockingTransport()) as client:
+            return [topic.name for topic in await list_topics(client) if not topic.is_internal]
+
+    return run_blocking(send_to())
 
 
 def look_at_cluster(request: ExportRequest) -> ClusterView:

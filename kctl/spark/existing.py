@@ -183,7 +183,7 @@ class ExistingExport:
     def _is_of(self, path: str, topic: str) -> bool:
         path = path.removeprefix(f"{DEAD_LETTERS}/")
         if self.options.is_shared:
-            return layout.topic_part(path) == layout.topic_directory(topic)
+            return layout.is_file_of(path, topic)
         return bool(layout.topic_directories(topic, [path.partition("/")[0]]))
 
     def _commit_log(self) -> CommitLog:
@@ -195,7 +195,7 @@ class ExistingExport:
         if not self.options.is_shared:
             directories = layout.topic_directories(topic, directories)
         found = {path for directory in directories for path in self._data_files(dead_letters_path(directory))}
-        found = {path for path in found if layout.topic_part(path) == layout.topic_directory(topic)}
+        found = {path for path in found if layout.is_file_of(path, topic)}
         return tuple(sorted(found.difference(map(dead_letters_path, planned))))
 
     def _settled_files(self, log: CommitLog, name: str) -> tuple[Positions, set[str], Plan | None]:

@@ -11,9 +11,10 @@
     DIR/_kctl/lock                           locked by the running exporter
     DIR/_SUCCESS                             created by the first commit, for tools that check for it
 
-A data file's name is a pure function of its ranges, so a task that runs twice writes the same file twice.  `+` cannot
-occur in a topic's name.  Readers of Parquet folders skip names that begin with `_` or `.`: this hides the commit
-log from them, and would hide topics such as __consumer_offsets, which therefore get a leading `+`.
+A data file's name is a pure function of its ranges, so a task that runs twice writes the same file twice.  `+` and `~`
+cannot occur in a topic's name.  Long names of topics are cut, with a digest after `~`.  Readers of Parquet folders skip
+names that begin with `_` or `.`: this hides the commit log from them, and would hide topics such as __consumer_offsets,
+which therefore get a leading `+`.
 
 An offset occurs once per partition in each folder of a topic.  A recreated topic or truncated partition uses
 offsets again, so its incarnation is incremented, and with it the folder changes.  Exports before version
@@ -42,6 +43,9 @@ SUCCESS = "_SUCCESS"
 SHARED_DIRECTORY = "data"
 """Of the files of all topics, with --one-table."""
 DATA_SUFFIX = ".parquet"
+TOPIC_PART_CHARACTERS_MAX = 100
+"""Names of files have up to 255 bytes, of which the rest of a name needs up to 145 while the file is written."""
+DIGEST_CHARACTERS = 16
 
 
 class NamedRange(NamedTuple):
@@ -57,21 +61,30 @@ def topic_directory(topic: str, *, topic_id: UUID = ZERO_UUID, incarnation: int 
 
     The first one has the topic's name.  The others also have the topic id, unless the brokers give none.
     """
-    name = f"+{topic}" if topic.startswith(("_", ".")) else topic
     if not incarnation:
+        return f"+{topic}" if topic.startswith(("_", ".")) else topic
+    return f"{short_name(topic)}+r{incarnation}" + (f"+{topic_id}" if topic_id != ZERO_UUID else "")
+
+
+def short_name(topic: str) -> str:
+    """The name of a topic's first folder, or a shorter one for the topic alone."""
+    name = topic_directory(topic)
+    if len(name) <= TOPIC_PART_CHARACTERS_MAX:
         return name
-    return f"{name}+r{incarnation}" + (f"+{topic_id}" if topic_id != ZERO_UUID else "")
+    digest = hashlib.sha256(topic.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{name[: TOPIC_PART_CHARACTERS_MAX - DIGEST_CHARACTERS - 1]}~{digest}"
 
 
 def topic_directories(topic: str, names: Iterable[str]) -> list[str]:
     """The directories among `names`, the entries of an export folder, with files of the topic."""
     first = topic_directory(topic)
-    return sorted(name for name in names if name == first or name.startswith(f"{first}+r"))
+    later = tuple(f"{name}+r" for name in _names_in_files(topic))
+    return sorted(name for name in names if name == first or name.startswith(later))
 
 
 def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO_UUID, incarnation: int = 0) -> str:
     """Path of the data file with the given ranges of one incarnation of a topic."""
-    name = topic_directory(topic)
+    name = short_name(topic)
     if len(ranges) == 1:
         ((partition, start, end),) = ranges
         held = f"{partition}+{start:020d}-{end:020d}"
@@ -89,10 +102,20 @@ def shared_path(path: str) -> str:
 
 
 def topic_part(path: str) -> str:
-    """What the name of a data file has of its topic: the name of the topic's first folder."""
+    """What the name of a data file has of its topic."""
     name = path.rpartition("/")[2]
     prefix = "+" if name.startswith("+") else ""
     return prefix + name.removeprefix("+").partition("+")[0]
+
+
+def is_file_of(path: str, topic: str) -> bool:
+    """Whether the name of a data file is one of the topic."""
+    return topic_part(path) in _names_in_files(topic)
+
+
+def _names_in_files(topic: str) -> set[str]:
+    """What names have of a topic; earlier versions did not cut long ones."""
+    return {topic_directory(topic), short_name(topic)}
 
 
 def incarnation_of(path: str) -> int:

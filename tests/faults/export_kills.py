@@ -61,6 +61,8 @@ Ends = dict[int, int]
 """The offset after the last one of each partition."""
 Offsets = set[tuple[int, int]]
 """Partitions and offsets."""
+Step = tuple[str, int]
+"""A system call, and which of those of this name in its thread it is: strace counts each name by itself."""
 
 
 def main() -> int:
@@ -106,8 +108,8 @@ def main() -> int:
 class Steps:
     """What is known of the steps of exports, over all seeds."""
 
-    usual: int = 0
-    """The number of steps of the last finished export that was not the first one of its seed."""
+    usual: list[Step] = field(default_factory=list)
+    """The steps of the last finished export that was not the first one of its seed."""
     killed_before: Counter[str] = field(default_factory=Counter)
     """The steps before which drivers were killed."""
 
@@ -165,8 +167,8 @@ class Trial:
                 self._produce(self._transactions())
                 producing = threading.Thread(target=self._produce, args=(self._transactions(),))
                 producing.start()
-                if self._steps is not None and number % 2:
-                    self._export(before_step=self._random.randint(1, self._steps.usual or 1))
+                if self._steps is not None and number % 2 and self._steps.usual:
+                    self._export(before_step=self._random.choice(self._steps.usual))
                 else:
                     self._export(kill_after_s=self._random.uniform(0.2, 0.9) * self._usual_s)
                 producing.join()
@@ -203,7 +205,7 @@ class Trial:
             else:
                 self._topic.produce(entries, transactional_id=kind and f"{self._topic.name}-{kind}")
 
-    def _export(self, *, kill_after_s: float | None = None, before_step: int = 0) -> None:
+    def _export(self, *, kill_after_s: float | None = None, before_step: Step | None = None) -> None:
         """One export: to its end, or killed after a time or before a step."""
         command = export_command(self._topic, self._target, "--table", self._table, "--target-file-size", "16k")
         scratch = self._target.with_name(f"{self._target.name}-scratch")
@@ -231,7 +233,8 @@ class Trial:
             self._usual_s = time.monotonic() - started
             self._finished += 1
         if self._steps is not None and kill_after_s is None:
-            self._steps.usual = steps_of(trace) if self._finished > 1 else self._steps.usual or steps_of(trace)
+            found = steps_of(trace, self._target)
+            self._steps.usual = found if self._finished > 1 else self._steps.usual or found
         if self._compactor:
             self._compactor.step()  # a folder with an interrupted batch cannot be compacted
 
@@ -262,20 +265,27 @@ class Trial:
         process.wait(RUN_TIMEOUT_S)  # without Java it fails; a task whose worker was killed is repeated
 
 
-def strace(trace: Path, before_step: int) -> list[str]:
-    """The words before a command whose steps are written to `trace`, and which ends before the given one if not 0.
+def strace(trace: Path, before_step: Step | None) -> list[str]:
+    """The words before a command whose steps are written to `trace`, and which ends before the given one, if any.
 
-    Each thread counts for itself.  Programs that it starts are not traced.
+    Programs that it starts are not traced.
     """
-    inject = ["-e", f"inject={STEPS}:signal=KILL:when={before_step}"] if before_step else []
+    inject = ["-e", f"inject={before_step[0]}:signal=KILL:when={before_step[1]}"] if before_step else []
     # -D: the command is the child of the caller, and strace not its parent.
     return ["strace", "-D", "-f", "-b", "execve", "-y", "-qq", "-o", str(trace), "-e", f"trace={STEPS}", *inject, "--"]
 
 
-def steps_of(trace: Path) -> int:
-    """The number of steps of the thread with most of them."""
-    threads = Counter(line.partition(" ")[0] for line in trace.read_text(errors="replace").splitlines())
-    return max(threads.values(), default=0)
+def steps_of(trace: Path, target: Path) -> list[Step]:
+    """The steps of a trace that change files of the target."""
+    counts: Counter[tuple[str, str]] = Counter()
+    found = []
+    for line in trace.read_text(errors="replace").splitlines():
+        if call := re.match(r"(\d+) +(\w+)\(", line):
+            thread, name = call.groups()
+            counts[thread, name] += 1
+            if str(target) in line:
+                found.append((name, counts[thread, name]))
+    return found
 
 
 def last_step(trace: Path, target: Path) -> str:

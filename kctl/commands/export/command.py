@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -17,6 +18,7 @@ from kctl.commands.export.engines import engine_settings
 from kctl.commands.invocation import Invocation
 from kctl.commands.registry_access import registry_of
 from kctl.commands.shown import shows_one
+from kctl.commands.timed_search import NamePattern
 from kctl.commands.times import parse_duration_ms
 from kctl.commands.topics.options import TopicRegex
 from kctl.commands.topics.selection import selected_names
@@ -26,6 +28,7 @@ from kctl.errors import KctlError, UsageError
 from kctl.input_files import read_regular
 from kctl.quantities import counted
 from kctl.server.clock import SystemClock
+from kctl.spark.cluster_reads import topic_names
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import BrokenExportFolder, LostRace
 from kctl.spark.decodings import DecodingOptions, FieldOptions
@@ -429,7 +432,8 @@ def export(
             f"--format {run.console.format.value} is one document, which --follow never ends; use --format jsonl"
         )
     every_ms = _every_ms(every or EVERY_DEFAULT)
-    rounds = _Rounds(every_ms, metrics_listen or METRICS_LISTEN_DEFAULT, metrics_port) if follows else None
+    host = metrics_listen or METRICS_LISTEN_DEFAULT
+    rounds = _Rounds(topic_regex, every_ms, host, metrics_port) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
     return _run(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
 
@@ -437,6 +441,8 @@ def export(
 class _Rounds(NamedTuple):
     """The options of --follow."""
 
+    topic_regex: str | None
+    """Selects the topics of each round; None for those of the request."""
     every_ms: int
     metrics_host: str
     metrics_port: int | None
@@ -570,13 +576,21 @@ def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_pr
             _show_report(run, request, report)
             run.console.header = False
 
+    def next_request() -> ExportRequest:
+        if rounds.topic_regex is None:
+            return request
+        names = NamePattern("--topic-regex", rounds.topic_regex).select(topic_names(request.client))
+        if not names:
+            raise KctlError(f"no topic matches --topic-regex '{rounds.topic_regex}'")
+        return replace(request, selection=replace(request.selection, topics=sorted(names)))
+
     require_engine(request.engine)
     with FollowMetrics(FollowState(every_ms=rounds.every_ms)) as metrics:
         if rounds.metrics_port is not None:
             port = metrics.serve(rounds.metrics_host, rounds.metrics_port)
             host = f"[{rounds.metrics_host}]" if ":" in rounds.metrics_host else rounds.metrics_host
             run.console.note(f"serving http://{host}:{port}/metrics")
-        follow(run, request, metrics, listener, show)
+        follow(run, next_request, metrics, listener, show)
 
 
 def _show_report(run: Invocation, request: ExportRequest, report: ExportReport) -> None:

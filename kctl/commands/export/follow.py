@@ -23,21 +23,23 @@ from kctl.spark.following import TopicCounts
 from kctl.spark.job import TaskRunner
 from kctl.spark.session import SparkFailed
 from kctl.spark.summary import RangeRow, rows_of
+from kctl.spark.tables.table import TableFailed
 
 RETRIED = (ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
 
 
 def follow(
     run: Invocation,
-    request: ExportRequest,
+    next_request: Callable[[], ExportRequest],
     metrics: FollowMetrics,
     listener: Callable[[contextlib.ExitStack], Listener],
     show: Callable[[ExportReport], None],
 ) -> None:
     """Exports until SIGINT or SIGTERM, which end it after the current commit.
 
-    `listener` makes the listener of a round, whose resources are released at its end.  Raises what the first round
-    raises, and later errors that a retry cannot resolve.
+    `next_request` returns the request of a round, whose topics may differ from those of the one before.  `listener`
+    makes the listener of a round, whose resources are released at its end.  Raises what the first round raises, and
+    later errors that a retry cannot resolve.
     """
     clock = SystemClock()
     with StopSignals() as stop, _Engine() as engine:
@@ -45,9 +47,8 @@ def follow(
             metrics.state = following.started(metrics.state, clock.monotonic_ms())
             try:
                 with contextlib.ExitStack() as stack:
-                    report = Exporter(request, clock, start_runner=engine.start).run(
-                        _observed(listener(stack), metrics)
-                    )
+                    exporter = Exporter(next_request(), clock, start_runner=engine.start)
+                    report = exporter.run(_observed(listener(stack), metrics))
             except (KctlError, OSError) as error:
                 if not metrics.state.rounds or not is_retried(error):
                     raise
@@ -65,9 +66,11 @@ def follow(
 
 
 def is_retried(error: Exception) -> bool:
-    """Whether the next round may succeed: errors of the network, of brokers, of processes and of disks."""
+    """Whether the next round may succeed: errors of the network, of brokers, stores, processes and disks."""
     if isinstance(error, ApiError):
         return error.code.retriable
+    if isinstance(error, TableFailed):
+        return not isinstance(error.__cause__, FileNotFoundError)  # metadata that was lost
     return isinstance(error, (*RETRIED, OSError)) or type(error) is KctlError
 
 

@@ -218,12 +218,15 @@ class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # 
 
     def __init__(self, source: TopicSource) -> None:
         self._source = source
+        self._first: dict[TopicPartition, int] = {}
+        """The first offsets of the query, if Spark has asked for them."""
         self._target: dict[TopicPartition, int] | None = None
         """With Trigger.AvailableNow, where the query ends."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """See DataSourceStreamReader."""
-        return source_offsets.to_document(self._source.starts())
+        self._first = self._source.starts()
+        return source_offsets.to_document(self._first)
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """See DataSourceStreamReader."""
@@ -246,8 +249,12 @@ class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # 
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """See DataSourceStreamReader.  Raises DataLoss, ApiError and ClusterUnreachable."""
-        ends = source_offsets.from_document(end)
-        return [RangePartition(one) for one in self._source.ranges(source_offsets.from_document(start), ends)]
+        starts, ends = source_offsets.from_document(start), source_offsets.from_document(end)
+        if self._source.start == source_offsets.LATEST and starts == self._first:
+            # The checkpoint has no first offsets.  After a crash in the first batch Spark asks for them again, when
+            # they may be beyond the end of that batch.
+            starts = {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
+        return [RangePartition(one) for one in self._source.ranges(starts, ends)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceStreamReader."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyarrow.fs import AwsStandardS3RetryStrategy
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -26,7 +27,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.expressions.literals import literal
-from pyiceberg.io import FileIO
+from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties, Transaction
@@ -72,6 +73,15 @@ _SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3:
 """Patterns of the forms in which programs name files, and the form used here."""
 
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
+
+
+class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
+    """Repeats requests to S3 as often as requests for data files are; pyarrow gives up after three attempts."""
+
+    ATTEMPTS = 6
+
+    def __init__(self) -> None:
+        super().__init__(max_attempts=self.ATTEMPTS)
 
 
 MERGING = {
@@ -432,7 +442,9 @@ def _database(catalog: Catalog | None) -> str:
 def named_catalog(name: str) -> Catalog:
     """The catalogue that .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__* describe.  Raises UsageError, TableFailed."""
     try:
-        return load_catalog(name)
+        catalog = load_catalog(name)
+        catalog.properties.setdefault(S3_RETRY_STRATEGY_IMPL, f"{__name__}.{PatientRetries.__name__}")
+        return catalog
     except ValueError as error:
         raise UsageError(f"--catalog {name}: {_one_line(error)}") from None
     except Exception as error:

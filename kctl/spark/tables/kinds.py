@@ -39,8 +39,9 @@ class TableKind(StrEnum):
     DELTA = "delta"
 
 
-UNUSABLE_CHARACTERS = {TableKind.ICEBERG: "#%?", TableKind.DELTA: "%\\"}
-"""In the path of a folder, which the libraries take for a part of a URL."""
+_CONTROL = "".join(map(chr, (*range(32), 127)))
+UNUSABLE_CHARACTERS = {TableKind.ICEBERG: "#%?\t\n\r", TableKind.DELTA: f"%\\{_CONTROL}"}
+"""In the path of a folder, which the libraries take for a part of a URL, drop or refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +134,10 @@ def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -
     if not is_object_store(files.location) and (
         found := set(files.location).intersection(UNUSABLE_CHARACTERS[options.kind])
     ):
+        one = min(found)
+        shown = f"'{one}'" if one.isprintable() else "control characters"
         raise UsageError(
-            f"{files.location}: tables of kind {options.kind} need a folder without '{min(found)}' in its path: choose "
+            f"{files.location}: tables of kind {options.kind} need a folder without {shown} in its path: choose "
             "another one"
         )
     return _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)

@@ -11,7 +11,7 @@ import pytest
 from kctl.spark.data_source import KctlDataSource, source_of
 from kctl.spark.exec.headers import HEADER_MAP
 from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.exec.topic_source import TopicReader
+from kctl.spark.exec.topic_source import TopicReader, UnlimitedTopicStream
 from tests.integration.spark.test_export import LOCAL, MakeTopic
 
 
@@ -39,3 +39,21 @@ def test_a_query_has_headers_in_any_form_and_may_start_beyond_the_end(
     with pytest.raises(DataLoss, match="ends at offset 2, before 9: it was truncated or created again"):
         read(beyond)
     assert read({**beyond, "failOnDataLoss": "false"}) == []
+
+
+@LOCAL
+def test_a_stream_from_the_latest_offsets_survives_a_crash_in_its_first_batch(
+    kctl_bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """Spark then plans that batch again: with the end in its checkpoint, but with new first offsets."""
+    topic = make_topic(kctl_bootstrap, 1)
+    topic.produce([{"value": b"1"}])
+    source = source_of({"bootstrap.servers": kctl_bootstrap, "topic": topic.name, "startingOffsets": "latest"})
+    end = UnlimitedTopicStream(source).latestOffset()
+    topic.produce([{"value": b"2"}])
+    again = UnlimitedTopicStream(source)
+    assert again.partitions(again.initialOffset(), end) == []
+    (rest,) = again.partitions(end, again.latestOffset())
+    assert [row["value"] for batch in again.read(rest) for row in batch.to_pylist()] == [b"2"]
+    with pytest.raises(DataLoss, match="ends at offset 1, before 2"):
+        UnlimitedTopicStream(source).partitions(again.latestOffset(), end)

@@ -178,13 +178,15 @@ def test_a_dry_run_of_a_folder_without_its_log_is_refused(
 
 
 @LOCAL
-def test_a_following_export_continues_after_errors_and_ends_after_a_commit(
+def test_a_following_export_continues_after_errors_adds_topics_and_ends_after_a_commit(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = filled(make_topic, kctl_bootstrap, 2, 100)
     port = free_port()
     options = ("--follow", "--every", "100ms", "--metrics-port", str(port), "--format", "jsonl")
     command = [*export_command(topic, tmp_path / "out")[:-2], *options]
+    name = command.index(topic.name)
+    command[name : name + 1] = ["--topic-regex", f"{topic.name}.*"]
     plans, away = tmp_path / "out/_kctl/plans", tmp_path / "away"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
 
@@ -200,14 +202,17 @@ def test_a_following_export_continues_after_errors_and_ends_after_a_commit(
         with paused(process):
             plans.unlink()
             away.rename(plans)
-        topic.produce({"value": b"later", "partition": n % 2} for n in range(50))
-        wait_for("kctl_export_records_total", 150)
+        added = Topic(kctl_bootstrap, f"{topic.name}-added", 2, "local")
+        for one in (topic, added):
+            one.produce({"value": b"later", "partition": n % 2} for n in range(50))
+        wait_for("kctl_export_records_total", 200)
         process.send_signal(signal.SIGTERM)
         printed, output = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 0, output
-    assert sum(json.loads(line)["records"] for line in printed.splitlines()) == 150
+    assert sum(json.loads(line)["records"] for line in printed.splitlines()) == 200
     assert "the next round starts in 1 s" in output
-    assert_exact(topic, tmp_path / "out")
+    for one in (topic, added):
+        assert_exact(one, tmp_path / "out" / one.name)
 
 
 @contextlib.contextmanager

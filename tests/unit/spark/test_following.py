@@ -23,10 +23,17 @@ from kctl.spark.export import Listener, Origin
 from kctl.spark.following import RETRY_MS_MAX, FollowState, TopicCounts
 from kctl.spark.plan import Plan
 from kctl.spark.summary import rows_of
+from kctl.spark.tables.table import TableFailed
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import Cluster, assert_exact, exporter, run
 
 DAY_MS = 86_400_000
+
+
+def table_failed(cause: Exception) -> TableFailed:
+    error = TableFailed("x")
+    error.__cause__ = cause
+    return error
 
 
 def test_rounds_start_at_fixed_times_unless_one_takes_longer() -> None:
@@ -98,6 +105,8 @@ def test_metrics_have_the_values_of_the_state() -> None:
         (BadRecords("x"), False),
         (LostRace("x"), False),
         (UsageError("x"), False),
+        (table_failed(OSError("AWS Error NETWORK_CONNECTION")), True),
+        (table_failed(FileNotFoundError("metadata")), False),
     ],
 )
 def test_errors_that_only_a_person_can_resolve_end_the_export(error: Exception, is_temporary: bool) -> None:

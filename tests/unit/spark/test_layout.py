@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
+
+import pytest
 
 from kctl.spark.exec.files import DiskFiles
-from kctl.spark.layout import NamedRange, batch_name, batch_number, data_path, is_data_file, topic_directory
+from kctl.spark.exec.partitioning import Partitioning
+from kctl.spark.layout import (
+    NamedRange,
+    batch_name,
+    batch_number,
+    data_path,
+    is_data_file,
+    is_file_of,
+    topic_directories,
+    topic_directory,
+)
 
 
 def test_a_data_file_is_named_after_its_range() -> None:
@@ -39,3 +52,30 @@ def test_batch_numbers_are_read_back_and_other_files_ignored() -> None:
     assert batch_number("_SUCCESS") is None
     assert batch_number(".000000000007.json.abc.tmp") is None
     assert batch_number("000000000007.json.tmp") is None
+
+
+def test_all_names_of_the_longest_topics_fit_into_a_file_system(tmp_path: Path) -> None:
+    longest = 249
+    topics = ["n" * longest, "n" * (longest - 1) + "m", "_" * longest]
+    paths = [
+        data_path(topic, [NamedRange(999_999, 0, 10**18)], topic_id=UUID(int=1), incarnation=incarnation)
+        for topic in topics
+        for incarnation in (0, 1000)
+    ]
+    assert len({path.rpartition("/")[2] for path in paths}) == len(paths)
+    files = DiskFiles(tmp_path)
+    for path in paths:
+        in_table = Partitioning("country").path_in_table(path.replace(".parquet", "+p01234567.parquet"), ("DE",))
+        for one in (path, in_table, f"{path}.json"):
+            assert files.create(one, b"x")
+
+
+@pytest.mark.parametrize("topic", ["n" * 100, "n" * 101, "_" * 249])
+def test_files_and_folders_of_a_topic_are_recognised_by_their_names(topic: str) -> None:
+    id_ = UUID(int=1)
+    first, later = (topic_directory(topic, topic_id=id_, incarnation=number) for number in range(2))
+    uncut = f"{topic_directory(topic)}+r1"
+    assert topic_directories(topic, [first, later, uncut, f"{first}x", f"x{first}"]) == sorted([first, later, uncut])
+    assert is_file_of(data_path(topic, [NamedRange(0, 0, 1)], topic_id=id_, incarnation=1), topic)
+    assert is_file_of(f"data/{topic_directory(topic)}+0+1-2.parquet", topic)
+    assert not is_file_of(data_path(f"{topic[:-1]}x", [NamedRange(0, 0, 1)]), topic)

@@ -135,9 +135,12 @@ def test_nothing_is_deleted_unless_the_table_has_the_files_of_its_record(
     assert_exact(cluster, tmp_path, table)
 
 
-def test_a_folder_whose_path_the_library_cannot_use_is_refused(tmp_path: Path, table: TableOptions) -> None:
-    target = tmp_path / "100%"
-    with pytest.raises(UsageError, match=rf"tables of kind {table.kind} need a folder without '%'"):
+@pytest.mark.parametrize(("name", "unusable"), [("100%", "'%'"), ("two\nlines", "control characters")])
+def test_a_folder_whose_path_the_library_cannot_use_is_refused(
+    tmp_path: Path, table: TableOptions, name: str, unusable: str
+) -> None:
+    target = tmp_path / name
+    with pytest.raises(UsageError, match=f"tables of kind {table.kind} need a folder without {unusable}"):
         run(filled(), target, table=table)
     assert not target.exists()
 
