@@ -104,7 +104,7 @@ async def _users(client: ClusterClient) -> dict[UserKey, int]:
     found = {}
     for user in await describe_users(client):
         if not user.outcome.is_done:
-            raise ApiError(user.outcome.error, user.outcome.message)
+            raise ApiError(user.outcome.error, f"user '{user.outcome.name}': {user.outcome.message}")
         for mechanism, iterations in user.iterations.items():
             found[UserKey(user.outcome.name, mechanism)] = iterations
     return found

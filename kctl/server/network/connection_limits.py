@@ -5,7 +5,8 @@
   exceed the maximum of the broker, and a connection of another listener is closed instead.
 - An address above its maximum is refused: the connection is closed at once.
 - The broker and each listener have a maximum rate.  Above it the listener pauses.
-- An address above its rate is refused after a delay, so that it does not connect again at once.
+- An address above its rate is refused after a delay, so that it does not connect again at once.  Refused connections
+  count for no rate: a client that tries again and again gets what its rate allows, and others do not wait for it.
 
 Kafka: ConnectionQuotas (2.8).  Pure; times are arguments.
 """
@@ -148,11 +149,9 @@ class ConnectionLimits:
 
     def admit(self, listener: str, address: str, now_ms: int) -> Admission:
         """Counts an accepted connection.  The caller calls `released` when it is closed, unless it is refused."""
+        if delay_ms := self._record_address(address, now_ms):
+            return Admission("connection_creation_rate of its address", delay_ms)
         pause_ms = self._record(listener, now_ms)
-        delay_ms = self._record_address(address, now_ms)
-        if delay_ms:
-            self._listener_rate(listener).forget_one()
-            return Admission("connection_creation_rate of its address", delay_ms, pause_ms)
         allowed = self.settings.per_address.get(address, self.settings.connections_per_address)
         if self._by_address[address] >= allowed:
             return Admission("max.connections.per.ip", 0, pause_ms)
@@ -205,4 +204,7 @@ class ConnectionLimits:
         rates[address] = rate
         if len(rates) > CONNECTION_RATES_MAX:
             del rates[next(iter(rates))]
-        return rate.record(now_ms, limit)
+        delay_ms = rate.record(now_ms, limit)
+        if delay_ms:
+            rate.forget_one()
+        return delay_ms

@@ -16,6 +16,11 @@ from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
+from kctl.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from tests.unit.admin.moving_cluster import BROKER, MovingCluster
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 from tests.unit.commands.conftest import Kctl
@@ -272,3 +277,17 @@ def test_invalid_document_is_refused_with_the_item(
 def test_plan_needs_a_file_or_export(kctl: Kctl) -> None:
     assert kctl("plan").status == kctl("plan x --export").status == ExitStatus.USAGE
     assert "cannot read /no/such" in kctl("plan /no/such").err
+
+
+def test_a_user_whose_credential_cannot_be_read_is_named(kctl: Kctl, cluster: FakeCluster) -> None:
+    result = DescribeUserScramCredentialsResult(
+        user="alice",
+        error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+        error_message="The stored SCRAM credential cannot be read",
+        credential_infos=[],
+    )
+    response = DescribeUserScramCredentialsResponse(error_code=0, error_message=None, results=[result])
+    cluster.intercept(DescribeUserScramCredentialsRequest, lambda _: response)
+    ran = kctl("plan --export")
+    assert ran.status == ExitStatus.FAILED
+    assert "user 'alice': The stored SCRAM credential cannot be read" in ran.err

@@ -218,6 +218,8 @@ def test_after_handshake_version_0_a_failure_closes_without_a_response() -> None
     ],
 )
 def test_a_failure_gets_kafkas_text_after_the_delay(token: bytes, message: str) -> None:
+    """CVE-2017-12610: one user authenticated, and another one was authorized."""
+
     async def scene(server: Server) -> None:
         await server.handshake("PLAIN")
         start_ms = server.now_ms()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kctl.config.dynamic import ConfigView
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.server.requests.context import Peer
 from kctl.server.sasl.channel import SaslChannel
 from kctl.server.sasl.listeners import Channels
@@ -139,6 +139,12 @@ def test_a_broker_starts_with_its_static_properties_when_stored_ones_cannot_be_u
 
     asyncio.run(main())
     assert caplog.text.count("the old ones stay in use") == 1
+
+
+def test_a_listener_that_cannot_verify_tokens_does_not_start() -> None:
+    """CVE-2026-110985: without an address of keys, signatures were not verified."""
+    with pytest.raises(ConfigError, match="cannot verify the signatures of OAUTHBEARER tokens"):
+        asyncio.run(channels_of(view_of(**{"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"})))
 
 
 def test_a_mechanism_without_usable_properties_is_not_offered_and_the_others_are() -> None:

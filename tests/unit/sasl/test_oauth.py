@@ -186,6 +186,7 @@ def test_a_second_token_after_an_invalid_one_is_refused(keys: JsonWebKeys) -> No
 
 
 def test_an_authorization_id_has_to_be_the_subject(keys: JsonWebKeys) -> None:
+    """CVE-2017-12610: the id of another user was accepted."""
     with pytest.raises(AuthenticationRefused):
         OAuthBearerExchange(verifier(keys), lambda: NOW_MS).respond(message(token(subject="alice"), "admin"))
 

@@ -76,6 +76,23 @@ def test_an_address_above_its_rate_is_refused_after_a_delay() -> None:
     assert limits.admit("A", "9.9.9.9", 0).refusal is None
 
 
+def test_an_address_that_connects_again_and_again_gets_what_its_rate_allows() -> None:
+    limits = ConnectionLimits()
+    limits.connection_rate_of = {"1.1.1.1": 3.0}.get
+    admitted = [limits.admit("A", "1.1.1.1", now_ms).refusal is None for now_ms in range(0, 60_000, 50)]
+    # Three a second, and the burst that windows of 11 s allow.
+    assert 3 * 60 <= sum(admitted) <= 3 * 60 + 33
+
+
+def test_connections_that_are_refused_because_of_their_address_do_not_delay_others() -> None:
+    limits = ConnectionLimits(
+        LimitSettings(connections_per_second=2, listeners={"A": ListenerLimits(connections_per_second=2)})
+    )
+    limits.connection_rate_of = {"1.1.1.1": 0.0}.get
+    assert all(limits.admit("A", "1.1.1.1", 0).refusal for _ in range(100))
+    assert [limits.admit("A", "9.9.9.9", 0).pause_ms for _ in range(20)] == [0] * 20
+
+
 @given(
     limit=st.integers(1, 50),
     gaps_ms=st.lists(st.integers(0, 200), min_size=1, max_size=400),
