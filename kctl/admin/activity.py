@@ -5,11 +5,12 @@ The tuples are the rows of `kctl top`; their fields are the members of its JSON 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kctl.admin.broker_reading import BrokerReading, loop_lag_p99_ms, rate
 from kctl.admin.cluster_sample import ClusterSample
+from kctl.admin.lag_facts import NOTHING_FETCHED
 from kctl.client.metadata import Partition
 from kctl.model import TopicPartition
 
@@ -65,7 +66,7 @@ class GroupActivity(NamedTuple):
     partitions: int
     lag: int | None
     lag_per_s: float | None
-    """How fast the lag grows; negative while the group catches up."""
+    """How fast the lag in offsets grows; negative while the group catches up."""
     consumed_per_s: float | None
     verdict: str | None = None
 
@@ -258,15 +259,22 @@ def _group(
     name: str, offsets: list[GroupOffsetActivity], old: ClusterSample | None, new: ClusterSample, verdict: str | None
 ) -> GroupActivity:
     consumed = [one.consumed_per_s for one in offsets if one.consumed_per_s is not None]
-    lag = _lag(name, new, new.starts)
-    # The first sample knows no starts.
-    lag_before = None if old is None else _lag(name, old, new.starts)
     grows: float | None = None
-    if old is not None and lag is not None and lag_before is not None:
-        grows = (lag - lag_before) * 1000 / (new.at_ms - old.at_ms)
+    if old is not None:
+        # The first sample knows no starts, and counts no records.
+        lag, lag_before = _lag_in_offsets(name, new, new.starts), _lag_in_offsets(name, old, new.starts)
+        if lag is not None and lag_before is not None:
+            grows = (lag - lag_before) * 1000 / (new.at_ms - old.at_ms)
     group = new.groups[name]
     return GroupActivity(
-        name, group.state, group.members, len(offsets), lag, grows, sum(consumed) if consumed else None, verdict
+        name,
+        group.state,
+        group.members,
+        len(group.committed.keys() | group.assigned),
+        _sum(one.lag for one in offsets),
+        grows,
+        sum(consumed) if consumed else None,
+        verdict,
     )
 
 
@@ -275,26 +283,33 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
     committed = new.groups[name].committed
     for tp in sorted(committed):
         end = new.ends.get(tp)
+        lag = _lag_of(committed[tp], end, new.starts.get(tp))
+        # A fetch may have shown that fewer records than offsets are unread.
+        records = new.unread.get((tp, committed[tp]), NOTHING_FETCHED).records
         yield GroupOffsetActivity(
             name,
             tp.topic,
             tp.partition,
             committed[tp],
             end,
-            _lag_of(committed[tp], end, new.starts.get(tp)),
+            lag if lag is None or records is None else records,
             _rate(before, committed, tp, old, new),
         )
 
 
-def _lag(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
-    """Records that the group has not consumed, of partitions whose lag is known; None if there are none."""
+def _lag_in_offsets(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
+    """Offsets that the group has not consumed, of partitions whose lag is known; None if there are none."""
     group = sample.groups.get(name)
     if group is None:
         return None
-    lags = [
+    return _sum(
         _lag_of(offset, sample.ends.get(tp), sample.starts.get(tp, latest_starts.get(tp)))
         for tp, offset in group.committed.items()
-    ]
+    )
+
+
+def _sum(lags: Iterable[int | None]) -> int | None:
+    """The sum of the lags that are known; None if there are none."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 

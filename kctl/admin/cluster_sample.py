@@ -32,7 +32,8 @@ class ClusterSample:
     metadata: ClusterMetadata
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The first offsets of the partitions in which a group had committed in the sample before."""
+    """The first offsets of the partitions in which a group had committed, or that its members read, in the sample
+    before."""
     sizes: Mapping[tuple[int, TopicPartition], int] = field(default_factory=dict)
     """Bytes of each replica, by broker and partition."""
     offline_directories: Mapping[int, int] = field(default_factory=dict)

@@ -47,8 +47,8 @@ class Sampler:
         self._found: dict[int, tuple[int, Endpoint | None]] = {}
         """When it was looked up, and the endpoint, by broker."""
         self._retention = RetentionReader(client)
-        self._committed: set[TopicPartition] = set()
-        """The partitions in which groups had committed in the last sample."""
+        self._of_groups: set[TopicPartition] = set()
+        """The partitions in which groups had committed, or that their members read, in the last sample."""
         self._history = CommitHistory()
         self._behind: set[str] = set()
         """The groups that had unread records in the last sample."""
@@ -64,11 +64,11 @@ class Sampler:
             led = self._led(metadata)
             # Starts before commits and ends after them, as otherwise a commit in between would be outside of the log.
             starts = await self._or_nothing(
-                self._offsets(led & self._committed, EARLIEST, metadata), "offsets", problems
+                self._offsets(led & self._of_groups, EARLIEST, metadata), "offsets", problems
             )
             late, self._behind = self._behind, set()
             groups = await self._or_nothing(self._groups(late, problems), "groups", problems) or {}
-            self._committed = {tp for group in groups.values() for tp in group.committed}
+            self._of_groups = {tp for group in groups.values() for tp in group.committed.keys() | group.assigned}
             at_ms = client.transport.monotonic_ms()
             ends = await self._or_nothing(self._offsets(led, LATEST, metadata), "offsets", problems)
             facts = await self._or_nothing(

@@ -36,7 +36,8 @@ class GroupVerdicts:
         self._verdicts = {}
         for name, group in sample.groups.items():
             worst: Verdict | None = None
-            for tp, committed in group.committed.items():
+            for tp in group.committed.keys() | group.assigned:
+                committed = group.committed.get(tp)
                 end, start = sample.ends.get(tp), sample.starts.get(tp)
                 if end is None or start is None:
                     continue
@@ -48,7 +49,9 @@ class GroupVerdicts:
                     now_ms=now_ms,
                     log=LogRange(start, end, end),
                     committed=committed,
-                    unread=sample.unread.get((tp, committed), NOTHING_FETCHED),
+                    unread=NOTHING_FETCHED
+                    if committed is None
+                    else sample.unread.get((tp, committed), NOTHING_FETCHED),
                     is_assigned=tp in group.assigned,
                     commits=sample.commits.get((name, tp), ()),
                     commits_since_ms=sample.commits_since_ms.get(name),

@@ -49,12 +49,15 @@ class LogCleaners:
         # A separate pool: cleaners may be delayed for long, and fsyncs must not wait for them.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="log-cleaner")
         self._looking: asyncio.Task[None] | None = None
+        self._backoff_ms = 0
+        """That for which the check waits now."""
         self._working: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
     def start(self) -> None:
         """Starts the periodic check for logs to compact."""
-        self._looking = asyncio.get_running_loop().create_task(self._look(), name="look for logs to clean")
+        self._wait_anew()
+        self._configs.subscribe(self._changed)
 
     async def stop(self) -> None:
         """Stops; a running cleaning ends after its current batch."""
@@ -88,9 +91,20 @@ class LogCleaners:
         while self._working:
             await asyncio.wait(self._working)
 
+    def _changed(self) -> None:
+        if not self._is_stopped and self._configs.current.log_cleaner_backoff_ms != self._backoff_ms:
+            self._wait_anew()
+
+    def _wait_anew(self) -> None:
+        """Begins the wait for the next check: a shorter one need not wait for the end of the one before."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._backoff_ms = self._configs.current.log_cleaner_backoff_ms
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="look for logs to clean")
+
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(max(self._configs.current.log_cleaner_backoff_ms, _BACKOFF_MS_MIN) / 1000)
+            await asyncio.sleep(max(self._backoff_ms, _BACKOFF_MS_MIN) / 1000)
             self.start_idle_cleaners()
 
     async def _clean(self, steps: Iterator[Callable[[], None]]) -> None:

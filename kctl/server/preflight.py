@@ -47,7 +47,7 @@ from kctl.storage.names import LOCK, META_PROPERTIES
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.broker_znodes import decode_broker
 from kctl.zookeeper.security import zookeeper_security
-from kctl.zookeeper.session import ZooKeeperSession
+from kctl.zookeeper.session import ZooKeeperSession, split_connect_string
 
 DESCRIPTORS_MIN = 4_096
 _DYNAMIC = "; if it is stored in ZooKeeper (kctl configs alter broker), the broker reads it there"
@@ -90,10 +90,11 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
     for problem in examined.problems:
         value = "" if problem.value is None else f"'{shown_value(problem.value)}' "
         yield Finding(Severity.ERROR, problem.name, f"{value}{problem.reason}; {problem.remedy}")
+    unusable = {problem.name for problem in examined.problems}
     for warning in examined.warnings:
         name, _, reason = warning.partition(": ")
-        yield Finding(Severity.WARNING, name, reason)
-    unusable = {problem.name for problem in examined.problems}
+        if name not in unusable:  # One of KRaft is an error, and not merely unknown and ignored.
+            yield Finding(Severity.WARNING, name, reason)
     # ConfigView accepts only properties that can be parsed; the others have been reported.
     properties = {name: text for name, text in options.properties().items() if name not in unusable}
     view = ConfigView(properties)
@@ -126,7 +127,12 @@ def _error(subject: str, message: str) -> Finding:
 
 
 def _of(error: ConfigError) -> Finding:
-    return _error(error.name, str(error).removeprefix(f"{error.name}="))
+    return _error(error.name, _reason(error))
+
+
+def _reason(error: ConfigError) -> str:
+    """The value, if there is one, and what is wrong with it."""
+    return str(error).removeprefix(f"{error.name}=").removeprefix(": ")
 
 
 def _running(folder: DataFolder) -> Finding | None:
@@ -158,8 +164,7 @@ async def _listeners(view: ConfigView) -> AsyncIterator[Finding]:
         try:
             await PeerSecurity(view).load([listener])
         except ConfigError as error:
-            message = f"for connections to other brokers: {str(error).removeprefix(f'{error.name}=')}"
-            yield _error(error.name, message)
+            yield _error(error.name, f"for connections to other brokers: {_reason(error)}")
 
 
 async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
@@ -305,7 +310,14 @@ async def _zookeeper(view: ConfigView, *, connects: bool) -> AsyncIterator[Findi
     except ConfigError as error:
         yield _of(error)
         return
-    if not connects or not config.zookeeper_connect:
+    if not config.zookeeper_connect:
+        return
+    try:
+        split_connect_string(config.zookeeper_connect)
+    except ConfigError as error:
+        yield _of(error)
+        return
+    if not connects:
         return
     session = ZooKeeperSession(config.zookeeper_connect, create_chroot=False, security=security)
     try:

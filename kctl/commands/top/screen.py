@@ -31,6 +31,8 @@ _KEYS = (
     "s sort",
     "Space pause",
 )
+_KEYS_OF_TABLES = frozenset({"Enter open", "Esc back", "/ filter", "s sort"})
+"""They have no effect in the overview, where no row is selected."""
 _HELP = (
     ("o b t g p", "overview, brokers, topics, groups, problems and moves"),
     ("Up Down k j", "select a row; also Page Up, Page Down, Home, End"),
@@ -162,7 +164,9 @@ def _health(seen: Activity) -> Line:
 def _foot(state: State, width: int) -> Line:
     if state.is_typing:
         return _cut((Span("filter: ", BOLD), Span(escape(state.place.filter) + "_")), width)
-    return _cut((Span(_fitting(_KEYS, width), DIM),), width)
+    is_overview = state.place.view is View.OVERVIEW
+    keys = (key for key in _KEYS if not (is_overview and key in _KEYS_OF_TABLES))
+    return _cut((Span(_fitting(keys, width), DIM),), width)
 
 
 def _fitting(words: Iterable[str], width: int) -> str:

@@ -9,6 +9,7 @@ from uuid import UUID
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity, activity
 from kctl.admin.broker_reading import BrokerReading, loop_lag_p99_ms, rate, reading_of
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
+from kctl.admin.lag_facts import Unread
 from kctl.admin.metrics import Sample
 from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
@@ -124,6 +125,23 @@ def test_deleted_records_are_no_lag_as_in_the_lag_of_groups() -> None:
     assert [offset.lag for offset in found.group_offsets] == [60]
     [emptied] = activity(later, replace(later, starts={ORDERS: 100})).groups
     assert emptied.lag == 0
+
+
+def test_offsets_of_transaction_markers_are_no_lag_as_in_the_lag_of_groups() -> None:
+    groups = {"g": GroupReading("Empty", 0, {ORDERS: 10})}
+    first = ClusterSample(0, metadata(partition()), ends={ORDERS: 22}, groups=groups)
+    later = replace(first, at_ms=1000, starts={ORDERS: 0}, unread={(ORDERS, 10): Unread(None, 0)})
+    found = activity(first, later)
+    assert [(group.lag, group.lag_per_s) for group in found.groups] == [(0, 0)]
+    assert [offset.lag for offset in found.group_offsets] == [0]
+    [unknown] = activity(first, replace(later, unread={(ORDERS, 10): Unread(1, None)})).groups
+    assert unknown.lag == 12
+
+
+def test_partitions_that_a_member_reads_count_before_it_has_committed() -> None:
+    group = GroupReading("Stable", 1, {}, frozenset({ORDERS}))
+    [found] = activity(None, ClusterSample(1, metadata(partition()), groups={"g": group})).groups
+    assert (found.partitions, found.lag) == (1, None)
 
 
 def test_a_verdict_is_filled_in_by_a_function() -> None:

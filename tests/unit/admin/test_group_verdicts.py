@@ -14,7 +14,7 @@ ORDERS = TopicPartition("orders", 0)
 def sample(
     at_ms: int,
     *,
-    committed: int,
+    committed: int | None,
     end: int,
     start: int = 0,
     is_read: bool = True,
@@ -22,12 +22,13 @@ def sample(
     commits_since_ms: int | None = None,
 ) -> ClusterSample:
     assigned = frozenset({ORDERS}) if is_read else frozenset()
+    offsets = {} if committed is None else {ORDERS: committed}
     return ClusterSample(
         at_ms,
         ClusterMetadata("c", 1, {}, {}),
         ends={ORDERS: end},
         starts={ORDERS: start},
-        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), {ORDERS: committed}, assigned)},
+        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), offsets, assigned)},
         commits={("g", ORDERS): commits},
         commits_since_ms={} if commits_since_ms is None else {"g": commits_since_ms},
     )
@@ -82,6 +83,11 @@ def test_an_offset_that_was_set_back_is_shown() -> None:
 
 def test_records_that_were_deleted_unread_are_lost() -> None:
     assert verdict_after(sample(0, committed=5, end=9, start=7)) == "LOSING"
+
+
+def test_a_group_whose_member_has_not_committed_is_judged() -> None:
+    assert verdict_after(sample(0, committed=None, end=6)) == "WARN"
+    assert verdict_after(sample(0, committed=None, end=6, start=6)) == "OK"
 
 
 def test_a_group_that_is_gone_has_no_verdict() -> None:

@@ -142,13 +142,19 @@ def test_stopping_ends_throttled_cleanings_and_removes_their_temporary_files(tmp
     manager.release()
 
 
-def test_logs_are_checked_for_dirty_segments_every_backoff(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_start_ms", ["0", "3600000"])
+def test_logs_are_checked_every_backoff_also_if_a_change_shortens_it(tmp_path: Path, at_start_ms: str) -> None:
     manager = dirty_logs(tmp_path, RealFiles(), 1)
     tp = TopicPartition("table", 0)
 
     async def run() -> None:
-        cleaners = cleaners_of(manager, log_cleaner_backoff_ms="0")
+        configs = ConfigView({"log.cleaner.backoff.ms": at_start_ms})
+        cleaners = LogCleaners(
+            manager, lambda log: log.log_end_offset, SystemClock(), configs=configs, random=random.Random(2)
+        )
         cleaners.start()
+        await asyncio.sleep(0)
+        assert configs.set_dynamic_default({"log.cleaner.backoff.ms": "0"}) == []
         await asyncio.to_thread(
             probe.wait_until,
             lambda: manager.checkpoints.cleaner_offset(tp) is not None,

@@ -270,6 +270,30 @@ def test_zookeeper_is_compared_only_if_wanted(tmp_path: Path) -> None:
     assert "cluster other" in message
 
 
+def test_a_property_with_an_error_is_not_a_warning_too(tmp_path: Path) -> None:
+    findings = found(tmp_path / "data", {"process.roles": "broker", "node.id": "1"})
+    assert [subject for _, subject, _ in findings] == ["process.roles", "node.id"]
+
+
+@pytest.mark.parametrize("connects", [False, True])
+def test_addresses_of_zookeeper_are_checked_without_connecting(tmp_path: Path, *, connects: bool) -> None:
+    properties = {"zookeeper.connect": "zk1:2181,zk2:port/kafka"}
+    [(_, subject, message)] = found(tmp_path / "data", properties, connects=connects)
+    assert subject == "zookeeper.connect"
+    assert "zk2:port" in message
+
+
+def test_a_message_about_a_missing_value_begins_with_the_reason(tmp_path: Path) -> None:
+    properties = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
+    messages = {subject: message for _, subject, message in found(tmp_path / "data", properties)}
+    assert messages["sasl.kerberos.service.name"].startswith("for connections to other brokers: GSSAPI needs")
+    assert messages["listener.name.sasl_plaintext.plain.sasl.jaas.config"] == "the login module is missing"
+
+
 def test_unreachable_zookeeper_is_reported_if_connections_are_tried(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"127.0.0.1:{bound.getsockname()[1]}"
