@@ -885,6 +885,13 @@ CONFIG_PROPERTIES_MAX = _limit(
 )
 """Kafka has no bound.  A broker accepts names that it does not know, and reads all of them at each change: 50,000 held
 the event loop for 0.6 s."""
+PROPERTY_HINTS_MAX = _limit(
+    "unknown properties of a broker for which a similar name is searched",
+    100,
+    "properties",
+    on_excess="further ones are reported without a suggestion",
+)
+"""One search takes 1 ms."""
 
 _subject("Access control lists")
 # All ACLs of a resource pattern are in one znode, for which ZooKeeper accepts one MiB.

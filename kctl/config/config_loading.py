@@ -12,6 +12,7 @@ from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions, 
 from kctl.config.definition import Property
 from kctl.config.listeners import listener_problems
 from kctl.config.problems import BrokerConfigError, Problem
+from kctl.limits import PROPERTY_HINTS_MAX
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 KRAFT_ONLY = {
@@ -89,7 +90,8 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
     for name in given:
         if name in BROKER_PROPERTIES or name.startswith("listener.name."):
             continue
-        warnings.append(f"{name}: unknown property, ignored{_hint(name, BROKER_PROPERTIES)}")
+        hint = _hint(name, BROKER_PROPERTIES) if len(warnings) < PROPERTY_HINTS_MAX else ""
+        warnings.append(f"{name}: unknown property, ignored{hint}")
     return warnings
 
 
@@ -103,11 +105,13 @@ def _unknown_listeners(given: Mapping[str, str], config: BrokerConfig) -> list[s
         if of_listener is None:
             continue
         listener, rest = of_listener.groups()
+        has_hint = len(warnings) < PROPERTY_HINTS_MAX
         if listener not in listeners:
-            reason = f"listener.security.protocol.map does not have the listener, ignored{_hint(listener, listeners)}"
-            warnings.append(f"{name}: {reason}")
+            hint = _hint(listener, listeners) if has_hint else ""
+            warnings.append(f"{name}: listener.security.protocol.map does not have the listener, ignored{hint}")
         elif not {rest, rest.partition(".")[2]} & BROKER_PROPERTIES.keys():
-            warnings.append(f"{name}: unknown property of a listener, ignored{_hint(rest, BROKER_PROPERTIES)}")
+            hint = _hint(rest, BROKER_PROPERTIES) if has_hint else ""
+            warnings.append(f"{name}: unknown property of a listener, ignored{hint}")
     return warnings
 
 

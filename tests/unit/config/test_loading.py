@@ -8,6 +8,7 @@ from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, Brok
 from kctl.config.config_loading import load_broker_config
 from kctl.config.problems import BrokerConfigError
 from kctl.errors import ConfigError
+from kctl.limits import PROPERTY_HINTS_MAX
 
 KAFKAS_SAMPLE = {
     "broker.id": "0",
@@ -72,6 +73,14 @@ def test_an_unknown_name_is_a_warning_with_a_guess() -> None:
     assert warnings == [
         f"log.retention.hour: {UNKNOWN}; did you mean log.retention.hours?",
         f"plugin.secret: {UNKNOWN}",
+    ]
+
+
+def test_similar_names_are_searched_for_a_bounded_number_of_unknown_ones() -> None:
+    _, warnings = load_broker_config({f"log.retention.hour{number}": "4" for number in range(PROPERTY_HINTS_MAX + 20)})
+    assert [warning.endswith("did you mean log.retention.hours?") for warning in warnings] == [
+        *[True] * PROPERTY_HINTS_MAX,
+        *[False] * 20,
     ]
 
 
