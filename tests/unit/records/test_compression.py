@@ -59,6 +59,19 @@ def test_a_snappy_block_with_an_absurd_length_is_refused(length: int) -> None:
         decompress(Codec.SNAPPY, XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + struct.pack(">i", length) + b"xx")
 
 
+@pytest.mark.parametrize("declared", [(1 << 32) - 1, 1 << 40, 1 << 62])
+def test_a_stream_that_declares_an_absurd_size_is_refused(declared: int) -> None:
+    """CVE-2023-34455: a size in the header of a stream is no reason to allocate memory."""
+    size = struct.pack("<Q", declared)
+    zstd = bytes.fromhex("28b52ffd e0") + size + bytes.fromhex("090000") + b"x"
+    # One of these bytes is the checksum of the header.
+    lz4_frames = [bytes.fromhex("04224d18 6840") + size + bytes([byte]) + bytes(4) for byte in range(256)]
+    snappy = bytes.fromhex("ffffffff0f") + b"xx"
+    for codec, stream in [(Codec.ZSTD, zstd), (Codec.SNAPPY, snappy), *((Codec.LZ4, frame) for frame in lz4_frames)]:
+        with pytest.raises(DecompressionError):
+            decompress(codec, stream)
+
+
 def test_lz4_frames_have_the_header_that_kafka_reads() -> None:
     assert compress(Codec.LZ4, DATA)[:7] == bytes.fromhex("04224d18604082")
 
