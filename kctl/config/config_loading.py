@@ -86,7 +86,7 @@ def _unparsable(described: Property, text: str, reason: str) -> Problem:
 
 
 def _unknown_names(given: Mapping[str, str]) -> list[str]:
-    warnings = []
+    warnings: list[str] = []
     for name in given:
         if name in BROKER_PROPERTIES or name.startswith("listener.name."):
             continue
@@ -99,7 +99,7 @@ def _unknown_listeners(given: Mapping[str, str], config: BrokerConfig) -> list[s
     """Warns about properties of listeners that do not exist, and about unknown properties of those that do."""
     protocols = config.listener_security_protocol_map
     listeners = {entry.rpartition(":")[0].strip().lower() for entry in protocols.split(",")}
-    warnings = []
+    warnings: list[str] = []
     for name in given:
         of_listener = _OF_LISTENER.fullmatch(name)
         if of_listener is None:
@@ -129,7 +129,7 @@ def _old_format(config: BrokerConfig) -> list[str]:
 
 
 def _without_effect(given: Mapping[str, str]) -> list[str]:
-    warnings = []
+    warnings: list[str] = []
     for name, text in given.items():
         described = BROKER_PROPERTIES.get(name)
         if described is not None and described.unused and not _is_default(described, text):

@@ -15,7 +15,7 @@ milliseconds, however many keys there are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from librt.strings import read_i32_le, read_i64_le
 from librt.vecs import append, vec
@@ -79,9 +79,11 @@ class _Shard:
 class KeyTable:
     """Finds the records that are the last of their key, in one pass over all records.
 
-    `secret` has SECRET_SIZE random bytes.  `keys` is always what kctl.records.walk.locate_keys returns for `region`:
-    positions and sizes.  `long_key` returns DIGEST_SIZE bytes for a key of at least LONG_KEY_SIZE.
+    `secret` has SECRET_SIZE random bytes.  `keys` is always the vec[i32] that kctl.records.walk.locate_keys returns for
+    `region`: positions and sizes.  `long_key` returns DIGEST_SIZE bytes for a key of at least LONG_KEY_SIZE.
     """
+
+    # `keys` is an object in what interpreted code calls: mypyc 2.4 never frees a vec that is an argument of such calls.
 
     def __init__(self, secret: bytes, long_key: Callable[[bytes], bytes]) -> None:
         self._factors = vec[i64](capacity=SECRET_SIZE >> 2)
@@ -95,9 +97,9 @@ class KeyTable:
         self.record_count: i64 = 0
         self.key_count: i64 = 0
 
-    def add(self, region: bytes, keys: vec[i32]) -> None:
+    def add(self, region: bytes, keys: object) -> None:
         """Adds records; those without key are not the last of any key."""
-        digests = self._digests(region, keys)
+        digests = self._digests(region, cast("vec[i32]", keys))
         shards = self._shards
         pages = self._is_last
         number: i64 = self.record_count
@@ -163,11 +165,11 @@ class KeyTable:
                 position += 1
         return found
 
-    def are_unknown(self, region: bytes, keys: vec[i32]) -> vec[u8]:
+    def are_unknown(self, region: bytes, keys: object) -> vec[u8]:
         """Returns a byte per record: 1 if its key was not added, 0 if it was or if the record has no key."""
-        digests = self._digests(region, keys)
+        digests = self._digests(region, cast("vec[i32]", keys))
         shards = self._shards
-        found = vec[u8](capacity=len(keys) >> 1)
+        found = vec[u8](capacity=len(digests) >> 1)
         at: i64
         for at in range(0, len(digests), 2):
             first: i64 = digests[at]

@@ -18,7 +18,7 @@ Malformed records raise ValueError or IndexError.  What is malformed is what Kaf
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from librt.vecs import append, vec
 from mypy_extensions import i32, i64, u8
@@ -293,13 +293,15 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
 
 
 def retain_records(
-    region: bytes, start: i64, stays: vec[u8], drops_tombstones: bool
+    region: bytes, start: i64, stays: object, drops_tombstones: bool
 ) -> tuple[list[bytes], i64, i64, i64]:
     """Selects those records from `start` on whose byte in `stays` is 1, without tombstones if `drops_tombstones`.
 
-    `locate_keys` has accepted the records.  Returns their bytes, in runs; their number; the largest timestamp delta
-    among them, if there are any; the end of the last record of `stays`.
+    `stays` is a vec[u8]; KeyTable states why it is declared as an object.  `locate_keys` has accepted the records.
+    Returns their bytes, in runs; their number; the largest timestamp delta among them, if there are any; the end of the
+    last record of `stays`.
     """
+    are_staying = cast("vec[u8]", stays)
     runs: list[bytes] = []
     count: i64 = 0
     largest: i64 = -(1 << 62) - (1 << 62)
@@ -308,7 +310,7 @@ def retain_records(
     run_end: i64 = start
     total: i64 = len(region)
     index: i64
-    for index in range(len(stays)):
+    for index in range(len(are_staying)):
         begin: i64 = position
         byte: i64 = region[position]
         position += 1
@@ -319,7 +321,7 @@ def retain_records(
         if size < 0 or size > total - position:
             raise ValueError(f"a record of {size} bytes exceeds the batch")
         end: i64 = position + size
-        if stays[index] == 1:
+        if are_staying[index] == 1:
             byte = region[position + 1]
             position += 2
             if byte < 0x80:
