@@ -56,7 +56,7 @@ class LogCleaners:
 
     def start(self) -> None:
         """Starts the periodic check for logs to compact."""
-        self._wait_anew()
+        self._restart_wait()
         self._configs.subscribe(self._changed)
 
     async def stop(self) -> None:
@@ -93,9 +93,9 @@ class LogCleaners:
 
     def _changed(self) -> None:
         if not self._is_stopped and self._configs.current.log_cleaner_backoff_ms != self._backoff_ms:
-            self._wait_anew()
+            self._restart_wait()
 
-    def _wait_anew(self) -> None:
+    def _restart_wait(self) -> None:
         """Begins the wait for the next check: a shorter one need not wait for the end of the one before."""
         if self._looking is not None:
             self._looking.cancel()

@@ -75,7 +75,7 @@ _SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3:
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
 
 
-class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
+class S3Retries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
     """Repeats requests to S3 as often as requests for data files are; pyarrow gives up after three attempts."""
 
     ATTEMPTS = 6
@@ -443,7 +443,7 @@ def named_catalog(name: str) -> Catalog:
     """The catalogue that .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__* describe.  Raises UsageError, TableFailed."""
     try:
         catalog = load_catalog(name)
-        catalog.properties.setdefault(S3_RETRY_STRATEGY_IMPL, f"{__name__}.{PatientRetries.__name__}")
+        catalog.properties.setdefault(S3_RETRY_STRATEGY_IMPL, f"{__name__}.{S3Retries.__name__}")
         return catalog
     except ValueError as error:
         raise UsageError(f"--catalog {name}: {_one_line(error)}") from None
