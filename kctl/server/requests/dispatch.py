@@ -257,7 +257,7 @@ class Dispatcher:
         with held():
             async with self._long_encoding:
                 loop = asyncio.get_running_loop()
-                chunks, size = await loop.run_in_executor(None, _sized_response, api, context, only[0])
+                chunks, size = await loop.run_in_executor(None, _sized_first, api, context, only)
         account = context.account
         if account is not None and api.key == FETCH_KEY:
             account.settle(FETCH_KEY, size)
@@ -387,3 +387,8 @@ def _sized_response(
     else:
         body.insert(0, prefix)
     return body, size + len(prefix)
+
+
+def _sized_first(api: registry.Api, request: RequestContext, only: list[Response]) -> tuple[list[Chunk], int]:
+    """As `_sized_response`, of the first element: a thread holds its arguments for some time after it has returned."""
+    return _sized_response(api, request, only[0])
