@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 
 import pytest
 
@@ -149,11 +150,11 @@ def test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop(caplog: pyte
 
         runner.run(call(keep_busy_until_sampled))
         assert any(thread.name == "iteration-samples" for thread in threading.enumerate())
-    stacks = re.search(r" stacks=(\S+)$", caplog.records[0].getMessage())
-    assert stacks is not None
+    # On a busy machine the start of the thread that samples is a long iteration too.
+    stacks = [re.findall(r" stacks=(\S+)$", record.getMessage()) for record in caplog.records]
     module = __name__.rpartition(".")[2]
     function = "test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop.keep_busy_until_sampled"
-    assert re.search(rf"\d+x:[^|]*\b{module}:\d+:{function}(\||$)", stacks.group(1))
+    assert any(re.search(rf"\d+x:[^|]*\b{module}:\d+:{function}(\||$)", each) for each in chain.from_iterable(stacks))
     assert not any(thread.name == "iteration-samples" for thread in threading.enumerate())
 
 
