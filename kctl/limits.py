@@ -65,6 +65,12 @@ READ_AHEAD_BYTES_MAX = _limit(
     "bytes",
     on_excess="nothing more is read from the connection until the response has been sent",
 )
+LONE_FRAME_BYTES_MAX = _limit(
+    "size, with its length, of a request that is received into the buffer that all connections share",
+    1 << 14,
+    "bytes",
+    on_excess="the connection gets a buffer of its own",
+)
 RETAINED_BUFFER_BYTES_MAX = _limit(
     "unused receive buffers that the broker keeps for reuse",
     16 << 20,

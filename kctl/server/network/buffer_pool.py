@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from kctl.limits import MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
+from kctl.limits import LONE_FRAME_BYTES_MAX, MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
 from kctl.operating_system import private_pages
 
 MAPPED_BYTES_MIN = 1 << 16
@@ -59,7 +59,9 @@ class BufferPool:
         """Callbacks of connections that need more memory for a request that they have begun."""
         self._exceeding: object | None = None
         self._free: defaultdict[int, list[memoryview]] = defaultdict(list)
-        self._is_poisoned = is_poisoned
+        self.is_poisoned = is_poisoned
+        self.shared = memoryview(private_pages(LONE_FRAME_BYTES_MAX))
+        """For a request that is handled as soon as it has been received; not lent."""
         self._release = release
         self._mapped_count = 0
         self.retained_bytes = 0
@@ -123,6 +125,10 @@ class BufferPool:
                 return
             _call_first(self._waiting)
 
+    def poison(self, buffer: memoryview) -> None:
+        """Overwrites a buffer that must not be read any more."""
+        buffer[:] = _POISON * len(buffer)
+
     def take(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes; its content is undefined."""
         free = self._free.get(size)
@@ -163,8 +169,8 @@ class BufferPool:
         """Ends the loan.  The buffer, and views of it, must not be read afterwards."""
         size = len(buffer)
         self.lent_bytes -= size
-        if self._is_poisoned:
-            buffer[:] = _POISON * size
+        if self.is_poisoned:
+            self.poison(buffer)
         if isinstance(buffer.obj, mmap.mmap):
             if size <= _RETAINED_SIZE_MAX and self.retained_bytes + size <= RETAINED_BUFFER_BYTES_MAX:
                 self.retained_bytes += size

@@ -96,6 +96,11 @@ class Inbox:
             return self._buffer  # A slice is another object.
         return self._buffer[self._end : self._end + RECEIVED_AT_ONCE_MAX]
 
+    def add(self, received: memoryview) -> None:
+        """Copies bytes that were received elsewhere, at most LONE_FRAME_BYTES_MAX; the inbox is empty."""
+        self.buffer()[: len(received)] = received
+        self._end += len(received)
+
     def received(self, count: int) -> None:
         """The first `count` bytes of `buffer()` have been filled."""
         self._end += count

@@ -26,6 +26,7 @@ from enum import Enum
 from types import NoneType
 
 from kctl.limits import (
+    LONE_FRAME_BYTES_MAX,
     TURN_MS_MAX,
     TURN_REQUEST_BYTES_MAX,
     TURN_REQUESTS_MAX,
@@ -50,9 +51,12 @@ class TurnEnd(Enum):
     """A request waits for its response, or the connection is muted; `on_wake` will be called."""
     HAS_MORE = "has more"
     """The budget of the turn is used up; more frames may have arrived."""
+    ANSWERED_ONE = "answered one"
+    """The only bytes that had arrived were one short request, which has been answered."""
 
 
 _NEEDS_BYTES, _WAITS, _HAS_MORE = TurnEnd.NEEDS_BYTES, TurnEnd.WAITS, TurnEnd.HAS_MORE
+_ANSWERED_ONE = TurnEnd.ANSWERED_ONE
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
 
 
@@ -140,24 +144,40 @@ class RequestPump:
                 return _NEEDS_BYTES
             request_bytes += len(frame)
             reply = channel.handle(frame)
-            if isinstance(reply, asyncio.Future):
-                pending.append(reply)
-                if isinstance(reply, KeepsFrame):
-                    inbox.keep_frame(reply)
-                reply.add_done_callback(self._on_reply)
-                if not isinstance(reply, PerformedReply) or not reply.may_overlap:
-                    return _WAITS
-                self._overlapping = bytes(frame[:_API_KEY_BYTES])
-                continue
-            if reply is None:
-                continue
-            if isinstance(reply, ThrottledReply):
-                self._put_and_mute(reply)
+            if isinstance(reply, list):
+                response_bytes += self._put(reply)
+                if not inbox:
+                    return _NEEDS_BYTES if count or request_bytes > LONE_FRAME_BYTES_MAX else _ANSWERED_ONE
+            elif self._has_to_wait(reply, frame):
                 return _WAITS
-            response_bytes += self._put(reply)
-            if not inbox:
-                return _NEEDS_BYTES
         return _HAS_MORE
+
+    def turn_of_one(self, frame: memoryview) -> TurnEnd:
+        """As `turn`, for a frame that has arrived while nothing else had: no request waits, and the inbox is empty.
+
+        The frame has at most LONE_FRAME_BYTES_MAX.  Its memory may be used again after the call.
+        """
+        reply = self._channel.handle(frame)
+        if isinstance(reply, list):
+            self._put(reply)
+            return _ANSWERED_ONE
+        return _WAITS if self._has_to_wait(reply, frame) else _NEEDS_BYTES
+
+    def _has_to_wait(self, reply: asyncio.Future[Reply] | ThrottledReply | None, frame: memoryview) -> bool:
+        """Notes a reply that is not the chunks of a response; returns whether the next request has to wait for it."""
+        if reply is None:
+            return False
+        if isinstance(reply, ThrottledReply):
+            self._put_and_mute(reply)
+            return True
+        self._pending.append(reply)
+        if isinstance(reply, KeepsFrame):
+            self._inbox.keep_frame(reply)
+        reply.add_done_callback(self._on_reply)
+        if not isinstance(reply, PerformedReply) or not reply.may_overlap:
+            return True
+        self._overlapping = bytes(frame[:_API_KEY_BYTES])
+        return False
 
     def close(self) -> None:
         """Cancels a waiting request and releases the memory of received bytes.  `on_wake` is not called any more.

@@ -65,7 +65,7 @@ FURTHER_CALLS_MAX = {
     "acls": dict.fromkeys(CALLS_MAX, 0),
 }
 """Further calls of a broker that has these, for a client whose quotas and permissions are cached."""
-NETWORK_CALLS_MAX = 24
+NETWORK_CALLS_MAX = 15
 PLENTY = str(10**12)
 QUOTAS = {"producer_byte_rate": PLENTY, "consumer_byte_rate": PLENTY, "request_percentage": PLENTY}
 

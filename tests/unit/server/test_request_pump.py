@@ -127,7 +127,7 @@ def test_the_next_request_waits_for_the_response_to_the_one_before() -> None:
         waits[0].set_result([b"waited"])
         await asyncio.sleep(0)
         assert scene.wakes == 1
-        assert scene.pump.turn() is TurnEnd.NEEDS_BYTES
+        assert scene.pump.turn() is TurnEnd.ANSWERED_ONE
         assert scene.sent == [b"waited", b"next"]
 
     play(main)
@@ -214,7 +214,7 @@ def test_a_performed_request_does_not_delay_the_next_one_of_its_api() -> None:
         await scene.complete(names[0])
         assert (scene.sent, scene.wakes) == ([*names[:3], names[4]], 1)
         feed(scene.inbox, framed(FETCH + b"at once"))
-        assert scene.pump.turn() is TurnEnd.NEEDS_BYTES
+        assert scene.pump.turn() is TurnEnd.ANSWERED_ONE
         assert scene.sent[4:] == [FETCH + b"at once"]
 
     asyncio.run(main())
