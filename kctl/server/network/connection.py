@@ -83,7 +83,7 @@ class Connection:
         self._receives_in_turn = False
         """Whether its next turn begins with what has arrived at the socket."""
         self._shared = buffers.shared
-        self._may_share = self._tls is None and not buffers.is_limited
+        self._may_share = not buffers.is_limited
         self._expects_one = False
         """Whether the next bytes are likely to be one short request: the last ones were, and it has been answered.
 
@@ -153,10 +153,10 @@ class Connection:
             self._is_queued = True
             return True
         self._expects_one = end is _ANSWERED_ONE and self._may_share and not self._is_writing
-        if frame is None:
-            self._settle()
-        elif self._buffers.is_poisoned:
+        if frame is not None and self._buffers.is_poisoned:
             self._buffers.poison(frame)
+        if frame is None or self._tls is not None:
+            self._settle()
         return False
 
     def _report(self, error: BaseException) -> None:

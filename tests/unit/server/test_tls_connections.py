@@ -21,7 +21,7 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
-from kctl.limits import TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
+from kctl.limits import LONE_FRAME_BYTES_MAX, TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network import tls_handshakes
@@ -205,6 +205,53 @@ def test_connections_that_receive_parts_of_records_by_turns_do_not_mix_their_byt
                 expected = b"".join(b"<" + request + b">" for request in own)
                 assert await client.read(len(expected)) == expected
                 client.writer.close()
+
+    asyncio.run(main())
+
+
+LONE = LONE_FRAME_BYTES_MAX - 4
+"""The largest request that is received alone into the buffer that connections share."""
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_what_follows_a_request_that_came_alone_is_handled(
+    authority: CertificateAuthority, properties: dict[str, str], version: str
+) -> None:
+    chance = random.Random(13)
+    sizes = [
+        [5],
+        [5],
+        [5, 6],
+        [5],
+        [LONE - 1],
+        [LONE],
+        [LONE + 1],
+        [5],
+        [5],
+        [5, 40_000],
+        [5],
+        [5],
+        [LONE, LONE, 5],
+        [5],
+    ]
+    arrivals = [[chance.randbytes(size) for size in each] for each in sizes]
+
+    async def main() -> None:
+        async with listening(lambda frame, _: [b"<", bytes(frame), b">"], properties) as (_, port):
+            client = MemoryClient(client_context(authority, version))
+            await client.connect(port)
+            async with asyncio.timeout(20):
+                for requests in arrivals:
+                    client.writer.write(b"".join(client.encrypted(framed(request)) for request in requests))
+                    expected = b"".join(b"<" + request + b">" for request in requests)
+                    assert await client.read(len(expected)) == expected
+                last = client.encrypted(framed(b"last"))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    client.tls.unwrap()
+                client.writer.write(last + client.outgoing.read())  # The end of TLS, and not that of the socket.
+                assert await client.read(6) == b"<last>"
+                await ended(client.reader)
+            client.writer.close()
 
     asyncio.run(main())
 
