@@ -32,7 +32,10 @@ _OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
 
 LARGE_BLOCK_BYTES = 4 << 20
 """More than the usual requests of producers: with 256 KiB, new pages for each of them doubled the cost of producing."""
-_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
+_FREE_END_BYTES = 8 * LARGE_BLOCK_BYTES
+"""More than the threads that recompress records free at a time: with 8 MiB, they wrote to new pages for each request,
+and batches of 2 MB took four times the processor time."""
+_M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
 """From malloc.h of glibc."""
 
 
@@ -128,25 +131,32 @@ def open_files_limit() -> int:
     return -1 if soft == resource.RLIM_INFINITY else soft
 
 
-def return_large_blocks() -> bool:
-    """From now on, memory blocks of at least LARGE_BLOCK_BYTES are returned to the system when they are freed.
+def limit_freed_memory() -> bool:
+    """Limits the freed memory that the C library keeps; call it before threads are started.
 
-    glibc ceases to do so once a larger block has been freed, and keeps fragments between smaller ones: a broker that
-    used 60 MB held 170 MB after requests of 19 MB each.  False where the C library has no such setting.
+    Blocks of at least LARGE_BLOCK_BYTES are returned to the system when they are freed.  glibc ceases to do so once a
+    larger block has been freed, and keeps fragments between smaller ones: a broker that used 60 MB held 170 MB after
+    requests of 19 MB each.
+
+    All threads share one heap.  glibc makes one for each thread, and keeps the free end of each, also in malloc_trim:
+    18 MB after the compaction of 250,000 keys.  Threads rarely wait for each other, because most memory is taken by
+    the thread that holds the interpreter lock.
+
+    False where the C library has no such settings.
     """
     import ctypes  # noqa: PLC0415 - commands do not need it
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    # Without the second one, glibc returns the end of the heap whenever 128 KiB of it are free.
-    settings = ((_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (_M_TRIM_THRESHOLD, 2 * LARGE_BLOCK_BYTES))
+    # Without the third one, glibc returns the end of the heap whenever 128 KiB of it are free.
+    settings = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (_M_TRIM_THRESHOLD, _FREE_END_BYTES))
     return mallopt is not None and all(mallopt(*setting) == 1 for setting in settings)
 
 
 def heap_trim() -> Callable[[], object] | None:
     """A function that returns free pages of the heap to the system; None where the C library has none.
 
-    glibc returns only the free end of the heap by itself, and of the heaps of threads even less.  The function may be
-    called in any thread, and lets the others run Python meanwhile.
+    glibc itself returns only the end of the heap, when much of it is free.  The function may be called in any thread,
+    and lets the others run Python meanwhile.
     """
     import ctypes  # noqa: PLC0415 - commands do not need it
 

@@ -10,17 +10,20 @@ import os
 import resource
 import signal
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import cleaner_latency, produce_latency
-from benchmarks.beside.sides import Side
+from benchmarks.beside.sides import Side, one_broker
 from benchmarks.harness import librdkafka, small_requests
+from benchmarks.harness.subject import unpinned
 from tests.peers.probe import wait_until
 
 TIMEOUT_S = 300
@@ -210,8 +213,14 @@ def _memory(side: Side, scale: Scale, name: str) -> Measured:
 
 
 def _start(side: Side, scale: Scale, name: str) -> Measured:
+    """Of one more broker, on all processors, as the side was started; then it is stopped."""
     del scale, name
-    return Measured({"s": side.start_s})
+    with (
+        tempfile.TemporaryDirectory(prefix="kctl-bench-", ignore_cleanup_errors=True) as folder,
+        unpinned(side.brokers[0].pid),
+        one_broker(side.name, Path(folder)) as started,
+    ):
+        return Measured({"s": started.start_s})
 
 
 def _quantiles(latencies_ms: list[float]) -> Measured:

@@ -72,3 +72,14 @@ def pin(*broker_pids: int) -> None:
         for thread in Path(f"/proc/{broker_pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), processors[:1])
     os.sched_setaffinity(0, processors[1:])  # and with it the client, which this process starts
+
+
+@contextlib.contextmanager
+def unpinned(broker_pid: int) -> Iterator[None]:
+    """Meanwhile this process, and what it starts, may use the processors of the broker too."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, own | os.sched_getaffinity(broker_pid))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)

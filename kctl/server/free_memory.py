@@ -1,9 +1,8 @@
 """Returns memory that the broker has freed to the system.
 
-The C library keeps freed memory for later use.  Records that were decompressed leave holes between what is still used,
-above all in the heaps of threads: 130 MB after batches of 110 MB each.  Such pages are returned by a call that takes
-5 ms to 15 ms, in a thread: while the process is larger than after its start, soon after it has grown or a call was of
-use, else rarely.
+The C library keeps freed memory for later use: the end of the heap, and holes between what is still used.  Such pages
+are returned by a call that takes 1 ms to 15 ms, in a thread: while the process is larger than after its start, soon
+after it has grown or a call was of use, else rarely.
 
 Owner: event loop.
 """
@@ -15,7 +14,7 @@ import asyncio
 from kctl.operating_system import heap_trim, resident_bytes
 
 INTERVAL_S = 5.0
-GROWTH_BYTES = 32 << 20
+GROWTH_BYTES = 8 << 20
 """A process that has grown by less returns nothing."""
 USEFUL_BYTES = 4 << 20
 """A call that returns less is of no use."""

@@ -23,7 +23,7 @@ from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_output.formats import LogFormat
 from kctl.log_output.handler import set_up_logging
-from kctl.operating_system import return_large_blocks
+from kctl.operating_system import limit_freed_memory
 from kctl.server import free_memory, garbage_collection, state_dump
 from kctl.server.background import DETACHED, BackgroundOutput, is_detached, log_stream_of_start
 from kctl.server.data_folder import DataFolder, RunningBroker
@@ -174,7 +174,7 @@ def set_up(
     # The watchdog of a service manager ends a process with SIGABRT; the stacks of its threads are written then.
     faulthandler.enable()
     raise_limit()
-    return_large_blocks()
+    limit_freed_memory()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 

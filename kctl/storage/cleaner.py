@@ -56,6 +56,8 @@ class CleanerStatistics(NamedTuple):
     bytes_read: int
     bytes_written: int
     keys: int
+    keys_bytes: int = 0
+    """The memory for keys that was used."""
     keys_memory_share: float = 0.0
     """The part of the memory for keys that was used, from 0 to 1."""
 
@@ -217,6 +219,7 @@ class LogCleaner:
             cleaning.bytes_read,
             cleaning.bytes_written,
             len(cleaning.latest),
+            cleaning.latest.memory_bytes,
             min(cleaning.latest.memory_bytes / max(buffers.keys_bytes, 1), 1.0),
         )
         _logger.info(

@@ -172,12 +172,12 @@ def test_only_one_module_uses_what_not_all_systems_have() -> None:
 def test_large_blocks_are_returned_to_the_system_also_after_larger_ones() -> None:
     program = """
 import os
-from kctl.operating_system import LARGE_BLOCK_BYTES, return_large_blocks
+from kctl.operating_system import LARGE_BLOCK_BYTES, limit_freed_memory
 
 def resident_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-assert return_large_blocks()
+assert limit_freed_memory()
 largest = b"x" * (16 << 20)
 del largest
 before = resident_bytes()
@@ -189,3 +189,53 @@ print(resident_bytes() - before)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(ran.stdout) < 20 * operating_system.LARGE_BLOCK_BYTES
+
+
+def test_memory_that_a_thread_has_freed_can_be_returned_to_the_system() -> None:
+    program = """
+import threading
+from kctl.operating_system import heap_trim, limit_freed_memory, resident_bytes
+
+assert limit_freed_memory()
+before = resident_bytes()
+
+def use():
+    blocks = [None] * 100
+    for at in range(len(blocks)):
+        blocks[at] = b"x" * 60_000
+
+thread = threading.Thread(target=use)
+thread.start()
+thread.join()
+kept = resident_bytes()
+heap_trim()()
+print(kept - before, resident_bytes() - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    kept, left = map(int, ran.stdout.split())
+    assert kept > 5_000_000
+    assert left < 2_000_000
+
+
+def test_memory_of_a_request_is_used_again_by_the_next_one() -> None:
+    program = """
+import resource
+import threading
+from kctl.operating_system import limit_freed_memory
+
+assert limit_freed_memory()
+faults = []
+
+def use():
+    for _ in range(20):
+        blocks = [b"x" * 3_000_000 for _ in range(5)]
+        del blocks
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+
+thread = threading.Thread(target=use)
+thread.start()
+thread.join()
+print((faults[-1] - faults[0]) * resource.getpagesize())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 15_000_000, "as much as one of the 19 later requests uses"

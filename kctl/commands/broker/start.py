@@ -26,7 +26,6 @@ from kctl.server import process
 from kctl.server.background import is_detached
 from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
 from kctl.server.machine.layout import MachineOptions, unexpected_data
-from kctl.server.machine.supervisor import Supervisor
 from kctl.server.ports import port_problems
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ def _run_machine(
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
+    from kctl.server.machine.supervisor import Supervisor  # noqa: PLC0415 - imports prometheus_client
+
     process.set_up(machine.service, machine.processes(), on_warning=on_warning, log_stream=log_stream)
     process.run_host(
         lambda: Supervisor(machine, is_quiet=log_stream is None),

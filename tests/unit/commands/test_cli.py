@@ -72,6 +72,12 @@ def test_help_that_is_piped_needs_no_cluster_and_no_rich() -> None:
     assert not any(f"'{heavy}'" in modules for heavy in ("rich", "asyncio", "pydantic"))
 
 
+def test_a_broker_without_metrics_loads_neither_their_library_nor_codecs() -> None:
+    code = "import sys, kctl.commands.broker.start; print({'prometheus_client', 'cramjam'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert shown == "set()\n"
+
+
 @pytest.mark.parametrize("format_", ["plain", "json", "jsonl"])
 def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -> None:
     cluster.create("orders")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +110,63 @@ def test_the_memory_for_keys_and_the_age_of_uncleaned_records_are_measured(tmp_p
     assert cleaners.cleaner.next(now_ms) is None
     assert cleaners.cleaner.overdue_max_ms == 0
     manager.release()
+
+
+def test_the_memory_for_many_keys_is_returned_to_the_system(tmp_path: Path) -> None:
+    program = """
+import asyncio
+import random
+import sys
+from kctl.config.dynamic import ConfigView
+from kctl.model import TopicPartition
+from kctl.operating_system import limit_freed_memory, resident_bytes
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from kctl.server.cleaners import LogCleaners
+from kctl.server.clock import SystemClock
+from kctl.storage.config import LogConfig
+from kctl.storage.files import RealFiles
+from kctl.storage.log_manager import LogManager
+
+BATCHES, RECORDS = 100, 1_000
+
+assert limit_freed_memory()
+config = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0, segment_index_bytes=1 << 16)
+manager = LogManager([sys.argv[1]], files=RealFiles(), clock=SystemClock(), random=random.Random(1))
+manager.load()
+
+def fill(partition, batches):
+    log = manager.get_or_create(TopicPartition("table", partition), config=config)
+    for number in range(batches):
+        records = [Record(at, 1, b"%d %d" % (number, at), b"") for at in range(RECORDS)]
+        log.append_as_leader(bytearray(build_batch(records)), leader_epoch=0, now_ms=1)
+    log.roll(1)
+    log.flush()
+
+async def clean():
+    cleaners.start_idle_cleaners()
+    await asyncio.wait_for(cleaners.idle(), 60)
+    assert cleaners.cleaner.uncleanable == {}
+
+async def main():
+    global cleaners
+    configs = ConfigView({})
+    cleaners = LogCleaners(
+        manager, lambda log: log.log_end_offset, SystemClock(), configs=configs, random=random.Random(2)
+    )
+    fill(0, 1)
+    await clean()  # Imports modules and starts a thread.
+    fill(1, BATCHES)
+    before = resident_bytes()
+    await clean()
+    assert cleaners.cleaner.statistics.keys == RECORDS * BATCHES
+    await cleaners.stop()  # Waits for the threads.
+    print(resident_bytes() - before)
+
+asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 3_000_000
 
 
 def test_one_cleaner_thread_cleans_logs_one_after_the_other(tmp_path: Path) -> None:
