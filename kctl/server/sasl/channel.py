@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -177,7 +177,7 @@ class SaslChannel:
             case SendMechanisms():
                 self._exchange = self._listener.mechanisms[action.mechanism]()
                 self.frame_bytes_max = self._listener.unauthenticated_bytes_max
-                return self._handshake_response(ErrorCode.NONE)
+                return self._handshake_response(ErrorCode.NONE, self._state.mechanisms)
             case Evaluate():
                 return self._evaluate(action.token)
             case SendToken():
@@ -243,6 +243,8 @@ class SaslChannel:
         self._exchange = None
         last: list[Chunk] | None = None
         if action.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            last = self._handshake_response(action.code, self._state.mechanisms)
+        elif action.code is ErrorCode.ILLEGAL_SASL_STATE:
             last = self._handshake_response(action.code)
         elif action.code is not ErrorCode.NONE:
             last = self._authenticate_response(action.code, action.message, b"", 0)
@@ -252,8 +254,8 @@ class SaslChannel:
         reply.add_done_callback(lambda _: delay.cancel())
         return reply
 
-    def _handshake_response(self, code: ErrorCode) -> list[Chunk]:
-        response = SaslHandshakeResponse(error_code=code, mechanisms=list(self._state.mechanisms))
+    def _handshake_response(self, code: ErrorCode, mechanisms: Iterable[str] = ()) -> list[Chunk]:
+        response = SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
         assert self._header is not None
         return framed_response(_HANDSHAKE, self._header, response)
 

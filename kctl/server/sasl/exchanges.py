@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kctl.errors import KctlError
 from kctl.security.plain import INVALID, PlainError, is_password, parse_plain
-from kctl.security.scram import NONCE_BYTES, Phase, ScramServer
+from kctl.security.scram import NONCE_BYTES, OtherUserError, Phase, ScramServer
 from kctl.security.scram_credentials import Mechanism, ScramCredential
 from kctl.security.scram_messages import ScramError
 from kctl.server.sasl.negotiation import Identity, TokenReply
@@ -19,6 +19,7 @@ from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 
 USER = "User"
+_OTHER_USER = "Client requested an authorization id that is different from username"
 
 
 class AuthenticationRefused(KctlError):
@@ -60,8 +61,7 @@ class PlainExchange:
         if not is_password(self._users, message):
             raise AuthenticationRefused("invalid user name or password", INVALID)
         if message.authorization_id not in ("", message.user):
-            text = "Client requested an authorization id that is different from username"
-            raise AuthenticationRefused(text, f"Authentication failed: {text}")
+            raise AuthenticationRefused(_OTHER_USER, f"Authentication failed: {_OTHER_USER}")
         return TokenReply(b"", Identity(f"{USER}:{message.user}"))
 
 
@@ -106,6 +106,8 @@ class ScramExchange:
     def _reply(self, token: bytes) -> TokenReply:
         try:
             reply = self._server.respond(token)
+        except OtherUserError:
+            raise AuthenticationRefused(_OTHER_USER, f"Authentication failed: {_OTHER_USER}") from None
         except ScramError as error:
             raise AuthenticationRefused(str(error)) from None
         is_complete = self._server.phase is Phase.COMPLETE

@@ -250,6 +250,29 @@ def test_other_requests_are_not_even_decoded_before_authentication() -> None:
     play(scene)
 
 
+def test_a_second_handshake_gets_an_error() -> None:
+    async def scene(server: Server) -> None:
+        await server.handshake("PLAIN")
+        result = await server.refused(server.handshake("PLAIN"))
+        response = _decoded(SaslHandshakeResponse, 17, 1, result)
+        assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+    play(scene)
+
+
+def test_scram_for_another_user_gets_kafkas_text() -> None:
+    async def scene(server: Server) -> None:
+        await server.handshake("SCRAM-SHA-256")
+        result = await server.refused(server.authenticate(b"n,a=admin,n=alice,r=nonce"))
+        response = _decoded(SaslAuthenticateResponse, 36, 2, result)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert response.error_message == (
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+
+    play(scene)
+
+
 def test_scram_with_a_user_and_without() -> None:
     async def scene(server: Server) -> None:
         await server.set_user("bob", "s")
