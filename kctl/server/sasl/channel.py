@@ -81,6 +81,7 @@ class SaslChannel:
     """See the module's docstring; implements network.channel.Channel."""
 
     __slots__ = (
+        "_admitted",
         "_current_listener",
         "_dispatch",
         "_exchange",
@@ -89,7 +90,6 @@ class SaslChannel:
         "_peer",
         "_state",
         "frame_bytes_max",
-        "handle",
     )
 
     def __init__(self, current_listener: Callable[[], SaslListener], dispatch: Handle, peer: Peer) -> None:
@@ -103,12 +103,22 @@ class SaslChannel:
         self._header: RequestHeader | None = None
         """The header of the request that is being handled; None for a token in a frame of its own."""
         self.frame_bytes_max = listener.unauthenticated_bytes_max
-        self.handle: Callable[[memoryview], Reply | asyncio.Future[Reply]] = self._handle
+        self._admitted: Callable[[memoryview], Reply | asyncio.Future[Reply]] | None = None
+        """Handles all further frames; None while the client is not authenticated or its session has an end."""
 
     @property
     def peer(self) -> Peer:
         """The connection and, after authentication, the principal."""
         return self._peer
+
+    @property
+    def handle(self) -> Callable[[memoryview], Reply | asyncio.Future[Reply]]:
+        """See network.channel.Channel.
+
+        Not an attribute with a bound method: that would be a reference cycle, which every ended connection would leave
+        to the rare collections of old objects.
+        """
+        return self._admitted or self._handle
 
     def _handle(self, frame: memoryview) -> Reply | asyncio.Future[Reply]:
         """Handles a frame while the client is not authenticated or its session has an end."""
@@ -223,7 +233,7 @@ class SaslChannel:
         self.frame_bytes_max = self._listener.request_bytes_max
         if self._state.expires_ms is None:
             dispatch, peer = self._dispatch, self._peer
-            self.handle = lambda frame: dispatch(frame, peer)
+            self._admitted = lambda frame: dispatch(frame, peer)
 
     def _log_failure(self, reason: str) -> None:
         """The reason must contain no secret."""
