@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.errors import KctlError
-from kctl.security.principals import java_replacement, unknown_names
+from kctl.security.principals import java_pattern, java_replacement, replacement_problem
 
 _PRINCIPAL = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?")
 _RULE = re.compile(
@@ -77,8 +77,8 @@ def _rule(text: str) -> Rule:
         rule = Rule(
             parts=int(found["parts"]),
             text=found["text"],
-            match=None if found["match"] is None else re.compile(found["match"]),
-            pattern=None if found["pattern"] is None else re.compile(found["pattern"]),
+            match=None if found["match"] is None else java_pattern(found["match"]),
+            pattern=None if found["pattern"] is None else java_pattern(found["pattern"]),
             new=found["new"] or "",
             is_repeated=found["all"] is not None,
             case=found["case"] or "",
@@ -92,7 +92,7 @@ def _rule(text: str) -> Rule:
 
 def _has_unknown_groups(replacement: str, pattern: re.Pattern[str]) -> bool:
     numbers = map(int, _PARAMETER.findall(replacement))
-    return any(number > pattern.groups for number in numbers) or bool(unknown_names(replacement, pattern))
+    return any(number > pattern.groups for number in numbers) or replacement_problem(replacement, pattern) is not None
 
 
 def _applied(rule: Rule, parameters: Sequence[str], default_realm: str) -> str | None:

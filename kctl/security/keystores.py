@@ -34,6 +34,8 @@ _PEM_MARK = b"-----BEGIN "
 _JKS_MARKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PKCS12_MARK = b"\x30"
 _PEM_KEY = re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
+_PEM_BLOCK = re.compile(r"(-----BEGIN ([A-Z0-9 ]+)-----)([A-Za-z0-9+/=\s]+)(-----END \2-----)")
+"""Without headers, which only keys in older formats have."""
 _ENCRYPTED_KEY = "ENCRYPTED PRIVATE KEY"
 """PKCS8; in the older formats the key is derived by one hash."""
 _NEW_FILE = "create it again, for example with keytool or openssl"
@@ -70,7 +72,7 @@ def key_pair_of_store(data: bytes, *, store_password: str | None, key_password: 
 
 def key_pair_of_pem(*, certificates: str, key: str, key_password: str | None) -> KeyPair:
     """The key and certificates of PEM texts (KIP-651).  Raises KeyStoreError."""
-    found = _PEM_KEY.search(key)
+    found = _PEM_KEY.search(_compact(key))
     if found is None:
         raise KeyStoreError("has no private key: add the PEM block that begins with -----BEGIN PRIVATE KEY-----")
     is_encrypted = "ENCRYPTED" in found[0]
@@ -103,11 +105,16 @@ def certificates_of_store(data: bytes, *, password: str | None) -> tuple[Certifi
 def certificates_of_pem(text: str) -> tuple[Certificate, ...]:
     """The certificates of a PEM text.  Raises KeyStoreError."""
     try:
-        return tuple(load_pem_x509_certificates(text.encode()))
+        return tuple(load_pem_x509_certificates(_compact(text).encode()))
     except Exception:
         raise KeyStoreError(
             "has no readable certificate: add the PEM blocks that begin with -----BEGIN CERTIFICATE-----"
         ) from None
+
+
+def _compact(text: str) -> str:
+    """The PEM text without blank lines and other spaces in blocks.  Java ignores them, and `cryptography` does not."""
+    return _PEM_BLOCK.sub(lambda found: f"{found[1]}\n{''.join(found[3].split())}\n{found[4]}", text)
 
 
 def _pem_content(block: str) -> bytes:
@@ -169,12 +176,12 @@ def _pkcs12_key_pair(data: bytes, password: str | None) -> KeyPair:
 
 
 def _pkcs12_certificates(data: bytes, password: str | None) -> tuple[Certificate, ...]:
-    if password is None:
-        raise KeyStoreError("is a PKCS12 file, whose certificates are encrypted: set its password")
     _check_derivations(data)
     try:
-        _, certificate, others = load_key_and_certificates(data, password.encode())
+        _, certificate, others = load_key_and_certificates(data, None if password is None else password.encode())
     except Exception:
+        if password is None:
+            raise KeyStoreError("is a PKCS12 file, whose certificates are encrypted: set its password") from None
         raise KeyStoreError("cannot be decrypted: correct the password, or use another PKCS12 file") from None
     return tuple(entry for entry in (certificate, *others) if entry is not None)
 

@@ -30,6 +30,7 @@ _RULE_TEXT = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*
 _RULE_SPLITTER = re.compile(rf"\s*({_RULE_TEXT})\s*(,\s*|$)")
 _RULE = re.compile(_RULE_TEXT)
 _REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{([A-Za-z][A-Za-z0-9]*)\}", re.DOTALL)
+_CHARACTER_CLASS = re.compile(r"\\.|\[\^?(?P<content>(?:\\.|[^\\\]])*)", re.DOTALL)
 _PROPERTY = "ssl.principal.mapping.rules"
 
 
@@ -109,20 +110,35 @@ def _parsed(text: str) -> list[_Rule]:
             rules.append(_Rule(None))
         elif parts[2] is not None:
             pattern = _compiled(parts[2], text)
-            if unknown := unknown_names(parts[3], pattern):
-                raise ConfigError(_PROPERTY, text, f"the rule {found[1]!r} has no group ${{{unknown[0]}}}: correct it")
+            if problem := replacement_problem(parts[3], pattern):
+                raise ConfigError(_PROPERTY, text, f"the rule {found[1]!r} {problem}: correct it")
             rules.append(_Rule(pattern, parts[3], parts[4]))
     return rules
 
 
-def unknown_names(replacement: str, pattern: re.Pattern[str]) -> list[str]:
-    """The names of groups to which the replacement refers and that the pattern does not have."""
-    return [found[3] for found in _REFERENCE.finditer(replacement) if found[3] and found[3] not in pattern.groupindex]
+def replacement_problem(replacement: str, pattern: re.Pattern[str]) -> str | None:
+    """Why Java's Matcher.replaceAll would refuse the replacement, or Kafka the clients whose name it gives."""
+    for found in _REFERENCE.finditer(replacement):
+        if found[3] and found[3] not in pattern.groupindex:
+            return f"has no group ${{{found[3]}}}"
+        if found[2] and int(found[2]) and not pattern.groups:
+            return f"has no group ${found[2]}"
+    rest = _REFERENCE.sub("", replacement)
+    return "has a $ without a group, or a backslash without a character" if "$" in rest or "\\" in rest else None
+
+
+def java_pattern(pattern: str) -> re.Pattern[str]:
+    """A regular expression of Java.  Raises re.error, also for what would mean something else in Python."""
+    for found in _CHARACTER_CLASS.finditer(pattern):
+        content = re.sub(r"\\.", "", found["content"] or "", flags=re.DOTALL)
+        if "[" in content or "&&" in content:
+            raise re.error("character classes inside of others, and intersections of them, are not supported")
+    return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern), re.ASCII)
 
 
 def _compiled(pattern: str, text: str) -> re.Pattern[str]:
     try:
-        return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern), re.ASCII)
+        return java_pattern(pattern)
     except re.error as error:
         raise ConfigError(_PROPERTY, text, f"{pattern!r} is not a regular expression ({error}): correct it") from None
 
@@ -130,7 +146,7 @@ def _compiled(pattern: str, text: str) -> re.Pattern[str]:
 def java_replacement(replacement: str, found: re.Match[str]) -> str:
     """Java's Matcher.appendReplacement: $1, ${name} and backslashes; a number of a missing group stays as it is.
 
-    `unknown_names` has to be empty.
+    There has to be no `replacement_problem`.
     """
 
     def value(reference: re.Match[str]) -> str:

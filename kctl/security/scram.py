@@ -52,6 +52,10 @@ For an unknown name it may return one that no password matches, so that the exch
 """
 
 
+class OtherUserError(ScramError):
+    """The client requested the identity of another user."""
+
+
 class Phase(Enum):
     """The message that this side expects or sends next."""
 
@@ -105,7 +109,7 @@ class ScramServer:
     def _server_first(self, message: bytes) -> bytes:
         first, bare = parse_client_first(message)
         if first.authorization_id not in ("", first.user):
-            raise ScramError("the client requested an authorization id that is different from the user name")
+            raise OtherUserError("the client requested an authorization id that is different from the user name")
         credential = self._lookup(first.user, first.is_token)
         reply = ServerFirst(first.nonce + self._nonce, credential.salt, credential.iterations).text()
         self._first, self._credential, self._signed = first, credential, f"{bare},{reply}"

@@ -91,12 +91,16 @@ class ChangeNotifications:
             log.error("ignoring invalid change notification path=%s error=%s", path, error)
 
     async def _delete_old(self, names: list[str]) -> None:
+        """Ends at the first one that is kept, because looking at all of thousands would delay the next changes."""
         oldest_ms = self._clock.now_ms() - _KEEP_MS
-        for name in names:
+        for name in sorted(names, key=paths.sequence_digits):
             path = f"{self._parent}/{name}"
             stat = await self._zookeeper.exists(path)
-            if stat is not None and stat.ctime_ms < oldest_ms:
-                await self._zookeeper.delete(path, recursive=True)
+            if stat is None:
+                continue  # Another broker has deleted it.
+            if stat.ctime_ms >= oldest_ms:
+                return
+            await self._zookeeper.delete(path, recursive=True)
 
     async def _numbered(self, names: list[str], *, after: int = -1) -> list[tuple[int, str]]:
         """Notifications with larger numbers than `after`, in order.

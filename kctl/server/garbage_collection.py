@@ -6,7 +6,8 @@ threshold, whatever the age of those that are freed: while new requests replace 
 thousands of objects.  So young objects are collected between iterations of the event loop too, after a short time.
 
 A collection of the oldest objects visits all of them, about 36 objects per partition.  Those that have survived two
-collections are therefore left to a thorough collection, which is rare and waits for an idle loop.
+collections are therefore left to a thorough collection, which is rare and waits for an idle loop, except when there are
+many more objects than before: asyncio's transports, for one, are cycles, and each scrape of metrics may use a new one.
 docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,12 @@ _NEVER = 1 << 30
 CHECK_INTERVAL_S = 5.0
 INTERVAL_MIN_S = 6 * 3600.0
 INTERVAL_MAX_S = 48 * 3600.0
+GROWTH_IDLE = 500_000
+"""Blocks of memory (one or two for each object, of 64 bytes on average) since the last thorough collection, after which
+an idle loop collects.
+"""
+GROWTH_MAX = 4 * GROWTH_IDLE
+"""The same for a busy loop."""
 IDLE_SHARE = 0.05
 """The share of time that an idle loop is busy."""
 
@@ -38,21 +46,25 @@ IDLE_SHARE = 0.05
 class ThoroughCollections:
     """Decides when a thorough collection is due.  Pure."""
 
-    def __init__(self, now_s: float, busy_s: float) -> None:
+    def __init__(self, now_s: float, busy_s: float, blocks: int) -> None:
+        """`blocks` is the number of allocated blocks of memory after the collection at the start."""
         self._last_s = now_s
         self._checked_s = now_s
         self._busy_s = busy_s
+        self._blocks = blocks
 
-    def is_due(self, now_s: float, busy_s: float) -> bool:
+    def is_due(self, now_s: float, busy_s: float, blocks: int) -> bool:
         """Returns whether to collect now; `busy_s` is how long the loop has been busy since its start."""
         elapsed_s, busy_now_s = now_s - self._checked_s, busy_s - self._busy_s
         self._checked_s, self._busy_s = now_s, busy_s
-        since_s = now_s - self._last_s
-        is_idle = busy_now_s <= elapsed_s * IDLE_SHARE
-        if since_s < INTERVAL_MIN_S or (not is_idle and since_s < INTERVAL_MAX_S):
-            return False
-        self._last_s = now_s
-        return True
+        since_s, growth = now_s - self._last_s, blocks - self._blocks
+        if busy_now_s <= elapsed_s * IDLE_SHARE:
+            return since_s >= INTERVAL_MIN_S or growth >= GROWTH_IDLE
+        return since_s >= INTERVAL_MAX_S or growth >= GROWTH_MAX
+
+    def collected(self, now_s: float, blocks: int) -> None:
+        """After a thorough collection: objects that are still there are in use."""
+        self._last_s, self._blocks = now_s, blocks
 
 
 def freeze() -> None:
@@ -84,13 +96,14 @@ async def collect(busy_s: Callable[[], float], collected: Callable[[float, float
             return
         collected(now_s, now_s - started_s, info["generation"])
 
-    thorough = ThoroughCollections(loop.time(), busy_s())
+    thorough = ThoroughCollections(loop.time(), busy_s(), sys.getallocatedblocks())
     gc.callbacks.append(on_collection)
     try:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            if thorough.is_due(loop.time(), busy_s()):
+            if thorough.is_due(loop.time(), busy_s(), sys.getallocatedblocks()):
                 gc.unfreeze()
                 freeze()
+                thorough.collected(loop.time(), sys.getallocatedblocks())
     finally:
         gc.callbacks.remove(on_collection)

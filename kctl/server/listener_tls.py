@@ -84,12 +84,15 @@ class ListenerCertificates:
         return self._certificates(listener).context
 
     def principal(self, listener: str, certificate: bytes | None) -> str:
-        """The principal of a client.  Raises KctlError for one without a rule, ValueError for a malformed name."""
+        """The principal of a client.  Raises KctlError without a rule or a name, ValueError if that is malformed."""
         if certificate is None:
             return ANONYMOUS
         from kctl.security.certificates import subject_name  # noqa: PLC0415 - only TLS needs `cryptography`
 
-        return "User:" + self._certificates(listener).rules.user_name(subject_name(certificate))
+        name = self._certificates(listener).rules.user_name(subject_name(certificate))
+        if not name:
+            raise KctlError("the certificate's subject, or the name that ssl.principal.mapping.rules give it, is empty")
+        return f"User:{name}"
 
     async def check(self, _: BrokerConfig, properties: Mapping[str, str]) -> None:
         """Raises ConfigError if a listener could not use the changes among these properties."""

@@ -109,7 +109,12 @@ def parent(path: str) -> str:
 
 def sequence_number(name: str) -> int:
     """Return the number at the end of a sequential znode's name.  Raises ValueError if there is none."""
-    return int(name[-10:])
+    return int(sequence_digits(name))
+
+
+def sequence_digits(name: str) -> str:
+    """The end of a sequential znode's name, which sorts by age: ten digits."""
+    return name[-10:]
 
 
 def sanitize(name: str) -> str:

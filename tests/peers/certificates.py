@@ -154,7 +154,10 @@ class CertificateAuthority:
         first, last = valid_days
         now = datetime.now(UTC)
         builder = x509.CertificateBuilder(
-            self.identity.certificate.subject, subject or _subject(name), key.public_key(), x509.random_serial_number()
+            self.identity.certificate.subject,
+            _subject(name) if subject is None else subject,
+            key.public_key(),
+            x509.random_serial_number(),
         )
         certificate = (
             builder.not_valid_before(now + first * _DAY)

@@ -20,7 +20,11 @@ BUCKETS_PER_LEVEL = 64
 
 
 class Entry(Generic[T]):
-    """One item with a deadline; in at most one bucket of its wheel."""
+    """One item with a deadline; in at most one bucket of its wheel.
+
+    It refers to its item only until it is cancelled or due.  Items are callbacks of objects that keep their entry: the
+    garbage collector would find such cycles hours later, and every request that waits has one.
+    """
 
     __slots__ = ("bucket", "deadline_ms", "item")
 
@@ -35,6 +39,7 @@ class Entry(Generic[T]):
         if self.bucket is not None:
             del self.bucket[self]
             self.bucket = None
+            del self.item
 
 
 class TimingWheel(Generic[T]):
@@ -89,7 +94,9 @@ class TimingWheel(Generic[T]):
     def _take_expired(self) -> T:
         entry, _ = self._expired.popitem(last=False)
         entry.bucket = None
-        return entry.item
+        item = entry.item
+        del entry.item
+        return item
 
     def _place(self, entry: Entry[T]) -> None:
         width_ms = self._tick_ms

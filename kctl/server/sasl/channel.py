@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -81,6 +81,7 @@ class SaslChannel:
     """See the module's docstring; implements network.channel.Channel."""
 
     __slots__ = (
+        "_admitted",
         "_current_listener",
         "_dispatch",
         "_exchange",
@@ -89,7 +90,6 @@ class SaslChannel:
         "_peer",
         "_state",
         "frame_bytes_max",
-        "handle",
     )
 
     def __init__(self, current_listener: Callable[[], SaslListener], dispatch: Handle, peer: Peer) -> None:
@@ -103,12 +103,22 @@ class SaslChannel:
         self._header: RequestHeader | None = None
         """The header of the request that is being handled; None for a token in a frame of its own."""
         self.frame_bytes_max = listener.unauthenticated_bytes_max
-        self.handle: Callable[[memoryview], Reply | asyncio.Future[Reply]] = self._handle
+        self._admitted: Callable[[memoryview], Reply | asyncio.Future[Reply]] | None = None
+        """Handles all further frames; None while the client is not authenticated or its session has an end."""
 
     @property
     def peer(self) -> Peer:
         """The connection and, after authentication, the principal."""
         return self._peer
+
+    @property
+    def handle(self) -> Callable[[memoryview], Reply | asyncio.Future[Reply]]:
+        """See network.channel.Channel.
+
+        Not an attribute with a bound method: that would be a reference cycle, which every ended connection would leave
+        to the rare collections of old objects.
+        """
+        return self._admitted or self._handle
 
     def _handle(self, frame: memoryview) -> Reply | asyncio.Future[Reply]:
         """Handles a frame while the client is not authenticated or its session has an end."""
@@ -177,7 +187,7 @@ class SaslChannel:
             case SendMechanisms():
                 self._exchange = self._listener.mechanisms[action.mechanism]()
                 self.frame_bytes_max = self._listener.unauthenticated_bytes_max
-                return self._handshake_response(ErrorCode.NONE)
+                return self._handshake_response(ErrorCode.NONE, self._state.mechanisms)
             case Evaluate():
                 return self._evaluate(action.token)
             case SendToken():
@@ -223,7 +233,7 @@ class SaslChannel:
         self.frame_bytes_max = self._listener.request_bytes_max
         if self._state.expires_ms is None:
             dispatch, peer = self._dispatch, self._peer
-            self.handle = lambda frame: dispatch(frame, peer)
+            self._admitted = lambda frame: dispatch(frame, peer)
 
     def _log_failure(self, reason: str) -> None:
         """The reason must contain no secret."""
@@ -243,6 +253,8 @@ class SaslChannel:
         self._exchange = None
         last: list[Chunk] | None = None
         if action.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            last = self._handshake_response(action.code, self._state.mechanisms)
+        elif action.code is ErrorCode.ILLEGAL_SASL_STATE:
             last = self._handshake_response(action.code)
         elif action.code is not ErrorCode.NONE:
             last = self._authenticate_response(action.code, action.message, b"", 0)
@@ -252,8 +264,8 @@ class SaslChannel:
         reply.add_done_callback(lambda _: delay.cancel())
         return reply
 
-    def _handshake_response(self, code: ErrorCode) -> list[Chunk]:
-        response = SaslHandshakeResponse(error_code=code, mechanisms=list(self._state.mechanisms))
+    def _handshake_response(self, code: ErrorCode, mechanisms: Iterable[str] = ()) -> list[Chunk]:
+        response = SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
         assert self._header is not None
         return framed_response(_HANDSHAKE, self._header, response)
 

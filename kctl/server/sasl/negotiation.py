@@ -232,7 +232,8 @@ def _handshake_requested(state: Negotiation, event: HandshakeRequested, now_ms: 
             return _in_session(state, now_ms)
         state.reauthentication_started_ms = now_ms
     elif state.phase not in {Phase.OPENED, Phase.VERSIONS_SENT}:
-        return Refuse(f"SaslHandshake during SASL {state.activity}, state {state.phase.value}")
+        reason = f"SaslHandshake during SASL {state.activity}, state {state.phase.value}"
+        return Refuse(reason, ErrorCode.ILLEGAL_SASL_STATE)
     state.has_requests = event.version >= 1
     if event.mechanism not in state.mechanisms:
         return Refuse("unsupported SASL mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)

@@ -76,11 +76,11 @@ def renewed(
 ) -> DelegationToken:
     """The token with a later expiry, by default after expiry.time.ms.
 
-    Raises ApiError: DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
+    Raises ApiError: DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
     """
+    _require_owner_or_renewer(token, principal)
     if token.is_expired(now_ms):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-    _require_owner_or_renewer(token, principal)
     period_ms = lifetimes.expiry_ms if period_ms < 0 else period_ms
     return replace(token, expiry_ms=min(token.max_ms, now_ms + period_ms))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import logging
 import struct
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAu
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from kctl.security.scram import ScramClient
+from kctl.security.scram import ScramClient, ScramServer
 from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.network.channel import ChannelEnded, Reply
@@ -250,6 +251,29 @@ def test_other_requests_are_not_even_decoded_before_authentication() -> None:
     play(scene)
 
 
+def test_a_second_handshake_gets_an_error() -> None:
+    async def scene(server: Server) -> None:
+        await server.handshake("PLAIN")
+        result = await server.refused(server.handshake("PLAIN"))
+        response = _decoded(SaslHandshakeResponse, 17, 1, result)
+        assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+    play(scene)
+
+
+def test_scram_for_another_user_gets_kafkas_text() -> None:
+    async def scene(server: Server) -> None:
+        await server.handshake("SCRAM-SHA-256")
+        result = await server.refused(server.authenticate(b"n,a=admin,n=alice,r=nonce"))
+        response = _decoded(SaslAuthenticateResponse, 36, 2, result)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert response.error_message == (
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+
+    play(scene)
+
+
 def test_scram_with_a_user_and_without() -> None:
     async def scene(server: Server) -> None:
         await server.set_user("bob", "s")
@@ -424,3 +448,47 @@ def test_unauthenticated_frames_get_a_response_or_end_the_connection(frames: lis
         assert server.peers == []
 
     play(scene)
+
+
+async def _nothing(_: Server) -> None:
+    pass
+
+
+async def _handshake(server: Server) -> None:
+    await server.handshake("PLAIN")
+
+
+async def _first_message_of_scram(server: Server) -> None:
+    await server.handshake("SCRAM-SHA-256")
+    await server.authenticate(b"n,,n=bob,r=nonce")
+
+
+async def _scram(server: Server) -> None:
+    await server.scram("bob", "secret")
+
+
+async def _plain(server: Server) -> None:
+    await server.handshake("PLAIN")
+    await server.authenticate(b"\0alice\0" + PASSWORD.encode())
+
+
+@pytest.mark.parametrize("begin", [_nothing, _handshake, _first_message_of_scram, _scram, _plain])
+@pytest.mark.parametrize("max_reauth_ms", [0, HOUR_MS])
+def test_a_connection_that_has_ended_leaves_no_reference_cycle(
+    begin: Callable[[Server], Awaitable[None]], max_reauth_ms: int
+) -> None:
+    """Old objects in cycles are collected every few hours: strangers filled the memory with connections."""
+
+    async def scene(server: Server) -> None:
+        await server.set_user("bob", "secret")
+        await begin(server)
+        del server.channel
+        kinds = SaslChannel | ScramExchange | PlainExchange | ScramServer
+        assert [each for each in gc.get_objects() if isinstance(each, kinds)] == []
+
+    gc.collect()
+    gc.disable()
+    try:
+        play(scene, max_reauth_ms=max_reauth_ms)
+    finally:
+        gc.enable()

@@ -85,7 +85,7 @@ def test_valid_events_lead_to_the_next_phase(events: list[Event], action: Action
         ([VERSIONS, PRODUCE], ErrorCode.NONE, None),
         ([VERSIONS, TOKEN], ErrorCode.NONE, None),
         ([PLAIN, VERSIONS], ErrorCode.NONE, None),
-        ([PLAIN, PLAIN], ErrorCode.NONE, None),
+        ([PLAIN, PLAIN], ErrorCode.ILLEGAL_SASL_STATE, None),
         ([PLAIN, PRODUCE], ErrorCode.NONE, None),
         ([HandshakeRequested("LDAP", 1)], ErrorCode.UNSUPPORTED_SASL_MECHANISM, None),
         ([HandshakeRequested("LDAP", 0)], ErrorCode.UNSUPPORTED_SASL_MECHANISM, None),

@@ -60,6 +60,8 @@ def test_principals_that_no_rule_matches_are_refused(rules: list[str], principal
         "RULE:[1:$1]s/a/b",
         "RULE:[1:$1]s/a/$1/",
         "RULE:[1:$1]s/a/${x}/",
+        "RULE:[1:$1]([a-z&&[^b]]*)",
+        "RULE:[1:$1]s/[a[b]]/x/",
     ],
 )
 def test_malformed_rules_are_refused(rule: str) -> None:

@@ -39,10 +39,23 @@ def test_the_first_rule_that_matches_gives_the_name(rules: str, user: str | None
         assert PrincipalRules(rules).user_name(NAME) == user
 
 
-@pytest.mark.parametrize("rules", ["default", "RULE:", "RULE:a", "RULE:/x", "RULE:a/b/X", "RULE:(/$1/", "RULE:a/${x}/"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        *("default", "RULE:", "RULE:a", "RULE:/x", "RULE:a/b/X", "RULE:(/$1/", "RULE:a/${x}/"),
+        # Kafka refuses the clients whose name such a rule would give.
+        *("RULE:CN=.*/$1/", "RULE:CN=(.*)/$/", "RULE:CN=(.*)/$ 1/", "RULE:CN=(.*)/${1}/"),
+        # Python gives them another meaning.
+        *("RULE:CN=[a-z&&[^b]]+/x/", "RULE:CN=[a[bc]]/x/", "RULE:CN=[[:alpha:]]+/x/"),
+    ],
+)
 def test_an_invalid_rule_is_refused(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"ssl.principal.mapping.rules"):
         PrincipalRules(rules)
+
+
+def test_brackets_and_ampersands_may_be_escaped_in_a_rule() -> None:
+    assert PrincipalRules(r"RULE:CN=[^\[\]&]*\[(.*)\]&&.*/$1/").user_name("CN=a[b]&&c") == "b"
 
 
 def test_a_distinguished_name_is_reversed_and_escaped() -> None:

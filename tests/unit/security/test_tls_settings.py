@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import NoEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
 
 from kctl.errors import ConfigError
 from kctl.security import key_derivation
@@ -229,6 +231,26 @@ def test_no_key_is_left_in_the_temporary_folder(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     server_context(TlsSettings.of(_key_store(server, "pkcs12")))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_pkcs12_trust_store_that_is_not_encrypted_needs_no_password(
+    tmp_path: Path, authority: CertificateAuthority, server: Identity
+) -> None:
+    """Java's own trust store has been one since 18."""
+    store = tmp_path / "cacerts"
+    certificate = PKCS12Certificate(authority.identity.certificate, b"ca")
+    store.write_bytes(serialize_java_truststore([certificate], NoEncryption()))
+    handshake(_key_store(server, "pem"), {"ssl.truststore.type": "PKCS12", "ssl.truststore.location": str(store)})
+
+
+@pytest.mark.parametrize("line_end", ["\r\n", "\n\n", "\n\t", " ", ""])
+def test_the_lines_of_inline_pem_may_end_in_any_way(
+    authority: CertificateAuthority, server: Identity, line_end: str
+) -> None:
+    given = _key_store(server, "inline")
+    pems = {name: text.replace("\n", line_end) for name, text in given.items() if "-----" in text}
+    trust = {"ssl.truststore.certificates": authority.pem.read_text().replace("\n", line_end)}
+    handshake({**given, **pems}, trust)
 
 
 BAD_STORES = {

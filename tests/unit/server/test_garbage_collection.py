@@ -14,7 +14,14 @@ import pytest
 from kctl.model import Endpoint
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.server import garbage_collection
-from kctl.server.garbage_collection import INTERVAL_MAX_S, INTERVAL_MIN_S, YOUNG_OBJECTS, ThoroughCollections
+from kctl.server.garbage_collection import (
+    GROWTH_IDLE,
+    GROWTH_MAX,
+    INTERVAL_MAX_S,
+    INTERVAL_MIN_S,
+    YOUNG_OBJECTS,
+    ThoroughCollections,
+)
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
@@ -33,18 +40,28 @@ def times_of_collections(busy_shares: list[float]) -> list[float]:
     periods of INTERVAL_MIN_S / 12.
     """
     period_s = INTERVAL_MIN_S / 12
-    collections = ThoroughCollections(0.0, 0.0)
+    collections = ThoroughCollections(0.0, 0.0, 0)
     busy_s = 0.0
     due = []
     for number, share in enumerate(busy_shares, 1):
         busy_s += share * period_s
-        if collections.is_due(number * period_s, busy_s):
+        if collections.is_due(number * period_s, busy_s, 0):
             due.append(number * period_s)
+            collections.collected(number * period_s, 0)
     return due
 
 
 def test_an_idle_loop_collects_at_the_minimum_interval() -> None:
     assert times_of_collections([0.0] * 30) == [INTERVAL_MIN_S, 2 * INTERVAL_MIN_S]
+
+
+@pytest.mark.parametrize(("busy_share", "growth"), [(0.0, GROWTH_IDLE), (0.9, GROWTH_MAX)])
+def test_much_growth_is_collected_at_once_and_then_taken_as_in_use(busy_share: float, growth: int) -> None:
+    collections = ThoroughCollections(0.0, 0.0, 1_000)
+    assert not collections.is_due(5.0, busy_share * 5, 999 + growth)
+    assert collections.is_due(10.0, busy_share * 10, 1_000 + growth)
+    collections.collected(10.0, 1_000 + growth)
+    assert not collections.is_due(15.0, busy_share * 15, 999 + 2 * growth)
 
 
 def test_a_busy_loop_waits_for_an_idle_moment() -> None:

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from kctl.config.dynamic import ConfigView
-from kctl.errors import ApiError, ConfigError, ErrorCode
+from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError
 from kctl.limits import LONE_FRAME_BYTES_MAX, TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.listener_tls import ListenerCertificates
@@ -693,6 +695,23 @@ def test_an_unusable_static_certificate_stops_the_start() -> None:
         view.set_dynamic_broker({"log.cleaner.threads": "2"})
         with pytest.raises(ConfigError, match="/none/store"):
             await ListenerCertificates(view).load([ENDPOINT])
+
+    asyncio.run(main())
+
+
+def test_a_certificate_without_a_name_is_refused(
+    authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path
+) -> None:
+    nameless = authority.issue("nameless", subject=x509.Name([])).certificate.public_bytes(Encoding.DER)
+    mapped_to_nothing = authority.issue("alice").certificate.public_bytes(Encoding.DER)
+
+    async def main() -> None:
+        for rules, certificate in (("DEFAULT", nameless), ("RULE:^CN=.*$//", mapped_to_nothing)):
+            certificates = ListenerCertificates(ConfigView({**properties, "ssl.principal.mapping.rules": rules}))
+            await certificates.load([ENDPOINT])
+            with pytest.raises(KctlError, match="is empty"):
+                certificates.principal("SECURE", certificate)
+            await certificates.close()
 
     asyncio.run(main())
 

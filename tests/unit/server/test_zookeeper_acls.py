@@ -236,6 +236,35 @@ def test_a_new_session_reads_what_changed_in_between() -> None:
     play(scene)
 
 
+def test_the_cost_of_a_change_does_not_grow_with_the_number_of_recent_ones() -> None:
+    async def main(loop: SimLoop) -> None:
+        sent = 0
+
+        def delay_s() -> float:
+            nonlocal sent
+            sent += 1
+            return 0.0
+
+        broker = Broker(SimZooKeeper(delay_s=delay_s), WallClock(loop))
+        await broker.start()
+
+        async def messages_of_a_change(name: str) -> int:
+            before = sent
+            await broker.acls.create([acl(name)])
+            await asyncio.sleep(1)
+            return sent - before
+
+        await messages_of_a_change("first")
+        of_the_second = await messages_of_a_change("second")
+        await broker.acls.create([acl(f"t{number}") for number in range(100)])
+        await asyncio.sleep(1)
+        assert await messages_of_a_change("last") == of_the_second > 0
+        await broker.acls.close()
+        await broker.session.close()
+
+    simulate(main, seed=1)
+
+
 def test_old_notifications_are_deleted() -> None:
     async def scene(one: Broker, _: Broker) -> None:
         await one.acls.create([acl("a")])

@@ -69,6 +69,7 @@ def test_changes_by_others_and_of_expired_tokens_are_refused() -> None:
     mismatch = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     gone = ErrorCode.DELEGATION_TOKEN_EXPIRED
     assert code_of(lambda: renewed(TOKEN, "User:eve", period_ms=1, lifetimes=LIFETIMES, now_ms=0)) is mismatch
+    assert code_of(lambda: renewed(TOKEN, "User:eve", period_ms=1, lifetimes=LIFETIMES, now_ms=late_ms)) is mismatch
     assert code_of(lambda: renewed(TOKEN, "User:alice", period_ms=1, lifetimes=LIFETIMES, now_ms=late_ms)) is gone
     assert code_of(lambda: expired(TOKEN, "User:eve", period_ms=-1, now_ms=0)) is mismatch
     assert code_of(lambda: expired(TOKEN, "User:alice", period_ms=1, now_ms=late_ms)) is gone
