@@ -37,8 +37,8 @@ GROWTH_IDLE = 500_000
 """Blocks of memory (one or two for each object, of 64 bytes on average) since the last thorough collection, after which
 an idle loop collects.
 """
-GROWTH_MAX = 4 * GROWTH_IDLE
-"""The same for a busy loop."""
+GROWTH_MAX = 16 * GROWTH_IDLE
+"""The same for a busy loop, which such a collection stops for a second or more."""
 IDLE_SHARE = 0.05
 """The share of time that an idle loop is busy."""
 
