@@ -37,6 +37,8 @@ _STEP = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_INPUT_STEP = 16 * 1024
 """Compressed input of one call: zlib copies the rest of its input at the end of each member."""
+_LZ4_FLAGS_POSITION = 4
+_LZ4_INDEPENDENT_BLOCKS = 0x20
 _SNAPPY_RATIO_MAX = 32
 """snappy needs at least 3 bytes for 64."""
 
@@ -181,6 +183,11 @@ def _lz4_compress(data: Buffer) -> bytes:
         data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
     )
     return compressed
+
+
+def has_linked_blocks(frame: Buffer) -> bool:
+    """True if blocks of the lz4 frame refer to earlier ones: Kafka's clients cannot read such frames."""
+    return len(frame) > _LZ4_FLAGS_POSITION and not frame[_LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS
 
 
 def _lz4_decompress(data: Buffer, size_max: int) -> bytes:

@@ -23,7 +23,7 @@ from kctl.limits import RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import Allowance, AllowanceExceeded
 from kctl.records.batch import iterate_batches, iterate_plain, records_region
 from kctl.records.build import rebuild_batch, recompress
-from kctl.records.compression import Buffer, Codec
+from kctl.records.compression import Buffer, Codec, has_linked_blocks
 from kctl.records.conversion import upgrade
 from kctl.records.header import (
     CODEC_MASK,
@@ -345,6 +345,8 @@ def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> bytes
         allowance.take_walk(header.record_count, header.size)
         return bytes(view[header.position + HEADER_SIZE : header.position + header.size])
     allowance.take_walk(header.record_count)
+    if header.codec is Codec.LZ4 and has_linked_blocks(view[header.position + HEADER_SIZE : header.end]):
+        raise _invalid("lz4: the blocks are not independent")
     try:
         region = records_region(view, header, allowance.plain_bytes)
         allowance.take_bytes(len(region))

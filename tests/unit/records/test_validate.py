@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import lz4.frame
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
@@ -244,6 +245,18 @@ def test_an_offset_delta_with_bits_beyond_its_type_is_read_as_in_java(codec: Cod
     taken = produced(batch)
     offset = -1 << 31 if codec is Codec.NONE else 0
     assert [(found.offset, found.value) for found in iterate_records(taken)] == [(offset, b"v")]
+
+
+def test_lz4_frames_that_kafka_s_clients_cannot_read_are_refused() -> None:
+    record = bytes(encode_records([(0, Record(0, NOW_MS, b"key", b"value " * 20_000))], NOW_MS))
+    rules = replace(RULES, max_message_bytes=1 << 20, segment_bytes=1 << 20)
+    for is_linked in (False, True):
+        frame = lz4.frame.compress(record, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=is_linked)
+        batch = batch_of_bytes(frame, count=1, codec=Codec.LZ4)
+        if is_linked:
+            assert code_of(batch, rules) is ErrorCode.INVALID_RECORD
+        else:
+            assert produced(batch, rules) == batch
 
 
 def batch_of_bytes(records: bytes, *, count: int, codec: Codec = Codec.NONE) -> bytes:
