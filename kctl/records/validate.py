@@ -296,9 +296,11 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
     first, last = header.base_timestamp + smallest, header.base_timestamp + largest
     if not TIMESTAMP_MIN <= first <= last <= TIMESTAMP_MAX:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "the timestamp of a record exceeds 64 bits")
+    difference_max_ms = rules.timestamp_difference_max_ms
     if (rules.is_compacted and keyless) or (
-        rules.timestamp_type is _CREATE_TIME
-        and not (_is_in_range(first, now_ms, rules) and _is_in_range(last, now_ms, rules))
+        difference_max_ms != TIMESTAMP_DIFFERENCE_UNLIMITED
+        and rules.timestamp_type is _CREATE_TIME
+        and not now_ms - difference_max_ms <= first <= last <= now_ms + difference_max_ms
     ):
         _refuse_records(plain, header, rules, now_ms)
     return is_ordered, last if last >= 0 else NO_TIMESTAMP
