@@ -234,7 +234,7 @@ def _names(data: bytes, position: int) -> tuple[str, int]:
     names = []
     for _ in range(count >> 1):
         size, position = _raw(data, position)
-        names.append(data[position : position + (size >> 1)].decode())
+        names.append(data[position : position + (size >> 1)].decode(errors=AS_JAVA))
         size, position = _raw(data, position + (size >> 1))
         if not size & 1:
             position += size >> 1

@@ -126,6 +126,15 @@ def test_numbers_with_bits_beyond_their_type_are_written_as_java_reads_them(writ
     )
 
 
+@pytest.mark.parametrize("write_lines", [write_records, write_interpreted])
+def test_names_of_headers_that_are_not_utf_8_are_written_as_java_reads_them(write_lines: Callable[..., int]) -> None:
+    body = bytes.fromhex("00 00 00 02 6b 02 76 02 04 ff61 01")  # one header, named ff 61, without a value
+    header = BatchHeader(0, (0, 0, 0, 2, 0, 0, 0, 0, 77, -1, -1, -1, 1))
+    form = LineFormat(is_28=False, stamp="T", common="", with_contents=False)
+    text, _, _ = written(write_lines, bytes((2 * len(body),)) + body, header, form)
+    assert text == "| offset: 0 T: 0 keySize: 1 valueSize: 1 sequence: -1 headerKeys: [\ufffda]\n"
+
+
 EVERY_OFFSET = range(-(1 << 63), 1 << 63)
 """A damaged delta may make an offset negative."""
 
