@@ -192,7 +192,7 @@ def iterate_interpreted(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if byte < 0x80:
                 length, position = small[byte], position + 1
             else:
-                length, position = _varint(data, position)
+                length, position = _varint(data, position, _SHIFT_32)
             end = position + length
             if length < 0 or end > total:
                 raise CorruptBatch(header.position, f"invalid record length {length}")
@@ -200,16 +200,14 @@ def iterate_interpreted(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if byte < short_delta_end:
                 delta, position = small[byte], position + 2
             else:
-                delta, position = _varint(data, position + 1)
+                delta, position = _varint(data, position + 1, _SHIFT_64)
                 if not delta_min <= delta <= delta_max:
                     delta = wrapped(base_timestamp + delta) - base_timestamp
             byte = data[position]
             if byte < 0x80:
                 offset_delta, position = small[byte], position + 1
             else:
-                offset_delta, position = _varint(data, position)
-                if not -_OFFSET_DELTA_MAX - 1 <= offset_delta <= _OFFSET_DELTA_MAX:
-                    raise ValueError(f"offset delta {offset_delta}")
+                offset_delta, position = _varint(data, position, _SHIFT_32)
             byte = data[position]
             if byte < 0x80 and not byte & 1:
                 stop = position + 1 + small[byte]
@@ -241,15 +239,17 @@ def iterate_interpreted(data: bytes, header: BatchHeader) -> Iterator[Record]:
         raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
 
 
-_OFFSET_DELTA_MAX = (1 << 31) - 1
+_SHIFT_32, _SHIFT_64 = 28, 63
+"""The shift of the last possible byte of a number."""
 
 
 _SMALL_VARINTS = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zigzag number of at most 64 bits and the position after it.  Raises IndexError at the end of the
-    data.
+def _varint(data: bytes, position: int, shift_max: int) -> tuple[int, int]:
+    """Return a zigzag number and the position after it.  Raises IndexError at the end of the data.
+
+    Bits beyond the type are ignored, as in Kafka's ByteUtils.
     """
     byte = data[position]
     if byte < 0x80:
@@ -263,8 +263,9 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             break
         shift += 7
-        if shift > 63:
-            raise ValueError("varint is longer than 64 bits")
+        if shift > shift_max:
+            raise ValueError("a number has too many bytes")
+    value &= 0xFFFFFFFF if shift_max == _SHIFT_32 else 0xFFFFFFFFFFFFFFFF
     return (value >> 1) ^ -(value & 1), position + 1
 
 
@@ -273,10 +274,8 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if byte < 0x80:
         length, position = _SMALL_VARINTS[byte], position + 1
     else:
-        length, position = _varint(data, position)
+        length, position = _varint(data, position, _SHIFT_32)
     if length < 0:
-        if length != -1:
-            raise ValueError(f"length {length}")
         return None, position
     stop = position + length
     if stop > end:
@@ -285,7 +284,7 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = _varint(data, position)
+    count, position = _varint(data, position, _SHIFT_32)
     if count < 0 or count > end - position:
         raise ValueError(f"{count} headers")
     headers: list[tuple[str, bytes | None]] = []

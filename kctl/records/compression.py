@@ -1,7 +1,8 @@
 """The four codecs of the record formats, with a bound on the decompressed size.
 
-gzip   one RFC 1952 member (several are read), level 6, no time in the header
-snappy the framing of snappy-java ("xerial") is written; a raw block without framing, as from librdkafka, is read too
+gzip   one RFC 1952 member, level 6, no time in the header; several are read, and what follows them is ignored
+snappy the framing of snappy-java ("xerial") is written; several such streams are read, an incomplete length at the end
+       is ignored; a raw block without framing, as from librdkafka, is read too
 lz4    one LZ4 frame of independent 64 KiB blocks
 zstd   standard frames, level 3
 
@@ -33,8 +34,11 @@ _LENGTH = struct.Struct(">i")
 _ZSTD_FIRST_GUESS = 64 * 1024
 _STEP = 1 << 20
 """Maximum output of one library call: copying larger results would hold the interpreter lock for too long."""
+_GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_INPUT_STEP = 16 * 1024
 """Compressed input of one call: zlib copies the rest of its input at the end of each member."""
+_LZ4_FLAGS_POSITION = 4
+_LZ4_INDEPENDENT_BLOCKS = 0x20
 _SNAPPY_RATIO_MAX = 32
 """snappy needs at least 3 bytes for 64."""
 
@@ -74,8 +78,8 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 def decompress(codec: Codec, data: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
     """Decompress `data`.
 
-    Raises DecompressionError for damage, for bytes after the end that are not another stream, and as soon as the result
-    would exceed `size_max`; memory stays close to the actual size.
+    Raises DecompressionError for damage, and as soon as the result would exceed `size_max`; memory stays close to the
+    actual size.  What may follow a stream depends on the codec, as for Kafka's readers.
     """
     if codec is Codec.NONE:
         return bytes(data)
@@ -95,7 +99,7 @@ def _gzip_decompress(data: Buffer, size_max: int) -> bytes:
     view = memoryview(data)
     parts: list[bytes] = []
     position = size = members = 0
-    while not members or position < len(view):
+    while not members or view[position : position + len(_GZIP_MAGIC)] == _GZIP_MAGIC:
         members += 1
         if members > GZIP_MEMBERS_MAX:
             raise DecompressionError(f"gzip: more than {GZIP_MEMBERS_MAX} members")
@@ -140,9 +144,10 @@ def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
         return _snappy_block(view, size_max, size_max)
     parts: list[bytes] = []
     position, size = len(_XERIAL_HEADER), 0
-    while position < len(view):
-        if position + 4 > len(view):
-            raise DecompressionError("snappy: the stream ends inside a block length")
+    while position + _LENGTH.size <= len(view):
+        if view[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            continue
         (length,) = _LENGTH.unpack_from(view, position)
         position += 4
         if length < 0 or position + length > len(view):
@@ -178,6 +183,11 @@ def _lz4_compress(data: Buffer) -> bytes:
         data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
     )
     return compressed
+
+
+def has_linked_blocks(frame: Buffer) -> bool:
+    """True if blocks of the lz4 frame refer to earlier ones: Kafka's clients cannot read such frames."""
+    return len(frame) > _LZ4_FLAGS_POSITION and not frame[_LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS
 
 
 def _lz4_decompress(data: Buffer, size_max: int) -> bytes:

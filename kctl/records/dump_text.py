@@ -12,13 +12,23 @@ from typing import NamedTuple
 
 from kctl.records.bytes_as_text import AS_JAVA
 from kctl.records.compiled import walk_is_compiled
-from kctl.records.header import LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch
+from kctl.records.header import (
+    LOG_APPEND_TIME_BIT,
+    SEQUENCE_MAX,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    BatchHeader,
+    CorruptBatch,
+    wrapped,
+)
 
 if walk_is_compiled():
     from kctl.records.record_lines import format_records
 
 _LINES_AT_ONCE = 500
 _BASE_END = 1 << 62
+_SHIFT_32, _SHIFT_64 = 28, 63
+"""The shift of the last possible byte of a number."""
 
 
 class LineFormat(NamedTuple):
@@ -120,8 +130,10 @@ def write_interpreted(
                 if byte < 0x80:
                     position += 1
                 else:
-                    byte, position = _raw(data, position)
+                    byte, position = _raw(data, position, _SHIFT_64)
                 timestamp = base_timestamp + (byte >> 1 ^ -(byte & 1)) if append_time is None else append_time
+                if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+                    timestamp = wrapped(timestamp)
                 byte = data[position]
                 if byte < 0x80:
                     position += 1
@@ -138,7 +150,7 @@ def write_interpreted(
                     position += 1
                 else:
                     byte, position = _raw(data, position)
-                key_size = byte >> 1 ^ -(byte & 1)
+                key_size = -1 if byte & 1 else byte >> 1
                 key_start = position
                 if key_size > 0:
                     position += key_size
@@ -152,7 +164,7 @@ def write_interpreted(
                         position += 2
                     else:
                         byte, position = _raw(data, position)
-                value_size = byte >> 1 ^ -(byte & 1)
+                value_size = -1 if byte & 1 else byte >> 1
                 if with_contents:
                     if key_size >= 0:
                         part = text[key_start : key_start + key_size]
@@ -202,18 +214,18 @@ def write_interpreted(
     return expected
 
 
-def _raw(data: bytes, position: int) -> tuple[int, int]:
-    """An integer before zigzag decoding, and the position after it."""
+def _raw(data: bytes, position: int, shift_max: int = _SHIFT_32) -> tuple[int, int]:
+    """An integer before zigzag decoding, and the position after it.  Bits beyond its type are ignored, as in Kafka."""
     value = shift = 0
     while True:
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return value & (0xFFFFFFFF if shift_max == _SHIFT_32 else 0xFFFFFFFFFFFFFFFF), position
         shift += 7
-        if shift > 63:
-            raise ValueError("number is longer than 64 bits")
+        if shift > shift_max:
+            raise ValueError("a number has too many bytes")
 
 
 def _names(data: bytes, position: int) -> tuple[str, int]:
@@ -222,7 +234,7 @@ def _names(data: bytes, position: int) -> tuple[str, int]:
     names = []
     for _ in range(count >> 1):
         size, position = _raw(data, position)
-        names.append(data[position : position + (size >> 1)].decode())
+        names.append(data[position : position + (size >> 1)].decode(errors=AS_JAVA))
         size, position = _raw(data, position + (size >> 1))
         if not size & 1:
             position += size >> 1

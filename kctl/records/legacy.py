@@ -9,9 +9,10 @@ messages are in a wrapper: its value is a compressed sequence of messages, and i
 The inner offsets are absolute in magic 0 and relative in magic 1.  The timestamp of the wrapper is the largest of the
 inner ones, or the append time, which then applies to all of them.
 
-Readers are as lenient as Kafka's: an incomplete message at the end of a wrapper is ignored, inner checksums are checked
-only for produced messages, and lz4 frames of magic 0 may have any header checksum, because Kafka's first writer
-computed it over the wrong bytes (KAFKA-3160).  All readers accept untrusted bytes, as in kctl.records.batch.
+Readers are as lenient as Kafka's: an incomplete message at the end of a wrapper and bytes behind the value of a message
+are ignored, inner checksums are checked only for produced messages, and lz4 frames of magic 0 may have any header
+checksum, because Kafka's first writer computed it over the wrong bytes (KAFKA-3160).  All readers accept untrusted
+bytes, as in kctl.records.batch.
 """
 
 from __future__ import annotations
@@ -298,7 +299,7 @@ def _key_and_value(data: bytes, start: int, end: int, reported: int) -> tuple[by
     if length >= 0:
         value = data[position : position + length]
         position += length
-    if position != end:
+    if position > end:
         raise CorruptBatch(reported, f"invalid value length {length}")
     return key, value
 

@@ -96,9 +96,9 @@ def format_records(
         if not is_28:
             timestamp_text.write(out, timestamp)
         out.write(key_size_label)
-        write_number(out, key_size)
+        write_number(out, max(key_size, -1))
         out.write(b" valueSize: ")
-        write_number(out, value_size)
+        write_number(out, max(value_size, -1))
         if is_28:
             timestamp_text.write(out, timestamp)
             out.write(common)

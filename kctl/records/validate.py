@@ -23,7 +23,7 @@ from kctl.limits import RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import Allowance, AllowanceExceeded
 from kctl.records.batch import iterate_batches, iterate_plain, records_region
 from kctl.records.build import rebuild_batch, recompress
-from kctl.records.compression import Buffer, Codec
+from kctl.records.compression import Buffer, Codec, has_linked_blocks
 from kctl.records.conversion import upgrade
 from kctl.records.header import (
     CODEC_MASK,
@@ -31,6 +31,7 @@ from kctl.records.header import (
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_MAX,
     TIMESTAMP_MIN,
@@ -45,12 +46,13 @@ from kctl.records.header import (
     seal,
     write_header,
 )
-from kctl.records.legacy import look_inside
+from kctl.records.legacy import MAGIC_0, SIZE_MIN, look_inside
 from kctl.records.walk import RECORD_SIZE_MIN, check_records
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
 _CREATE_TIME, _LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
+_NEWEST_MAGIC = 2
 _FIRST_VERSION_OF_ONE_BATCH = 3
 _FIRST_VERSION_WITH_ZSTD = 7
 
@@ -163,16 +165,36 @@ def _only_batch(view: memoryview, request_version: int) -> BatchHeader | None:
             raise _invalid("Produce requests of version 3 and above must contain batches of magic 2") from error
         return None
     except CorruptBatch as error:
-        if len(view) < LOG_OVERHEAD:
-            raise _invalid("the produced records contain no batch") from error
+        if not _complete_size(view, 0):
+            raise _invalid("the produced records contain no complete batch") from error
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
     size = header.size  # Of a batch at the start of the view.
     rest = len(view) - size
     if rest < 0:
         raise _invalid(f"the produced batch is incomplete: {len(view)} of {size} bytes")
-    if rest >= LOG_OVERHEAD and LOG_OVERHEAD + int.from_bytes(view[size + 8 : size + 12], "big") <= rest:
+    if rest and _complete_size(view, size):
         raise _invalid("Produce requests must contain exactly one batch per partition")
     return header
+
+
+def _complete_size(view: memoryview, position: int) -> int:
+    """Return the size of the batch or message at `position`, 0 if it is incomplete.
+
+    Raises ApiError(CORRUPT_MESSAGE) if there is none.  ByteBufferLogInputStream.nextBatchSize.
+    """
+    left = len(view) - position
+    if left < LOG_OVERHEAD:
+        return 0
+    length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+    if length < SIZE_MIN[MAGIC_0]:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"batch length {length} is too small")
+    if left <= MAGIC_POSITION:
+        return 0
+    magic = view[position + MAGIC_POSITION]
+    if magic > _NEWEST_MAGIC:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {magic}")
+    size = LOG_OVERHEAD + length
+    return size if size <= left else 0
 
 
 def _check_produced_header(header: BatchHeader, rules: AppendRules, request_version: int) -> None:
@@ -186,11 +208,11 @@ def _check_produced_header(header: BatchHeader, rules: AppendRules, request_vers
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise _invalid(f"{count} records do not match last offset delta {header.last_offset_delta}")
+    if not codec and count * RECORD_SIZE_MIN > header.size - HEADER_SIZE:
+        raise _invalid(f"{count} records do not fit {header.size - HEADER_SIZE} bytes")
     if count > RECORDS_PER_BATCH_MAX:
         message = f"the batch of {count} records exceeds the limit of {RECORDS_PER_BATCH_MAX}"
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
-    if not codec and count * RECORD_SIZE_MIN > header.size - HEADER_SIZE:
-        raise _invalid(f"{count} records do not fit {header.size - HEADER_SIZE} bytes")
     if attributes & CONTROL_BIT:
         raise _invalid("clients cannot write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
@@ -243,12 +265,17 @@ def _fit_to_topic(
 def _compressed(
     view: memoryview, header: BatchHeader, plain: bytes, rules: AppendRules, allowance: Allowance, *, is_ordered: bool
 ) -> tuple[memoryview, BatchHeader]:
-    """Return the batch with the codec of the topic, or with its own; compressed records with ascending offsets."""
+    """Return the batch with the codec of the topic, or with its own.
+
+    Records that were compressed, or are from now on, get ascending offsets.
+    """
     given = header.codec
     codec = given if rules.codec is None else rules.codec
-    if given is Codec.NONE and codec is not Codec.NONE:
+    if given is codec is Codec.NONE:
+        return view, header
+    if given is Codec.NONE:
         allowance.take_bytes(len(plain))
-    if codec is not Codec.NONE and not is_ordered:
+    if not is_ordered:
         allowance.take_records(header.record_count)
         view = memoryview(bytearray(_renumbered(plain, header, codec)))
     elif codec is not given:
@@ -269,35 +296,39 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
     first, last = header.base_timestamp + smallest, header.base_timestamp + largest
     if not TIMESTAMP_MIN <= first <= last <= TIMESTAMP_MAX:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "the timestamp of a record exceeds 64 bits")
-    if rules.is_compacted and keyless:
-        message = "Compacted topic cannot accept message without key."
-        errors = [(index, message) for index, record in enumerate(iterate_plain(plain, header)) if record.key is None]
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", errors)
     difference_max_ms = rules.timestamp_difference_max_ms
-    if (
-        rules.timestamp_type is _CREATE_TIME
-        and not (now_ms - difference_max_ms <= first and last <= now_ms + difference_max_ms)
-        and difference_max_ms != TIMESTAMP_DIFFERENCE_UNLIMITED
+    if (rules.is_compacted and keyless) or (
+        difference_max_ms != TIMESTAMP_DIFFERENCE_UNLIMITED
+        and rules.timestamp_type is _CREATE_TIME
+        and not now_ms - difference_max_ms <= first <= last <= now_ms + difference_max_ms
     ):
-        _refuse_mistimed(plain, header, rules, now_ms)
+        _refuse_records(plain, header, rules, now_ms)
     return is_ordered, last if last >= 0 else NO_TIMESTAMP
 
 
-def _refuse_mistimed(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> None:
-    """Raise RecordsRejected if a record is out of range; the smallest timestamp may also be a missing one."""
-    errors = [
-        (index, f"Timestamp {record.timestamp} is out of range at time {now_ms}.")
-        for index, record in enumerate(iterate_plain(plain, header))
-        if record.timestamp != NO_TIMESTAMP and not _is_in_range(record.timestamp, now_ms, rules)
-    ]
+def _refuse_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> None:
+    """Raise RecordsRejected for all records without a key or with a timestamp out of range, if there are any; a missing
+    timestamp is not.
+
+    One timestamp decides the code, as in LogValidator.processRecordErrors.
+    """
+    errors: list[tuple[int, str]] = []
+    code, reason = ErrorCode.INVALID_RECORD, ""
+    has_limit = rules.timestamp_type is _CREATE_TIME
+    for index, record in enumerate(iterate_plain(plain, header)):
+        timestamp = record.timestamp
+        if rules.is_compacted and record.key is None:
+            errors.append((index, "Compacted topic cannot accept message without key."))
+        elif has_limit and timestamp != NO_TIMESTAMP and not _is_in_range(timestamp, now_ms, rules):
+            code, reason = ErrorCode.INVALID_TIMESTAMP, " due to invalid timestamp"
+            errors.append((index, f"Timestamp {timestamp} is out of range at time {now_ms}."))
     if errors:
-        raise RecordsRejected(
-            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
-        )
+        raise RecordsRejected(code, f"One or more records have been rejected{reason}", errors)
 
 
 def _is_in_range(timestamp: int, now_ms: int, rules: AppendRules) -> bool:
-    return abs(now_ms - timestamp) <= rules.timestamp_difference_max_ms
+    difference_max_ms = rules.timestamp_difference_max_ms
+    return difference_max_ms == TIMESTAMP_DIFFERENCE_UNLIMITED or abs(now_ms - timestamp) <= difference_max_ms
 
 
 def _renumbered(plain: bytes, header: BatchHeader, codec: Codec) -> bytes:
@@ -316,6 +347,8 @@ def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> bytes
         allowance.take_walk(header.record_count, header.size)
         return bytes(view[header.position + HEADER_SIZE : header.position + header.size])
     allowance.take_walk(header.record_count)
+    if header.codec is Codec.LZ4 and has_linked_blocks(view[header.position + HEADER_SIZE : header.end]):
+        raise _invalid("lz4: the blocks are not independent")
     try:
         region = records_region(view, header, allowance.plain_bytes)
         allowance.take_bytes(len(region))

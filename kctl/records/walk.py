@@ -10,9 +10,11 @@ magic 2.  A number of one byte is decoded where it stands, because a call costs 
 Malformed records raise ValueError or IndexError.  What is malformed is what Kafka's DefaultRecord.readFrom refuses:
 
     a record, key, value or header that ends behind the record, or a record that ends behind the region
-    a size below -1, a header without a key, a negative number of headers
+    a header without a key, a negative number of headers
     a number with more bytes than its type has (5 for 32 bits, 10 for 64 bits)
     bytes between the last field of a record and its end, or after the last record; fewer records than the header counts
+
+A key or value whose size is negative is null, whatever the number.
 """
 
 from __future__ import annotations
@@ -114,9 +116,9 @@ def locate_records(buffer: bytes, regions: Sequence[tuple[int, int, int]]) -> ve
 
     A region is the start and the end of the records of a batch in `buffer`, and their number.  The numbers of a record
     are: timestamp delta, offset delta, position and size of the key, position and size of the value, position of the
-    number of headers, end of the record.  Positions count from the start of the buffer; the size of a null is -1.  The
-    buffer protocol gives the numbers to numpy and Arrow without a copy.  Raises ValueError and IndexError for malformed
-    records.
+    number of headers, end of the record.  Positions count from the start of the buffer; the size of a null is negative.
+    The buffer protocol gives the numbers to numpy and Arrow without a copy.  Raises ValueError and IndexError for
+    malformed records.
     """
     total: i64 = 0
     for start, end, count in regions:
@@ -253,8 +255,8 @@ def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[st
 def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i64]:
     """Returns the position and the size of the key of `count` records from `start` on, and the end of the last record.
 
-    The size of a null is -1.  Timestamps, offset deltas, values and headers are skipped unread; the caller checks that
-    the last record ends with the region.
+    The size of a null is negative.  Timestamps, offset deltas, values and headers are skipped unread; the caller checks
+    that the last record ends with the region.
     """
     total: i64 = len(region)
     check_count(count, total - start)
@@ -347,7 +349,8 @@ def _is_tombstone(region: bytes, position: i64) -> bool:
     while region[position] >= 0x80:
         position += 1
     size, position = _number(region, position + 1)
-    return region[position + size if size > 0 else position] == 1
+    size, _ = _number(region, position + size if size > 0 else position)
+    return size < 0
 
 
 def check_count(count: i64, total: i64) -> None:
@@ -390,11 +393,7 @@ def after_field(position: i64, size: i64, end: i64) -> i64:
     """Returns the position after a field of `size` bytes, which may be null."""
     if size > end - position:
         raise ValueError(f"a field of {size} bytes exceeds its record")
-    if size >= 0:
-        return position + size
-    if size < -1:
-        raise ValueError(f"a field of {size} bytes")
-    return position
+    return position + size if size > 0 else position
 
 
 def _after_headers(region: bytes, position: i64, end: i64) -> i64:

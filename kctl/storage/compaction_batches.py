@@ -1,7 +1,7 @@
 """The batches of a compaction: finds the last record of each key and filters batches.  Pure.
 
 Records are not decoded: those that stay are copied unchanged, because their offsets and timestamps are relative to the
-batch header, which is kept too.  A compressed wrapper of magic 0 or 1 is kept until all of its records can be removed.
+batch header, which is kept too.  Only compressed messages of magic 0 and 1 are decoded and built again.
 
 Records of the dirty part are numbered in the first pass, and one byte per record notes whether it is the last of its
 key.  The second pass therefore looks up no keys of the dirty part, and does not decompress a batch that stays or goes
@@ -30,6 +30,7 @@ from kctl.records.header import (
     wrapped,
 )
 from kctl.records.key_table import DIGEST_SIZE, ENTRY_BYTES, SECRET_SIZE, KeyTable
+from kctl.records.legacy import build_messages
 from kctl.records.walk import locate_keys, retain_records
 
 RECORD_BYTES = 1
@@ -113,7 +114,7 @@ class LatestRecords:
             if last_count == len(numbers) and not drops_tombstones:
                 return batch
         if header.magic != 2:
-            return batch if self._any_stays(batch, numbers, drops_tombstones=drops_tombstones) else None
+            return self._cut_messages(header, batch, numbers, drops_tombstones=drops_tombstones)
         return self._cut(header, batch, numbers, drops_tombstones=drops_tombstones)
 
     def _cut(
@@ -158,12 +159,22 @@ class LatestRecords:
         for keys in self._walk(header, region):
             yield self._table.are_unknown(region, keys)
 
-    def _any_stays(self, batch: memoryview, numbers: range | None, *, drops_tombstones: bool) -> bool:
+    def _cut_messages(
+        self, header: BatchHeader, batch: memoryview, numbers: range | None, *, drops_tombstones: bool
+    ) -> bytes | memoryview | None:
+        """As _cut, for a message of magic 0 or 1, which may be a wrapper."""
         parts = [self._table.are_unknown(*_keys_of(batch))] if numbers is None else self._last(numbers)
-        return any(
-            stays and not (drops_tombstones and record.value is None)
-            for stays, record in zip(chain.from_iterable(parts), iterate_records(batch), strict=True)
-        )
+        records = list(iterate_records(batch))
+        left = [
+            record
+            for stays, record in zip(chain.from_iterable(parts), records, strict=True)
+            if stays and not (drops_tombstones and record.value is None)
+        ]
+        if len(left) == len(records):
+            return batch
+        if not left:
+            return None
+        return build_messages(left, magic=header.magic, codec=header.codec, timestamp_type=header.timestamp_type)
 
     def _walk(self, header: BatchHeader, region: bytes) -> Iterator[vec[i32]]:
         """Yield positions and sizes of keys in the region, up to _AT_ONCE at a time."""

@@ -6,6 +6,8 @@
        epochs and producer state; truncate at the first invalid batch and delete all segments after it
     4. a log that ends before its checkpointed start offset is emptied and starts at that offset
     5. truncate epochs and producer state to the log
+    6. find the aborted transactions of segments whose offset index is missing: who removes the indexes of a stopped
+       broker, or copies files without them, gets all of them back, as in Kafka
 
 After a clean shutdown, damage near the end of a log is left as it is, and appends go to a new segment.  Damage
 elsewhere makes step 3 start from the first segment.  Logs are independent, so many can be opened in parallel in
@@ -23,7 +25,7 @@ from kctl.environment import Random
 from kctl.errors import CorruptLog
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader
-from kctl.storage.batch_reader import check_crc
+from kctl.storage.batch_reader import check_crc, read_past_damage
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.leader_epochs import LeaderEpochs
@@ -32,6 +34,7 @@ from kctl.storage.log import Log, LogContents
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.metadata_files import MetadataFiles
 from kctl.storage.names import (
+    INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
@@ -40,7 +43,7 @@ from kctl.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     parse_offset_file_name,
 )
-from kctl.storage.producer_replay import apply_producer_batch, replay_producers
+from kctl.storage.producer_replay import apply_producer_batch, replay_batch, replay_producers
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.segment import Segment
@@ -111,6 +114,8 @@ class _Loader:
         self.epochs_are_lost = False
         self.producers = ProducerState(checkpointed_start_offset)
         self.snapshots = ProducerSnapshots(files, directory)
+        self.unindexed: set[int] = set()
+        """Base offsets of segments without an offset index."""
         self.metadata = MetadataFiles(files, directory)
 
     def load(self, *, was_clean: bool, recovery_point: int) -> LogContents:
@@ -145,6 +150,7 @@ class _Loader:
         contents = SegmentList(segments)
         self._truncate_epochs(log_end_offset)
         self._restore_producers(contents, log_end_offset)
+        self._restore_transaction_indexes(contents)
         return LogContents(
             segments=contents,
             log_start_offset=self.log_start_offset,
@@ -208,6 +214,7 @@ class _Loader:
                 self.files.remove(path)
         self.snapshots = ProducerSnapshots(self.files, self.directory, snapshot_offsets)
         aborted = {offset for offset, kind, _ in others if kind == TRANSACTION_INDEX_SUFFIX}
+        self.unindexed = sizes.keys() - {offset for offset, kind, _ in others if kind == INDEX_SUFFIX}
         segments = [
             Segment(
                 self.files,
@@ -341,6 +348,25 @@ class _Loader:
         if log_end_offset > (self.snapshots.latest_offset or 0):
             self.snapshots.write(self.producers)
         self.snapshots.keep_only(segment.base_offset for segment in segments)
+
+    def _restore_transaction_indexes(self, segments: SegmentList) -> None:
+        unindexed = [segment for segment in segments if segment.size and segment.base_offset in self.unindexed]
+        if not unindexed:
+            return
+        state = ProducerState(self.log_start_offset)
+        for segment in segments:
+            if segment.base_offset > unindexed[-1].base_offset:
+                return
+            if segment in unindexed:
+                segment.transaction_index.clear()
+            for header in read_past_damage(segment.file, segment.base_offset, segment.size):
+                is_marker = header.is_control and header.producer_id >= 0 and header.last_offset >= state.end_offset
+                if is_marker and segment in unindexed:
+                    marker = segment.file.read_at(header.position, header.size)
+                    header.position = 0
+                    apply_producer_batch(state, segment, header, marker)
+                else:
+                    replay_batch(state, header, segment.file)
 
 
 def _segment_of(segments: list[Segment], recovery_point: int) -> int:

@@ -114,6 +114,27 @@ def test_lines_of_damaged_records_are_the_same_without_a_compiler(
     assert found == written(write_interpreted, bytes(region), header, form)
 
 
+@pytest.mark.parametrize("write_lines", [write_records, write_interpreted])
+def test_numbers_with_bits_beyond_their_type_are_written_as_java_reads_them(write_lines: Callable[..., int]) -> None:
+    numbers = [b"\xff" * 9 + b"\x7f", b"\xff" * 4 + b"\x7f", b"\x03", b"\x02v", b"\0"]
+    body = b"\0" + b"".join(numbers)  # timestamp, offset, a key of -2 bytes, a value, no headers
+    header = BatchHeader(0, (0, 0, 0, 2, 0, 0, 0, -1, 77, -1, -1, -1, 1))
+    form = LineFormat(is_28=False, stamp="T", common="", with_contents=True)
+    text, _, _ = written(write_lines, bytes((2 * len(body),)) + body, header, form)
+    assert text == (
+        f"| offset: {-1 << 31} T: {(1 << 63) - 1} keySize: -1 valueSize: 1 sequence: -1 headerKeys: [] payload: v\n"
+    )
+
+
+@pytest.mark.parametrize("write_lines", [write_records, write_interpreted])
+def test_names_of_headers_that_are_not_utf_8_are_written_as_java_reads_them(write_lines: Callable[..., int]) -> None:
+    body = bytes.fromhex("00 00 00 02 6b 02 76 02 04 ff61 01")  # one header, named ff 61, without a value
+    header = BatchHeader(0, (0, 0, 0, 2, 0, 0, 0, 0, 77, -1, -1, -1, 1))
+    form = LineFormat(is_28=False, stamp="T", common="", with_contents=False)
+    text, _, _ = written(write_lines, bytes((2 * len(body),)) + body, header, form)
+    assert text == "| offset: 0 T: 0 keySize: 1 valueSize: 1 sequence: -1 headerKeys: [\ufffda]\n"
+
+
 EVERY_OFFSET = range(-(1 << 63), 1 << 63)
 """A damaged delta may make an offset negative."""
 

@@ -175,6 +175,57 @@ def test_what_the_walk_accepts_the_reader_accepts(given_records: list[Record], d
     assert len(list(iterate_records(batch))) == len(given_records)
 
 
+def record_of(*fields: bytes) -> bytes:
+    """One record with these numbers and bytes after its attributes."""
+    body = b"\0" + b"".join(fields)
+    return bytes((2 * len(body),)) + body
+
+
+WRAPPED, SIX_BYTES = b"\xff" * 4 + b"\x7f", b"\x80" * 5 + b"\x00"
+"""A number of 32 bits with bits beyond these, which Java reads as the smallest one, and one that is too long."""
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        pytest.param(record_of(b"\0", WRAPPED, b"\x02k", b"\x02v", b"\0"), (-1 << 31, 0, b"k", b"v"), id="offset"),
+        pytest.param(
+            record_of(b"\xff" * 9 + b"\x7f", b"\0", b"\x02k", b"\x02v", b"\0"),
+            (0, -1 << 63, b"k", b"v"),
+            id="timestamp",
+        ),
+        pytest.param(
+            record_of(b"\0", b"\0", WRAPPED, b"\x02v", b"\0"), (0, 0, None, b"v"), id="negative size of a key"
+        ),
+        pytest.param(record_of(b"\0", b"\0", b"\x02k", b"\x03", b"\0"), (0, 0, b"k", None), id="value of -2 bytes"),
+        pytest.param(record_of(b"\0", b"\0", b"\x02k", b"\x81\0", b"\0"), (0, 0, b"k", None), id="null in two bytes"),
+        pytest.param(record_of(b"\0", SIX_BYTES, b"\x02k", b"\x02v", b"\0"), None, id="offset of six bytes"),
+        pytest.param(record_of(b"\0", b"\0", SIX_BYTES, b"\x02v", b"\0"), None, id="size of six bytes"),
+        pytest.param(record_of(b"\0", b"\0", b"\x02k", b"\x02v", SIX_BYTES), None, id="header count of six bytes"),
+    ],
+)
+def test_rare_numbers_are_read_as_in_java_by_all_readers(
+    interpreted: ModuleType, record: bytes, expected: tuple[int, int, bytes | None, bytes | None] | None
+) -> None:
+    header = BatchHeader(0, (0, 0, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1))
+    if expected is None:
+        for module in (walk, interpreted):
+            with pytest.raises(ValueError, match="too many bytes"):
+                module.check_records(record, 1)
+        for read in (iterate_with_walk, iterate_interpreted):
+            with pytest.raises(CorruptBatch, match="too many bytes"):
+                list(read(record, header))
+        return
+    for module in (walk, interpreted):
+        offset, timestamp, key, value = expected
+        assert module.check_records(record, 1) == (offset == 0, timestamp, timestamp, int(key is None))
+        rest = module.retain_records(record, 0, vec[u8]([1]), True)
+        assert rest[1] == int(value is not None), "a tombstone"
+    for read in (iterate_with_walk, iterate_interpreted):
+        assert [tuple(found)[:4] for found in read(record, header)] == [expected]
+    assert keys_of(record, 1) == [expected[2]]
+
+
 def read_until_error(records: Iterator[Record]) -> tuple[list[Record], str]:
     """The records before an error, and its text."""
     read = []

@@ -31,7 +31,11 @@ DELTAS = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62), (1 << 63)
 COUNTS = (0, 1, 2, -1, 1 << 20, (1 << 62) - 1, -(1 << 62))
 EVERY_TABLE = 19
 """Tables are compared on one of so many inputs: an empty one takes a millisecond in interpreted code."""
-LONG_NUMBERS = (b"\xff" * 4 + b"\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 10 + b"\x01", b"\xfe\xff\xff\xff\x0f")
+LONG_NUMBERS = (
+    *(b"\xff" * 4 + b"\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 10 + b"\x01", b"\xfe\xff\xff\xff\x0f"),
+    *(b"\xff" * 4 + b"\x7f", b"\xff" * 9 + b"\x7f"),  # bits beyond the type
+    *(b"\x03", b"\x81\x00"),  # -2, and -1 in two bytes: the sizes of nulls
+)
 
 WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
     "check_records": lambda module, region, count: list(module.check_records(region, count)),

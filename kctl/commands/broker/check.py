@@ -80,7 +80,7 @@ def check(
     ]
     machine = machine_of(options, processes, port_step)
     checked = [options] if machine is None else machine.processes()
-    found = dict.fromkeys(asyncio.run(_findings(options.folder, checked, processes, connects=connect)))
+    found = dict.fromkeys(asyncio.run(_findings(options, checked, processes, connects=connect)))
     rows += [FindingRow(each.severity.value, each.subject, each.message) for each in found]
     # The errors first, each kind in the order of the checks.
     rows.sort(key=lambda row: row.severity != _ERROR)
@@ -92,8 +92,8 @@ def check(
 
 
 async def _findings(
-    root: DataFolder, checked: list[StartOptions], processes: int | None, *, connects: bool
+    service: StartOptions, checked: list[StartOptions], processes: int | None, *, connects: bool
 ) -> list[Finding]:
-    problem = unexpected_data(root, processes)
-    of_folder = [] if problem is None else [Finding(Severity.ERROR, str(root.path), problem)]
+    problem = unexpected_data(service.folder, processes, service.given)
+    of_folder = [] if problem is None else [Finding(Severity.ERROR, str(service.folder.path), problem)]
     return [*of_folder, *[finding for options in checked async for finding in findings(options, connects=connects)]]

@@ -148,15 +148,15 @@ def start(
         _show_next_steps(run, folder, options.secure, is_shown=is_shown)
 
     if machine is None:
-        _refuse_data_of_several(folder)
+        _refuse_data_of_several(options)
         process.run(options, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     else:
         _run_machine(machine, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     return ExitStatus.DONE
 
 
-def _refuse_data_of_several(folder: DataFolder) -> None:
-    problem = unexpected_data(folder, None)
+def _refuse_data_of_several(options: process.StartOptions) -> None:
+    problem = unexpected_data(options.folder, None, options.given)
     if problem is not None:
         raise KctlError(problem)
 

@@ -15,7 +15,10 @@ refused by the partition, by its epoch.
 Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
 start offset; 7 zstd; 8 errors of single records.
 For a codec that does not exist the error is UNSUPPORTED_COMPRESSION_TYPE, and INVALID_RECORD for a partition without
-records, in which Kafka 2.8 fails with UNKNOWN_SERVER_ERROR or closes the connection, so that producers try again.
+records, in which Kafka 2.8 fails with UNKNOWN_SERVER_ERROR or closes the connection, so that producers try again.  It
+is INVALID_RECORD for records that cannot be decompressed or read as well, where Kafka fails with UNKNOWN_SERVER_ERROR.
+Compressed batches whose offset deltas are not 0, 1, 2 and so on get these; Kafka does so only when it changes the codec
+and fails otherwise.  A timestamp of more than 64 bits is INVALID_TIMESTAMP; Kafka stores it wrapped around.
 Not implemented: the check that a partition was added to the transaction (KIP-890).
 """
 

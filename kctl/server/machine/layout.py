@@ -18,10 +18,12 @@ from kctl.errors import UsageError
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder, process_folder, process_folders
 from kctl.server.process import DEFAULT_PORT, StartOptions
+from kctl.storage.names import META_PROPERTIES
 
 _PORT_OF_LISTENER = re.compile(r":([0-9]{1,5})(?=\s*(?:,|\Z))")
 _NUMBER = re.compile(r"\s*[0-9]{1,9}\s*")
 _LISTENERS = ("listeners", "advertised.listeners")
+_LOG_DIRS = ("log.dirs", "log.dir")
 _METRICS = "the endpoint for metrics"
 _PORTS = ("port", "advertised.port")
 
@@ -69,11 +71,9 @@ class MachineOptions:
         for name in _PORTS:
             if _NUMBER.fullmatch(properties.get(name, "")):
                 properties[name] = _moved(properties[name], shift)
-        for name in ("log.dirs", "log.dir"):
-            if properties.get(name, "").strip():
-                properties[name] = ",".join(
-                    str(Path(each.strip()) / folder.path.name) for each in properties[name].split(",") if each.strip()
-                )
+        for name in _LOG_DIRS:
+            if paths := _paths(properties.get(name, "")):
+                properties[name] = ",".join(str(Path(path) / folder.path.name) for path in paths)
         if not self.has_ensemble:
             # All brokers of the cluster stop together, so that there may be no controller to wait for.
             properties.setdefault("controlled.shutdown.retry.backoff.ms", "500")
@@ -95,8 +95,9 @@ class MachineOptions:
         )
 
 
-def unexpected_data(root: DataFolder, count: int | None) -> str | None:
-    """Why a service of `count` brokers, or one broker for None, must not start in a folder; None if it may.
+def unexpected_data(root: DataFolder, count: int | None, given: Mapping[str, str]) -> str | None:
+    """Why a service of `count` brokers, or one broker for None, must not start in a folder with the given properties;
+    None if it may.
 
     Data that is not served looks like data that is lost.
     """
@@ -105,16 +106,22 @@ def unexpected_data(root: DataFolder, count: int | None) -> str | None:
         if not existing:
             return None
         return f"{root.path} has the data of {len(existing)} brokers: start them with --processes {len(existing)}"
+    first = process_folder(root, 0).path.name
     if root.logs.exists():
-        return (
-            f"{root.logs} has the data of a single broker: move {root.path} to a folder process-0 in a new --data-dir"
-        )
+        return f"{root.logs} has the data of a single broker: move it to {root.path / first / root.logs.name}"
+    for log_dir in (Path(path) for name in _LOG_DIRS for path in _paths(given.get(name, ""))):
+        if (log_dir / META_PROPERTIES).exists():
+            return f"{log_dir} has the data of a single broker: move all files and folders in it to {log_dir / first}"
     if len(existing) > count:
         return (
             f"{root.path} has the data of {len(existing)} brokers: --processes {count} would leave some without a "
             f"broker; move their partitions with 'kctl reassign plan', then delete {existing[-1].path}"
         )
     return None
+
+
+def _paths(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def _moved(port: str, shift: int) -> str:

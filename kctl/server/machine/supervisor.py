@@ -46,7 +46,7 @@ class Supervisor:
         """Takes the ports of the service, then its folder.  Raises KctlError, also for a port of a broker that is in
         use now; the brokers take theirs when they start.
         """
-        unexpected = unexpected_data(self.folder, self._options.count)
+        unexpected = unexpected_data(self.folder, self._options.count, self._options.service.given)
         if unexpected is not None:
             raise KctlError(unexpected)
         self._metrics_url = self._bind_metrics()

@@ -120,6 +120,6 @@ def _counts(chunk: Chunk) -> Longs:
 def _read_slots(buffer: Bytes, positions: Longs, limits: Longs) -> Slots:
     lengths, starts = read_varints(buffer, positions, BITS_32)
     # Compared without adding, because an invalid length could overflow the sum.
-    if (lengths < -1).any() or (lengths > limits - starts).any():
+    if (lengths > limits - starts).any():
         raise CorruptRecords("a key, value or header reaches beyond its record")
     return Slots(starts, lengths)

@@ -105,14 +105,26 @@ def test_one_endpoint_for_metrics_reads_those_of_the_brokers_on_loopback() -> No
 
 def test_data_that_no_broker_would_serve_prevents_the_start(tmp_path: Path) -> None:
     root = DataFolder(tmp_path)
-    assert unexpected_data(root, None) is None
-    assert unexpected_data(root, 2) is None
+    assert unexpected_data(root, None, {}) is None
+    assert unexpected_data(root, 2, {}) is None
     for index in (10, 9, 0):
         (tmp_path / f"process-{index}").mkdir()
     (tmp_path / "process-other").mkdir()
     assert [each.path.name for each in process_folders(root)] == ["process-0", "process-9", "process-10"]
-    assert "start them with --processes 3" in str(unexpected_data(root, None))
-    assert "would leave some without a broker" in str(unexpected_data(root, 2))
-    assert unexpected_data(root, 3) is None
+    assert "start them with --processes 3" in str(unexpected_data(root, None, {}))
+    assert "would leave some without a broker" in str(unexpected_data(root, 2, {}))
+    assert unexpected_data(root, 3, {}) is None
     (tmp_path / "logs").mkdir()
-    assert "the data of a single broker" in str(unexpected_data(root, 3))
+    assert f"move it to {tmp_path}/process-0/logs" in str(unexpected_data(root, 3, {}))
+
+
+@pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
+def test_data_of_a_single_broker_in_its_log_dirs_prevents_the_start(tmp_path: Path, name: str) -> None:
+    root = DataFolder(tmp_path / "data")
+    given = {name: f"{tmp_path}/a, {tmp_path}/b"}
+    (tmp_path / "a" / "process-0").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    assert unexpected_data(root, 2, given) is None
+    (tmp_path / "b" / "meta.properties").write_text("version=0\n")
+    assert f"in it to {tmp_path}/b/process-0" in str(unexpected_data(root, 2, given))
+    assert unexpected_data(root, None, given) is None

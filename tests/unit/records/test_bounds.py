@@ -269,10 +269,15 @@ def test_old_messages_may_have_any_positive_timestamp() -> None:
     )
 
 
-@pytest.mark.parametrize("offset_delta", [1 << 31, -(1 << 31) - 1, 1 << 62])
-def test_an_offset_delta_beyond_32_bits_is_damage(offset_delta: int) -> None:
+@pytest.mark.parametrize(("offset_delta", "expected"), [(1 << 31, 0), (-(1 << 31) - 1, -1), ((1 << 31) + 5, 5)])
+def test_an_offset_delta_of_five_bytes_wraps_around_as_in_java(offset_delta: int, expected: int) -> None:
     batch = batch_of(encode_records([(offset_delta, Record(0, 5, b"k", b"v"))], 5), 1, codec=Codec.NONE)
-    with pytest.raises(CorruptBatch, match="offset delta"):
+    assert [record.offset for record in iterate_records(batch)] == [expected]
+
+
+def test_an_offset_delta_of_more_bytes_is_damage() -> None:
+    batch = batch_of(encode_records([(1 << 62, Record(0, 5, b"k", b"v"))], 5), 1, codec=Codec.NONE)
+    with pytest.raises(CorruptBatch, match="too many bytes"):
         list(iterate_records(batch))
 
 

@@ -85,6 +85,17 @@ def test_several_gzip_members_are_read_as_one() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
 
 
+@pytest.mark.parametrize("rest", [b"\0", b"\0" * 100, b"no gzip", b"\x1f\x8b"])
+def test_what_follows_the_last_gzip_member_is_ignored_as_in_java(rest: bytes) -> None:
+    assert decompress(Codec.GZIP, gzip.compress(b"one") + rest) == b"one"
+
+
+def test_several_snappy_streams_are_read_as_one_as_in_java() -> None:
+    streams = compress(Codec.SNAPPY, DATA) + compress(Codec.SNAPPY, b"") + compress(Codec.SNAPPY, b"rest")
+    assert decompress(Codec.SNAPPY, streams) == DATA + b"rest"
+    assert decompress(Codec.SNAPPY, streams + b"\0\0\0") == DATA + b"rest"
+
+
 def test_codecs_have_the_names_of_compression_type() -> None:
     assert [Codec.named(name) for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd")] == list(Codec)
     with pytest.raises(KeyError):

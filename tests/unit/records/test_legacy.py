@@ -161,13 +161,18 @@ def test_negative_lengths_are_no_key_and_no_value() -> None:
     assert records_of(message(struct.pack(">ii", -5, -9))) == [Record(0, 7, None, None)]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_bytes_behind_the_value_are_ignored_as_in_kafka(magic: int) -> None:
+    data = message(pair(b"k", b"v") + b"more", magic=magic)
+    assert [(record.key, record.value) for record in records_of(data)] == [(b"k", b"v")]
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (message(b"\0" * 7, magic=0, size=13), "batch length 13 is too small"),
         (message(b"\0" * 7, size=21), "message size 21"),
         (message(struct.pack(">i", 9) + b"k" * 8), "invalid key length 9"),
-        (message(pair(b"k", None) + b"x"), "invalid value length -1"),
         (message(struct.pack(">ii", -1, 5) + b"valu"), "invalid value length 5"),
         (message(pair(None, None), attributes=1), "without a value"),
         (message(pair(None, b"no gzip"), attributes=1), "gzip"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import lz4.frame
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
@@ -63,6 +64,9 @@ def test_a_valid_batch_is_stored_unchanged(codec: Codec) -> None:
         (b"", ErrorCode.INVALID_RECORD),
         (b"\0" * 11, ErrorCode.INVALID_RECORD),
         (build_batch(RECORDS)[:-1], ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS)[:60], ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS) + b"\0" * 12, ErrorCode.CORRUPT_MESSAGE),
+        (build_batch(RECORDS) + b"\0" * 11 + b"\x7f\0\0\0\0\x03", ErrorCode.CORRUPT_MESSAGE),
         (build_batch(RECORDS) * 2, ErrorCode.INVALID_RECORD),
         (b"\0" * 100, ErrorCode.CORRUPT_MESSAGE),
         (changed(17, 0, 4, sealed=False), ErrorCode.CORRUPT_MESSAGE),
@@ -81,6 +85,9 @@ def test_a_valid_batch_is_stored_unchanged(codec: Codec) -> None:
         "nothing",
         "less than a batch",
         "cut off",
+        "cut off in its header",
+        "followed by an impossible size",
+        "followed by an unknown magic",
         "two batches",
         "zeros",
         "wrong checksum",
@@ -130,6 +137,7 @@ def test_old_formats_become_a_batch_where_the_version_allows_them(magic: int) ->
 def test_bytes_behind_the_batch_that_are_no_batch_are_cut_off() -> None:
     batch = build_batch(RECORDS)
     assert produced(batch + b"\0" * 11) == batch
+    assert produced(batch + batch[:-1]) == batch
 
 
 def test_log_append_time_is_one_bit_and_the_max_timestamp() -> None:
@@ -187,6 +195,18 @@ def test_a_compacted_topic_requires_keys(codec: Codec) -> None:
     assert [index for index, _ in caught.value.record_errors] == [1, 2]
 
 
+def test_one_wrong_timestamp_decides_the_code_for_records_without_keys_too() -> None:
+    """LogValidator.processRecordErrors."""
+    rules = replace(RULES, is_compacted=True, timestamp_difference_max_ms=1000)
+    records = [Record(0, NOW_MS), Record(1, 5, b"k"), Record(2, NOW_MS, b"k"), Record(3, 5)]
+    with pytest.raises(RecordsRejected) as caught:
+        produced(build_batch(records), rules)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [(index, message.split()[0]) for index, message in caught.value.record_errors] == [
+        *((0, "Compacted"), (1, "Timestamp"), (3, "Compacted"))
+    ]
+
+
 def test_malformed_records_are_invalid_records() -> None:
     rules = replace(RULES, is_compacted=True)
     batch = bytearray(build_batch(RECORDS))
@@ -208,13 +228,35 @@ def test_offset_deltas_of_an_uncompressed_batch_are_kept_as_in_kafka() -> None:
     assert produced(batch, RULES) == batch
 
 
-def test_offset_deltas_of_a_compressed_batch_are_assigned_again_as_in_kafka() -> None:
+@pytest.mark.parametrize("stored", [None, *Codec])
+def test_offset_deltas_of_a_compressed_batch_are_assigned_again_as_in_kafka(stored: Codec | None) -> None:
     plain = with_offset_delta_two_in_the_first_record()
     batch = recompress(memoryview(plain), parse_header(plain), plain[61:], Codec.LZ4)
-    taken = produced(bytes(batch), RULES)
+    taken = produced(bytes(batch), replace(RULES, codec=stored))
     assert crc_ok(taken)
-    assert parse_header(taken).codec is Codec.LZ4
+    assert parse_header(taken).codec is (Codec.LZ4 if stored is None else stored)
     assert list(iterate_records(taken)) == RECORDS
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_an_offset_delta_with_bits_beyond_its_type_is_read_as_in_java(codec: Codec) -> None:
+    record = bytes.fromhex("1c 00 00 ffffffff7f 02 6b 02 76 02 00 00")
+    batch = batch_of_bytes(compress(codec, record), count=1, codec=codec)
+    taken = produced(batch)
+    offset = -1 << 31 if codec is Codec.NONE else 0
+    assert [(found.offset, found.value) for found in iterate_records(taken)] == [(offset, b"v")]
+
+
+def test_lz4_frames_that_kafka_s_clients_cannot_read_are_refused() -> None:
+    record = bytes(encode_records([(0, Record(0, NOW_MS, b"key", b"value " * 20_000))], NOW_MS))
+    rules = replace(RULES, max_message_bytes=1 << 20, segment_bytes=1 << 20)
+    for is_linked in (False, True):
+        frame = lz4.frame.compress(record, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=is_linked)
+        batch = batch_of_bytes(frame, count=1, codec=Codec.LZ4)
+        if is_linked:
+            assert code_of(batch, rules) is ErrorCode.INVALID_RECORD
+        else:
+            assert produced(batch, rules) == batch
 
 
 def batch_of_bytes(records: bytes, *, count: int, codec: Codec = Codec.NONE) -> bytes:

@@ -161,7 +161,7 @@ CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
     [
         (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "snappy: a block of 45 bytes cannot contain"),
         (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "invalid record length "),
-        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "malformed record: varint is longer"),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "malformed record: a number has too many bytes"),
         (resealed(COMMITS[0], ONE + b"more"), 4, "4 bytes after the last record"),
         (resealed(COMMITS[0], b""), 2, "malformed record"),
         (resealed(COMMITS[0], ONE, Codec.GZIP), 2, "gzip: "),

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kctl.records.batch import iterate_records, parse_any_header
+from kctl.records.batch import crc_ok, iterate_records, parse_any_header
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
-from kctl.records.header import CorruptBatch, Record, parse_header, seal
+from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header, seal
 from kctl.records.key_table import LONG_KEY_SIZE
 from kctl.records.legacy import build_messages
 from kctl.storage.compaction_batches import LatestRecords
@@ -76,7 +76,7 @@ def test_a_batch_that_loses_nothing_is_the_same_bytes_and_is_not_unpacked() -> N
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_message_of_an_old_format_stays_whole_while_one_of_its_records_does(magic: int, codec: Codec) -> None:
+def test_messages_of_old_formats_lose_the_records_that_are_overwritten(magic: int, codec: Codec) -> None:
     old = build_messages([Record(0, 5, b"a", b"1"), Record(1, 5, b"b", b"1")], magic=magic, codec=codec)
     new = [memoryview(build_batch([Record(0, 5, key, b"2")], base_offset=at)) for at, key in ((2, b"a"), (3, b"b"))]
     for overwritten, is_kept in ((new[:1], True), (new, False)):
@@ -92,8 +92,38 @@ def test_a_message_of_an_old_format_stays_whole_while_one_of_its_records_does(ma
         left = [latest.filter(parse_any_header(batch), batch, drops_tombstones=False) for batch in old_batches]
         if codec is Codec.NONE:
             assert left == [None, old_batches[1] if is_kept else None]
+        elif is_kept:
+            assert left[0] is not None
+            kept = parse_any_header(left[0])
+            assert (kept.magic, kept.codec, kept.next_offset) == (magic, codec, 2)
+            assert list(iterate_records(left[0])) == [Record(1, 5 if magic else -1, b"b", b"1")]
         else:
-            assert left == [old_batches[0] if is_kept else None]
+            assert left == [None]
+
+
+@pytest.mark.parametrize("timestamp_type", list(TimestampType))
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_deleted_key_of_an_old_wrapper_does_not_return_without_its_tombstone(
+    magic: int, timestamp_type: TimestampType
+) -> None:
+    records = [Record(at, 5, b"k%d" % at, b"v") for at in range(10, 15)]
+    old = memoryview(build_messages(records, magic=magic, codec=Codec.GZIP, timestamp_type=timestamp_type))
+    tombstones = memoryview(build_batch([Record(0, 5, b"k10"), Record(1, 5, b"k14")], base_offset=20))
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    for batch in (old, tombstones):
+        latest.add(parse_any_header(batch), batch)
+    assert latest.filter(parse_any_header(tombstones), tombstones, drops_tombstones=True) is None
+    left = latest.filter(parse_any_header(old), old, drops_tombstones=True)
+    assert left is not None
+    assert crc_ok(left)
+    assert [(record.offset, record.key) for record in iterate_records(left)] == [
+        (11, b"k11"),
+        (12, b"k12"),
+        (13, b"k13"),
+    ]
+    assert parse_any_header(left).next_offset == 14
+    if magic:
+        assert parse_any_header(left).timestamp_type is timestamp_type
 
 
 @pytest.mark.parametrize("magic", [0, 1])

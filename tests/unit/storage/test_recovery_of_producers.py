@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kctl.records.control import ControlType
+from kctl.storage.config import LogConfig
 from tests.unit.storage.log_builder import LogOnDisk
 
 
@@ -26,3 +30,24 @@ def test_the_last_sequence_of_a_producer_survives_a_crash() -> None:
     again = disk.append(b"4", producer_id=7, sequence=4)
     assert again.base_offset == 4
     assert disk.log.log_end_offset == 5
+
+
+@pytest.mark.parametrize("start", ["clean", "unclean"])
+@pytest.mark.parametrize("removed", [(".index", ".timeindex", ".txnindex"), (".index", ".txnindex", ".snapshot")])
+def test_removed_indexes_are_built_again_with_their_aborted_transactions(removed: tuple[str, ...], start: str) -> None:
+    disk = LogOnDisk(LogConfig(segment_bytes=200))
+    for producer_id in (1, 2, 3):
+        disk.append(b"a", producer_id=producer_id, transactional=True)
+        disk.append(b"b" * 100)
+        disk.end_transaction(ControlType.COMMIT if producer_id == 2 else ControlType.ABORT, producer_id=producer_id)
+    expected = disk.log.aborted_transactions(0, disk.log.log_end_offset)
+    assert {found.producer_id for found in expected} == {1, 3}
+    assert len(disk.log.segments) > 2
+    disk.close()
+
+    for name in disk.file_names():
+        if name.endswith(removed):
+            disk.files.remove(f"{disk.directory}/{name}")
+    log = disk.open(was_clean=start == "clean", recovery_point=disk.log.recovery_point)
+
+    assert log.aborted_transactions(0, log.log_end_offset) == expected
