@@ -91,9 +91,20 @@ def read_password(path: str | None, user: str) -> str:
         raise Refused(f"no terminal to read the password from: use --password-file or ${PASSWORD_VARIABLE}")
     if not password:
         raise UsageError("the password must not be empty")
+    if not _is_unicode(password):
+        raise UsageError("the password is not valid UTF-8")
     if len(password) > PASSWORD_CHARACTERS_MAX:
         raise UsageError(f"the password has more than {PASSWORD_CHARACTERS_MAX} characters")
     return password
+
+
+def _is_unicode(text: str) -> bool:
+    """False for bytes of the environment that are not UTF-8, which Python keeps as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _of_file(path: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kctl.commands.exit_status import ExitStatus
 from kctl.protocol.apis import alter_user_scram_credentials as alter
 from kctl.protocol.apis import describe_user_scram_credentials as describe
 from tests.unit.client.fake_cluster import FakeCluster
@@ -125,3 +127,12 @@ def test_dry_run_reads_the_password_file(kctl: Kctl, cluster: UserCluster, tmp_p
     ran = kctl(line)
     assert (ran.status, ran.err) == (2, "kctl: the password must not be empty\n")
     assert cluster.alterations == []
+
+
+def test_a_password_of_the_environment_that_is_not_utf_8_is_refused(
+    kctl: Kctl, cluster: UserCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environb, b"KCTL_USER_PASSWORD", b"p\xff")
+    ran = kctl("users create alice")
+    assert (ran.status, cluster.alterations) == (ExitStatus.USAGE, [])
+    assert ran.err == "kctl: the password is not valid UTF-8\n"
