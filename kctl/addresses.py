@@ -36,6 +36,11 @@ def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], .
     return tuple(addresses)
 
 
+def address_text(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def without_user(text: str) -> str:
     """The text after @, for errors about addresses: what comes before may be a user and a password."""
     return text.rpartition("@")[2]

@@ -273,12 +273,15 @@ class Console:
         return None if answer is None else answer.lower() in {"y", "yes"}
 
     def ask(self, question: str) -> str | None:
-        """The line that the user types on the terminal after the question; None if there is no terminal."""
+        """The line that the user types after the question, empty if it is not text; None if there is no terminal."""
         if self.stdin is None or not self.can_ask:
             return None
         self.stderr.write(f"{escape(question)} ")
         self.stderr.flush()
-        return self.stdin.readline().strip()
+        try:
+            return self.stdin.readline().strip()
+        except UnicodeDecodeError:
+            return ""
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
         """A line on stderr with the progress of a long command; --quiet suppresses it."""

@@ -80,14 +80,29 @@ def _refuse_constant(name: str) -> float:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """A value as JSON, on one line unless `indent` is given."""
-    return escape_json(_json_encoder(indent).encode(value))
+    """A value as JSON, on one line unless `indent` is given; JSON has no infinite numbers and no NaN: they are null."""
+    try:
+        text = _json_encoder(indent).encode(value)
+    except ValueError:
+        text = _json_encoder(indent).encode(_without_non_finite(value))
+    return escape_json(text)
+
+
+def _without_non_finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_non_finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_non_finite(inner) for inner in value]
+    return value
 
 
 @functools.cache
 def _json_encoder(indent: int | None) -> json.JSONEncoder:
     """Cached, because creating an encoder takes as long as encoding a record."""
-    return json.JSONEncoder(ensure_ascii=False, indent=indent, separators=(",", ": ") if indent else (",", ":"))
+    separators = (",", ": ") if indent else (",", ":")
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
 
 
 def yaml_text(value: object) -> str:

@@ -18,6 +18,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 
+from kctl.addresses import address_text
 from kctl.errors import ClusterUnreachable
 from kctl.security.certificates import name_text
 from kctl.security.tls import TlsSettings, client_context
@@ -94,7 +95,9 @@ def check_tls(
                 chain = [x509.load_der_x509_certificate(der) for der in _chain(tls)]
                 agreed, cipher = tls.version() or "", (tls.cipher() or ("",))[0]
         except (OSError, ValueError) as error:
-            raise ClusterUnreachable(f"{host}:{port} does not complete a TLS handshake: {_reason(error)}") from None
+            raise ClusterUnreachable(
+                f"{address_text(host, port)} does not complete a TLS handshake: {_reason(error)}"
+            ) from None
     return TlsReport(
         host=host,
         port=port,
@@ -110,11 +113,11 @@ def check_tls(
 def _connected(address: tuple[str, int], left_s: Callable[[], float]) -> Iterator[socket.socket]:
     remaining_s = left_s()
     if remaining_s <= 0:
-        raise ClusterUnreachable(f"{address[0]}:{address[1]} did not respond in time")
+        raise ClusterUnreachable(f"{address_text(*address)} did not respond in time")
     try:
         sock = socket.create_connection(address, remaining_s)
     except OSError as error:
-        raise ClusterUnreachable(f"cannot connect to {address[0]}:{address[1]}: {_reason(error)}") from None
+        raise ClusterUnreachable(f"cannot connect to {address_text(*address)}: {_reason(error)}") from None
     with sock:
         yield sock
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
 
+from kctl.addresses import address_text
 from kctl.client.budget import Budget
 from kctl.client.frame_receiver import FrameReceiver
 from kctl.client.framing import (
@@ -123,7 +124,7 @@ class AsyncioConnection:
         security: Security | None = None,
     ) -> None:
         """Not connected yet; see `connect` and `open`."""
-        self.address = f"{host}:{port}"
+        self.address = address_text(host, port)
         self.versions = BrokerVersions({})
         self._host = host
         self._port = port

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
+from kctl.addresses import address_text
 from kctl.client.budget import Budget
 from kctl.client.framing import (
     SIZE,
@@ -65,7 +66,7 @@ class BlockingTransport:
         receive_buffer_bytes: int = -1,
     ) -> BlockingConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
-        address = f"{host}:{port}"
+        address = address_text(host, port)
         end_s = time.monotonic() + connect_timeout_ms / 1000
         try:
             sock = _connected_socket(host, port, end_s)
@@ -155,7 +156,7 @@ class BlockingConnection:
         security: Security | None = None,
     ) -> None:
         """`sock` is connected; see `open`."""
-        self.address = f"{host}:{port}"
+        self.address = address_text(host, port)
         self.versions = BrokerVersions({})
         self.is_open = True
         self._host = host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from kctl.admin.acl_document import read_document
 from kctl.admin.deletion_file import parse_deletions
 from kctl.admin.offset_document import parse_document
 from kctl.admin.reassignment_spec import parse_reassignment
-from kctl.documents import parse_json
+from kctl.documents import json_text, parse_json
 from kctl.errors import UsageError
 from kctl.zookeeper import acl_znodes, paths, token_znodes, znodes
 
@@ -65,3 +66,8 @@ def test_values_that_are_not_text(text: str | bytes) -> None:
 
 def test_characters_beyond_the_basic_plane_are_read() -> None:
     assert parse_json(b'{"a": "\\uD83D\\uDE00", "\xf0\x9f\x98\x80": "\\\\ud800"}') == {"a": "😀", "😀": "\\ud800"}
+
+
+def test_infinite_numbers_and_nan_are_null_in_json() -> None:
+    text = json_text({"a": math.inf, "b": [-math.inf, (math.nan, 1.5)], "c": {"d": math.nan}})
+    assert text == '{"a":null,"b":[null,[null,1.5]],"c":{"d":null}}'

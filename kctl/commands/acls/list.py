@@ -25,7 +25,7 @@ from kctl.commands.acls.options import (
 )
 from kctl.commands.acls.rows import LIST_COLUMNS, AclRow, acl_row
 from kctl.commands.command import examples
-from kctl.commands.compat.acls import listed
+from kctl.commands.compat.acls import listed, listed_by_principal
 from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -95,7 +95,10 @@ def list_acls(
     hosts = host if compat else hosts_of_stored_acls(host)
     selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts))
     acls = run.on_cluster(lambda client: query(client, selected))
-    if compat:
+    principals = dict.fromkeys([*(allow or ()), *(deny or ())])
+    if compat and principals:
+        run.console.verbatim(listed_by_principal(compat, principals, acls))
+    elif compat:
         run.console.verbatim(listed(compat, acls))
     else:
         run.console.show(LIST_COLUMNS, [acl_row(binding) for binding in acls])

@@ -6,7 +6,7 @@ they are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from kctl.commands.compat.versions import KAFKA_4
 from kctl.security.acls import AclBinding, AclEntry, ResourcePattern
@@ -19,6 +19,15 @@ def listed(compat: str, acls: Iterable[AclBinding]) -> str:
     return "".join(
         f"Current ACLs for resource `{_pattern(pattern)}`:\n{_entries(entries)}\n\n"
         for pattern, entries in _by_pattern(acls)
+    )
+
+
+def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[AclBinding]) -> str:
+    """The output of --list --principal."""
+    return "".join(
+        f"ACLs for principal `{principal}`\n"
+        + listed(compat, [each for each in acls if each.entry.principal == principal])
+        for principal in principals
     )
 
 

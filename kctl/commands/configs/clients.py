@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -80,9 +81,12 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
         if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
             raise UsageError("quotas are not lists; give --set or --delete")
         try:
-            requested.append(QuotaChange(change.name, None if change.value is None else float(change.value)))
+            value = None if change.value is None else float(change.value)
         except ValueError:
-            raise UsageError(f"{change.name} must be a number, not '{change.value}'") from None
+            value = math.nan
+        if value is not None and not math.isfinite(value):
+            raise UsageError(f"{change.name} must be a number, not '{change.value}'")
+        requested.append(QuotaChange(change.name, value))
     return requested
 
 

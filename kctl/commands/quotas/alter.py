@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -59,7 +60,7 @@ ALTER_COLUMNS = (
 
 
 class AlterRow(NamedTuple):
-    """A change of one quota; null for a quota that is not set."""
+    """A change of one quota; null for a quota that is not set or not a finite number."""
 
     user: str | None
     client_id: str | None
@@ -177,10 +178,13 @@ def alter(
 def _changes(
     values: dict[str, float], removed: Sequence[str], named: dict[EntityType, str | None]
 ) -> list[QuotaChange]:
-    """The changes.  Raises UsageError if there are none, for contradictions, and for a key of another entity."""
+    """The changes.  Raises UsageError if there are none, for contradictions, infinity and a key of another entity."""
     for key in removed:
         if key in values:
             raise UsageError(f"{key} cannot be both set and deleted")
+    for key, value in values.items():
+        if not math.isfinite(value):
+            raise UsageError(f"{key} must be a number, not {value}; --delete {key} removes the limit")
     changes = [QuotaChange(key, value) for key, value in values.items()]
     changes += [QuotaChange(key, None) for key in dict.fromkeys(removed)]
     if not changes:

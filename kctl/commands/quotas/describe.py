@@ -29,10 +29,10 @@ DESCRIBE_COLUMNS = (
 
 
 class QuotaItem(NamedTuple):
-    """The quotas of one entity as a JSON object; a null name is the default of its type."""
+    """The quotas of one entity as a JSON object; a null name is the default, a null quota no finite number."""
 
     entity: dict[str, str | None]
-    quotas: dict[str, float | int]
+    quotas: dict[str, float | int | None]
 
 
 class QuotaRow(NamedTuple):
@@ -42,7 +42,7 @@ class QuotaRow(NamedTuple):
     client_id: str | None
     ip: str | None
     quota: str
-    value: float | int
+    value: float | int | None
 
 
 @app.command(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.addresses import is_host, parse_addresses
+from kctl.addresses import address_text, is_host, parse_addresses
 from kctl.admin.tls_check import check_tls
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -148,7 +148,7 @@ def _item(report: TlsReport, *, now_ms: int, days: int) -> TlsItem:
         f"{entry.subject} expires in {entry.days_left} days" for entry in certificates if entry.days_left < days
     ]
     return TlsItem(
-        address=f"{report.host}:{report.port}",
+        address=address_text(report.host, report.port),
         trusted=report.problem is None,
         version=report.version,
         cipher=report.cipher,

@@ -77,23 +77,44 @@ def read_password(path: str | None, user: str) -> str:
     """The password from the file, else from the environment, else from the terminal.
 
     It is never read from the command line, which all users of the machine can read.  Raises UsageError, and Refused
-    without a terminal.
+    without a terminal and at the end of its input (Ctrl-D).
     """
     if path is not None:
         password = _of_file(path)
     elif PASSWORD_VARIABLE in os.environ:
         password = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():
-        password = getpass.getpass(f"Password of {user}: ")
-        if getpass.getpass("Again: ") != password:
-            raise UsageError("the two passwords differ")
+        password = _of_terminal(user)
     else:
         raise Refused(f"no terminal to read the password from: use --password-file or ${PASSWORD_VARIABLE}")
     if not password:
         raise UsageError("the password must not be empty")
+    if not _is_unicode(password):
+        raise UsageError("the password is not valid UTF-8")
     if len(password) > PASSWORD_CHARACTERS_MAX:
         raise UsageError(f"the password has more than {PASSWORD_CHARACTERS_MAX} characters")
     return password
+
+
+def _of_terminal(user: str) -> str:
+    try:
+        password = getpass.getpass(f"Password of {user}: ")
+        if getpass.getpass("Again: ") != password:
+            raise UsageError("the two passwords differ")
+    except EOFError:
+        raise Refused("cancelled: no password was given") from None
+    except UnicodeDecodeError:
+        raise UsageError("the password is not valid UTF-8") from None
+    return password
+
+
+def _is_unicode(text: str) -> bool:
+    """False for bytes of the environment that are not UTF-8, which Python keeps as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _of_file(path: str) -> str:

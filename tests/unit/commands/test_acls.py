@@ -14,7 +14,15 @@ from kctl.commands.acls.options import hosts_of_stored_acls, hosts_without_effec
 from kctl.commands.compat.acls import adding_unless_present, listed
 from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.errors import UsageError
+from kctl.protocol.apis.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from kctl.security.acls import AclBinding, Operation, PatternType
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.commands.conftest import Kctl
 
 BOB = ("User:bob",)
 
@@ -128,6 +136,20 @@ def test_the_output_of_kafkas_tool() -> None:
     assert adding_unless_present(acls, acls[:1]) == (
         f"Acl (pattern={pattern}, entry={read}) already exists.\nAdding ACLs for resource `{pattern}`: \n \t{write}\n\n"
     )
+
+
+@pytest.mark.parametrize("compat", [KAFKA_28, KAFKA_3, KAFKA_4])
+def test_the_output_of_kafkas_tool_for_principals_has_a_title_for_each(kctl: Kctl, compat: str) -> None:
+    acl = AclDescription(principal="User:bob", host="*", operation=3, permission_type=3)
+    resource = DescribeAclsResource(resource_type=2, resource_name="t", pattern_type=3, acls=[acl])
+    response = DescribeAclsResponse(error_code=0, error_message=None, resources=[resource])
+    with FakeCluster() as cluster:
+        cluster.intercept(DescribeAclsRequest, lambda _: response)
+        options = f"--compat {compat} --bootstrap-server {cluster.bootstrap}"
+        blocks = kctl(f"acls list {options}").out
+        ran = kctl(f"acls list --allow User:bob --deny User:bob --deny User:eve {options}")
+    assert "principal=User:bob" in blocks
+    assert ran.out == f"ACLs for principal `User:bob`\n{blocks}ACLs for principal `User:eve`\n"
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,14 @@ def test_confirmation_is_requested_only_on_a_terminal() -> None:
         assert requesting.confirm("Delete?") is expected
 
 
+def test_an_answer_that_is_not_text_is_no_confirmation() -> None:
+    leader, follower = pty.openpty()
+    os.write(leader, b"y\xff\n")
+    with os.fdopen(follower, encoding="utf-8") as terminal:
+        assert Console(io.StringIO(), Terminal(), stdin=terminal).confirm("Delete?") is False
+    os.close(leader)
+
+
 def test_quiet_keeps_warnings() -> None:
     one = console(None, quiet=True)
     one.note("hidden")

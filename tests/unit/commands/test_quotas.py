@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -200,3 +201,24 @@ def test_configs_alter_with_a_credential_names_the_command_for_it(kctl: Kctl, cl
     ran = kctl(f"configs alter user alice --set {name}=[password=secret]")
     assert (ran.status, "kctl users" in ran.err, "secret" in ran.err) == (ExitStatus.USAGE, True, False)
     assert cluster.requests == []
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e999"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "quotas alter --user alice --yes --request-percentage",
+        "quotas alter --user alice --yes --mutation-rate",
+        "configs alter user alice --set request_percentage=",
+    ],
+)
+def test_infinity_and_nan_are_no_quotas(kctl: Kctl, cluster: QuotaCluster, line: str, number: str) -> None:
+    ran = kctl(line + number if line.endswith("=") else f"{line} {number}")
+    assert (ran.status, cluster.quotas) == (ExitStatus.USAGE, {})
+
+
+def test_json_of_an_infinite_quota_which_another_tool_has_set_is_valid(kctl: Kctl, cluster: QuotaCluster) -> None:
+    cluster.quotas = {ALICE: {"request_percentage": math.inf}}
+    ran = kctl("quotas describe --format json")
+    assert ran.out == '[{"entity":{"user":"alice"},"quotas":{"request_percentage":null}}]\n'
+    assert kctl("quotas check --user alice --format json").status == ExitStatus.DONE

@@ -150,3 +150,8 @@ def test_two_addresses_and_bad_settings_are_refused(tmp_path: Path, capsys: pyte
 def test_a_server_name_that_is_no_host_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tls", "check", "localhost:1", "--server-name", name]) == 2
     assert "--server-name takes the name of a host" in capsys.readouterr().err
+
+
+def test_an_ipv6_address_is_shown_in_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tls", "check", "[::1]:1"]) == 4
+    assert "[::1]:1:" in capsys.readouterr().err

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kctl.commands.exit_status import ExitStatus
 from kctl.protocol.apis import alter_user_scram_credentials as alter
 from kctl.protocol.apis import describe_user_scram_credentials as describe
 from tests.unit.client.fake_cluster import FakeCluster
@@ -125,3 +128,39 @@ def test_dry_run_reads_the_password_file(kctl: Kctl, cluster: UserCluster, tmp_p
     ran = kctl(line)
     assert (ran.status, ran.err) == (2, "kctl: the password must not be empty\n")
     assert cluster.alterations == []
+
+
+def test_a_password_of_the_environment_that_is_not_utf_8_is_refused(
+    kctl: Kctl, cluster: UserCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environb, b"KCTL_USER_PASSWORD", b"p\xff")
+    ran = kctl("users create alice")
+    assert (ran.status, cluster.alterations) == (ExitStatus.USAGE, [])
+    assert ran.err == "kctl: the password is not valid UTF-8\n"
+
+
+class TerminalInput(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (EOFError(), ExitStatus.REFUSED, "kctl: cancelled: no password was given\n"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, ""), ExitStatus.USAGE, "kctl: the password is not valid UTF-8\n"),
+    ],
+)
+def test_a_prompt_for_a_password_that_gets_no_text_ends_the_command(
+    kctl: Kctl, cluster: UserCluster, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, reason: str
+) -> None:
+    """What getpass raises at Ctrl-D and for bytes that are not UTF-8; it reads the terminal of the process itself."""
+
+    def read_nothing(_: str) -> str:
+        raise error
+
+    monkeypatch.delenv("KCTL_USER_PASSWORD")
+    monkeypatch.setattr("sys.stdin", TerminalInput())
+    monkeypatch.setattr("getpass.getpass", read_nothing)
+    ran = kctl("users create alice")
+    assert (ran.status, ran.err, cluster.alterations) == (status, reason, [])
