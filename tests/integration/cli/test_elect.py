@@ -18,7 +18,7 @@ def test_preferred_leader_is_elected(operate: Kctl) -> None:
     assert elected.rows == [
         ["elected", "0", "0", "1", "elected", "-", "-"],
         ["elected", "1", "1", "1", "not needed", "-", "-"],
-    ]
+    ], elected
     assert elected.status == 0
     assert operate("elect --unclean --topic elected --yes").rows[0][4] == "not needed"
     unknown = operate("elect --preferred --topic elected --partition 7")
