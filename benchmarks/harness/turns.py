@@ -56,6 +56,7 @@ def workloads() -> dict[str, tuple[bytes, int]]:
     return {
         "produce 1 MB": (produce_of(TOPIC, 1000), 50),
         "fetch 1 MB": (fetch_of(TOPIC, 1_000_000), 50),
+        "produce 16 KB": (produce_of(TOPIC, 16), 500),
         "produce 100 B": (produce_of(SMALL_TOPIC, 1, size=100), 1000),
         "fetch 100 B": (fetch_of(SMALL_TOPIC, 1), 1000),
     }

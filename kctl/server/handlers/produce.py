@@ -19,6 +19,9 @@ records, in which Kafka 2.8 fails with UNKNOWN_SERVER_ERROR or closes the connec
 is INVALID_RECORD for records that cannot be decompressed or read as well, where Kafka fails with UNKNOWN_SERVER_ERROR.
 Compressed batches whose offset deltas are not 0, 1, 2 and so on get these; Kafka does so only when it changes the codec
 and fails otherwise.  A timestamp of more than 64 bits is INVALID_TIMESTAMP; Kafka stores it wrapped around.
+Refused, and accepted by Kafka: magic 0 or 1 without a whole message, zstd in versions 0-2, a wrong checksum of the
+content of an lz4 frame.  The bit for LogAppendTime is refused without errors of single records.  A compressed batch
+that claims more than RECORDS_PER_BATCH_MAX records is MESSAGE_TOO_LARGE.
 Not implemented: the check that a partition was added to the transaction (KIP-890).
 """
 
