@@ -62,7 +62,9 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
         if claim:
             claims[claim] = _claim(name, kind, value)
     lifetime_s = _claim("unsecuredLoginLifetimeSeconds", "Number", options.get("unsecuredLoginLifetimeSeconds", "3600"))
-    claims = {"iat": now_s, "exp": now_s + lifetime_s, **claims}
+    # In whole seconds, because Kafka refuses a token from the future, and its clock has no fractions of a millisecond.
+    issued_s = int(now_s)
+    claims = {"iat": issued_s, "exp": issued_s + lifetime_s, **claims}
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
 
 

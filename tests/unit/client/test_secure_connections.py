@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import http.server
 import json
@@ -23,7 +24,7 @@ import pytest
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.oauth_tokens import TokenSource
+from kctl.client.oauth_tokens import TokenSource, unsecured_token
 from kctl.client.sasl_settings import sasl_settings
 from kctl.client.security import ClientSecurity
 from kctl.client.settings import ClientSettings
@@ -498,6 +499,14 @@ def test_unsecured_token_has_the_claims_of_the_login_module(run: Run[Any]) -> No
         first = cluster.sessions[0].rounds[0]
         assert first.startswith(b"n,,\x01auth=Bearer ")
         assert first.endswith(b".\x01traceId=123\x01\x01")
+
+
+@pytest.mark.parametrize("now_s", [1_000.0, 1_000.0004, 1_000.9999])
+def test_an_unsecured_token_is_issued_before_the_millisecond_in_which_it_is_made(now_s: float) -> None:
+    claims = unsecured_token({"unsecuredLoginLifetimeSeconds": "60"}, now_s).split(".")[1]
+    issued = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    assert 1000 * issued["iat"] <= int(1000 * now_s)
+    assert issued == {"iat": 1_000, "exp": 1_060}
 
 
 # Properties
