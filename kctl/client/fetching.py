@@ -22,6 +22,7 @@ from kctl.records.control import ControlType, control_type
 from kctl.records.header import BatchHeader
 
 NO_REPLICA = -1
+ANY_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,27 @@ async def fetch_batches(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     rack: str = "",
     replica_id: int = NO_REPLICA,
+    current_leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> list[FetchedPartition]:
     """Fetches record batches from the given positions.  Raises ApiError, ConnectionLost.
+
+    Partitions with another leader epoch than the one in `current_leader_epochs`, if they have one there, get the
+    error FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320).
 
     Without a `rack` the leader names no preferred read replica.  `replica_id` is NO_REPLICA or, to read from
     any replica, DEBUGGING_CONSUMER.
     """
     topics: dict[str, FetchTopic] = {}
+    epochs = current_leader_epochs or {}
     for tp, offset in positions.items():
         topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic, partitions=[]))
         topic.partitions.append(
-            FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=limits.partition_max_bytes)
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=epochs.get(tp, ANY_EPOCH),
+                fetch_offset=offset,
+                partition_max_bytes=limits.partition_max_bytes,
+            )
         )
     request = FetchRequest(
         replica_id=replica_id,

@@ -40,12 +40,14 @@ async def on_leaders(
     send_to: LeaderCall[T],
     *,
     known: ClusterMetadata | None = None,
+    note_metadata: Callable[[ClusterMetadata], None] = lambda _: None,
 ) -> Outcomes[T]:
     """The outcome of every partition, in the order of topic and partition.
 
-    Leaders are looked up first unless `known` has them.  Partitions whose leader has moved are retried until the
-    client's timeout, and so are partitions without a reachable leader, but during most commands only for half a second
-    (see Budget); then their last error is the outcome.  Raises ClusterUnreachable if no broker responds, and
+    Leaders are looked up first unless `known` has them; each attempt passes the metadata that it uses to
+    `note_metadata`.  Partitions whose leader has moved are retried until the client's timeout, and so are partitions
+    without a reachable leader, but during most commands only for half a second (see Budget); then their last error is
+    the outcome.  Raises ClusterUnreachable if no broker responds, and
     ApiError(UNSUPPORTED_VERSION) if all leaders are too old.
     """
     outcomes: Outcomes[T] = {}
@@ -53,6 +55,7 @@ async def on_leaders(
     deadline = client.deadline()
     while True:
         metadata = known or await client.metadata({tp.topic for tp in open_partitions})
+        note_metadata(metadata)
         outcomes.update(await _send_once(client, metadata, open_partitions, send_to))
         known = None
         open_partitions = [tp for tp in open_partitions if _code_of(outcomes[tp]) in LEADER_MOVED]

@@ -39,6 +39,7 @@ from kctl.protocol.apis import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
     write_txn_markers,
 )
@@ -56,6 +57,8 @@ NOT_LEADER = 6
 OUT_OF_RANGE = 1
 NO_SUCH_GROUP = 69
 NO_COORDINATOR = 15
+FENCED_EPOCH = 74
+UNKNOWN_EPOCH = 75
 
 Response = Callable[[Any], Any]
 
@@ -73,6 +76,12 @@ class FakePartition:
     last_stable_offset: int | None = None
     aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: list[describe_producers.ProducerState] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """(leader epoch, its first offset) in the log, ascending; the last one is the current epoch."""
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.epochs[-1][0]
 
     def append(self, batch: bytes) -> int:
         """Store a batch at the end and return its base offset."""
@@ -80,9 +89,33 @@ class FakePartition:
         for header in iterate_batches(batch):
             one = bytearray(batch[header.position : header.end])
             one[:8] = struct.pack(">q", self.end)
+            one[12:16] = struct.pack(">i", self.leader_epoch)
             self.data += one
             self.end += header.last_offset_delta + 1
         return base
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of a record, or the current one at the end of the log."""
+        return max((epoch for epoch, start in self.epochs if start <= offset), default=-1)
+
+    def elect(self, leader: int, end: int | None = None) -> None:
+        """A new leader, whose log ends at `end`, before that of its predecessor if the election is unclean."""
+        end = self.end if end is None else end
+        epoch = self.leader_epoch + 1
+        data = bytes(self.data)
+        size = max((header.end for header in iterate_batches(data) if header.next_offset <= end), default=0)
+        del self.data[size:]
+        self.leader, self.end = leader, end
+        self.epochs = [entry for entry in self.epochs if entry[1] < end] + [(epoch, end)]
+
+    def epoch_end(self, requested: int) -> tuple[int, int]:
+        """The largest epoch up to `requested`, and its end.  Kafka's LeaderEpochFileCache.endOffsetFor."""
+        if requested == self.leader_epoch:
+            return requested, self.end
+        above = [start for epoch, start in self.epochs if epoch > requested]
+        if not above:
+            return -1, -1
+        return max((epoch for epoch, _ in self.epochs if epoch <= requested), default=requested), above[0]
 
 
 @dataclass
@@ -286,7 +319,7 @@ class FakeCluster:
                     error_code=0 if one.leader >= 0 else 5,
                     partition_index=index,
                     leader_id=one.leader,
-                    leader_epoch=0,
+                    leader_epoch=one.leader_epoch,
                     replica_nodes=[max(one.leader, 0)],
                     isr_nodes=[*([one.leader] if one.leader >= 0 else []), *one.followers],
                 )
@@ -294,13 +327,32 @@ class FakeCluster:
             ],
         )
 
-    def _find(self, broker: int, topic: str, partition: int) -> tuple[FakePartition | None, int]:
+    def _find(self, broker: int, topic: str, partition: int, epoch: int = -1) -> tuple[FakePartition | None, int]:
         partitions = self.topics.get(topic, [])
         if partition >= len(partitions):
             return None, UNKNOWN_TOPIC
         if partitions[partition].leader != broker:
             return None, NOT_LEADER
+        if epoch not in {-1, current := partitions[partition].leader_epoch}:
+            return None, FENCED_EPOCH if epoch < current else UNKNOWN_EPOCH
         return partitions[partition], 0
+
+    def _offset_for_leader_epoch(self, broker: int, request: Any) -> Any:
+        def reply(topic: str, requested: Any) -> Any:
+            found, error = self._find(broker, topic, requested.partition, requested.current_leader_epoch)
+            epoch, end = (-1, -1) if found is None else found.epoch_end(requested.leader_epoch)
+            return offset_for_leader_epoch.EpochEndOffset(
+                error_code=error, partition=requested.partition, leader_epoch=epoch, end_offset=end
+            )
+
+        return offset_for_leader_epoch.OffsetForLeaderEpochResponse(
+            topics=[
+                offset_for_leader_epoch.OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[reply(topic.topic, requested) for requested in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
 
     def _list_offsets(self, broker: int, request: Any) -> Any:
         def reply(topic: str, requested: Any) -> Any:
@@ -313,7 +365,7 @@ class FakeCluster:
                 error_code=error,
                 offset=offset,
                 timestamp=timestamp,
-                leader_epoch=0,
+                leader_epoch=-1 if found is None else found.epoch_at(offset),
             )
 
         return list_offsets.ListOffsetsResponse(
@@ -365,7 +417,7 @@ class FakeCluster:
         )
 
     def _fetch_one(self, broker: int, topic: str, requested: Any, request: Any) -> Any:
-        found, error = self._find(broker, topic, requested.partition)
+        found, error = self._find(broker, topic, requested.partition, requested.current_leader_epoch)
         if found is not None and not found.start <= requested.fetch_offset <= found.end:
             found, error = None, OUT_OF_RANGE
         if found is None:
@@ -373,9 +425,9 @@ class FakeCluster:
                 partition_index=requested.partition, error_code=error, high_watermark=-1, records=b""
             )
         data = bytes(found.data)
-        position = next(
-            (h.position for h in iterate_batches(data) if h.next_offset > requested.fetch_offset), len(data)
-        )
+        first = next((header for header in iterate_batches(data) if header.next_offset > requested.fetch_offset), None)
+        position = len(data) if first is None else first.position
+        size = 0 if first is None else max(first.size, requested.partition_max_bytes)  # the first batch whole (KIP-74)
         aborted = [fetch.AbortedTransaction(producer_id=pid, first_offset=first) for first, pid in found.aborted]
         return fetch.PartitionData(
             partition_index=requested.partition,
@@ -384,7 +436,7 @@ class FakeCluster:
             last_stable_offset=found.end if found.last_stable_offset is None else found.last_stable_offset,
             log_start_offset=found.start,
             aborted_transactions=aborted if request.isolation_level else None,
-            records=data[position : position + requested.partition_max_bytes],
+            records=data[position : position + size],
         )
 
     def _create_topics(self, broker: int, request: Any) -> Any:
