@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kctl.model import TopicPartition
 from kctl.spark.exec.column_types import VARIANT, columns_from_json, columns_to_json, type_from_json, type_to_json
+from kctl.spark.exec.histories import UNKNOWN_HISTORY
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
 from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
@@ -21,8 +22,9 @@ from kctl.spark.plan import (
     Plan,
     PlannedTopic,
     Positions,
+    Replaced,
 )
-from kctl.spark.position_json import topics_from_json, topics_to_json
+from kctl.spark.position_json import history_from_json, history_to_json, topics_from_json, topics_to_json
 
 FORMAT_VERSION = 3
 """Version of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
@@ -83,6 +85,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
                 "incarnation": range_.incarnation,
                 "lost": range_.lost,
                 "files": [{"start": file.start, "end": file.end, "path": file.path} for file in range_.files],
+                **({"history": history_to_json(range_.history)} if range_.history != UNKNOWN_HISTORY else {}),
+                **({"replaced": list(range_.replaced)} if range_.replaced else {}),
             }
             for range_ in plan.ranges
         ],
@@ -116,6 +120,8 @@ def _range_from_json(document: Mapping[str, Any]) -> PartitionRange:
         document["incarnation"],
         tuple(FileRange(file["start"], file["end"], file["path"]) for file in document["files"]),
         document["lost"],
+        history_from_json(document.get("history")),
+        Replaced(*document["replaced"]) if "replaced" in document else None,
     )
 
 

@@ -122,7 +122,7 @@ class Exporter:
         clock: Clock,
         *,
         files: Files | None = None,
-        look: Callable[[ExportRequest], ClusterView] | None = None,
+        look: Callable[[ExportRequest, Positions], ClusterView] | None = None,
         sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
         take: Callable[[ExportRequest, Plan], RecordSample] | None = None,
         starts: Callable[[ExportRequest, Collection[TopicPartition]], Mapping[TopicPartition, int]] | None = None,
@@ -157,7 +157,7 @@ class Exporter:
         if pending:
             return pending, True, self._report.warnings
         if inventory.unknown:
-            view = self._look(self._request)
+            view = self._look(self._request, positions)
             return self._adoption_plans(inventory.unknown, positions, view)[0], False, self._report.warnings
         view = self._plannable(positions)
         return self._make_plan(positions, view), False, self._report.warnings
@@ -196,7 +196,7 @@ class Exporter:
         if inventory.unknown and not (self._request.adopts and inventory.may_adopt):
             raise UnknownFiles(inventory.unknown_text())
         with self._timed("plan"):
-            view = self._look(self._request) if inventory.unknown else self._plannable(Positions())
+            view = self._look(self._request, Positions()) if inventory.unknown else self._plannable(Positions())
             plan, _ = self._plan_from(Positions(), view)
             plan = self._with_columns(plan, Positions()) if plan else None
         if plan and plan.file_count:
@@ -217,7 +217,7 @@ class Exporter:
             positions = self._carry_out(pending, positions, listener, Origin.INTERRUPTED)
         with self._timed("plan"):
             if view is None:
-                view = self._look(self._request) if inventory.unknown else self._plannable(positions)
+                view = self._look(self._request, positions) if inventory.unknown else self._plannable(positions)
         if inventory.unknown:
             positions = self._adopt(inventory.unknown, positions, view, listener)
         with self._timed("plan"):
@@ -257,7 +257,7 @@ class Exporter:
 
     def _planned_view(self, request: ExportRequest, positions: Positions) -> ClusterView:
         """The topics of the request, for which there can be a plan."""
-        view = self._look(request)
+        view = self._look(request, positions)
         plan, _ = self._plan_from(positions, view)
         self._check_formats(view, plan, positions)
         if plan is not None:

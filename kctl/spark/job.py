@@ -171,7 +171,14 @@ def tasks_of(
             target=target,
             path=path,
             ranges=tuple(
-                OffsetRange(range_.tp, plan.topics[range_.tp.topic].topic_id, file.start, file.end, isolation)
+                OffsetRange(
+                    range_.tp,
+                    plan.topics[range_.tp.topic].topic_id,
+                    file.start,
+                    file.end,
+                    isolation,
+                    range_.history,
+                )
                 for range_, file in shares
             ),
             include_headers=plan.options.include_headers,

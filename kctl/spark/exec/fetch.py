@@ -19,11 +19,14 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.client.metadata import ClusterMetadata
+from kctl.client.positions import NO_EPOCH
+from kctl.client.positions import Position as History
 from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import BatchHeader, CorruptBatch
+from kctl.spark.exec.histories import UNKNOWN_HISTORY, affects, find_divergences
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
@@ -43,6 +46,8 @@ class OffsetRange:
     start: int
     end: int
     isolation: IsolationLevel
+    history: History = UNKNOWN_HISTORY
+    """Of the log at planning; if it is unknown, the log of the first leader that is found counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,14 @@ class RangeReader:
         self._may_skip = may_skip
         self._leaders = leaders or TopicLeaders(client)
         self._leader: int | None = None
+        self._history = range_.history
+        """What the log of another leader must have; later the last batch that was read, unless it was planned."""
+        self._leader_epoch = NO_EPOCH
+        """Of the leader from which records are read."""
+        self._end = range_.end
+        """Earlier than that of the range if the log was truncated and the reader may skip."""
+        self._truncation = ""
+        """How."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"fetch-{range_.tp}")
 
     def __enter__(self) -> Self:
@@ -116,9 +129,11 @@ class RangeReader:
         while True:
             partition, position = pending.result()
             fetched, position = self._select(partition, position)
-            if position >= self._range.end:
-                self.position = self._range.end
+            if position >= self._end:
+                self.position = max(self.position, self._end)
                 yield fetched
+                if self._end < self._range.end:
+                    raise DataLoss(self._truncation)
                 return
             pending = self._thread.submit(run_blocking, self._fetch(position))
             self.position = position
@@ -133,16 +148,18 @@ class RangeReader:
         try:
             partition = replace(partition, records=without_old_messages(partition.records))
             for batch, is_visible in visible_batches(partition, self._range.isolation):
-                if batch.base_offset >= self._range.end:
-                    position = self._range.end
+                if batch.base_offset >= self._end:
+                    position = self._end
                     break
                 if batch.last_offset >= self._range.start and not batch.is_control:
                     (complete_batches if is_visible else aborted).append(batch)
                 position = batch.next_offset
                 size += batch.size
+                if self._range.history.leader_epoch == NO_EPOCH:
+                    self._history = History(position, batch.leader_epoch, is_of_record=True)
         except CorruptBatch as error:
             raise CorruptRecords(f"{self._range.tp} near offset {position}: {error}") from error
-        if position == before < self._range.end:
+        if position == before < self._end:
             raise CorruptRecords(f"{self._range.tp}: the response for offset {position} contains no complete batch")
         return Fetched(partition.records, complete_batches, size, aborted), position
 
@@ -156,6 +173,8 @@ class RangeReader:
                 codes=RETRIED_ERRORS,
                 forget=self._forget_leader,
             )
+            if position >= self._end:  # another leader has truncated the log
+                return partition, self._end
             if partition.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 position = await self._after_loss(position)
                 if position == self._range.end:
@@ -176,14 +195,22 @@ class RangeReader:
             self._leader = await self._find_leader()
         connection = await self._client.broker(self._leader)
         (partition,) = await fetch_batches(
-            connection, {tp: position}, limits=FETCH_LIMITS, isolation=self._range.isolation
+            connection,
+            {tp: position},
+            limits=FETCH_LIMITS,
+            isolation=self._range.isolation,
+            current_leader_epochs={tp: self._leader_epoch},
         )
         if partition.error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
             raise ApiError(partition.error, f"{tp}: {partition.error.description}")
         return partition
 
     async def _find_leader(self) -> int:
-        """Node id of the leader; also checks that the topic is still the one that was planned."""
+        """Node id of the leader.
+
+        Also checks that the topic is still the one that was planned, and that the log of a leader with another epoch
+        has the records of the range: then fetches with the epoch of that leader cannot mix two histories.
+        """
         tp = self._range.tp
         metadata = await self._leaders.metadata(tp.topic)
         leader, code = metadata.leader_of(tp)
@@ -194,7 +221,28 @@ class RangeReader:
         topic_id = metadata.topics[tp.topic].topic_id
         if topic_id != self._range.topic_id and ZERO_UUID not in {topic_id, self._range.topic_id}:
             raise DataLoss(f"topic {tp.topic} was deleted and created again since the export was planned")
+        partition = metadata.topics[tp.topic].partition(tp.partition)
+        epoch = partition.leader_epoch if partition is not None else NO_EPOCH
+        await self._check_history(epoch, metadata)
+        self._leader_epoch = epoch
         return leader
+
+    async def _check_history(self, epoch: int, metadata: ClusterMetadata) -> None:
+        """Raises DataLoss if the leader's log lacks records that the range had at planning, or that were read."""
+        tp, history = self._range.tp, self._history
+        found = (await find_divergences(self._client, {tp: history}, {tp: epoch}, known=metadata)).get(tp)
+        if isinstance(found, ApiError):
+            raise found
+        if found is not None and affects(found, self._range.end):
+            where = "" if found.end_offset is None else f" at offset {found.end_offset}"
+            self._truncation = (
+                f"{tp} was truncated{where}, for example by an unclean leader election: its leader does not have the "
+                f"records with leader epoch {history.leader_epoch} that it had up to offset {history.offset - 1}"
+            )
+            if not self._may_skip or found.end_offset is None or found.end_offset <= self._range.start:
+                raise DataLoss(self._truncation)
+            self._end = min(self._end, found.end_offset)
+            self._history = History(self._end, found.leader_epoch, is_of_record=True)
 
     def _forget_leader(self) -> None:
         self._leader = None

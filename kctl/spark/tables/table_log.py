@@ -348,7 +348,7 @@ class TableLog:
     @staticmethod
     def _is_published(table: Table, state: TableState, commit: TableCommit) -> bool:
         """Whether the table has exactly this commit: its answer was lost, or another exporter published the same."""
-        is_same = state.batch == commit.batch and state.topics == commit.topics
+        is_same = state.batch == commit.batch and _contains(state.topics, commit.topics, are_equal=True)
         return is_same and {file.path for file in commit.files} <= table.paths()
 
     def _commit_of(
@@ -417,7 +417,7 @@ def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPo
     """Whether positions have those of some partitions; unless `are_equal`, they may also be after them."""
     for topic, one in some.items():
         held = positions.get(topic)
-        if held is None or (are_equal and not one.partitions.items() <= held.partitions.items()):
+        if held is None or (are_equal and not _offsets(one).items() <= _offsets(held).items()):
             return False
         if held.incarnation == one.incarnation and any(
             partition not in held.partitions or held.partitions[partition].offset < at.offset
@@ -425,6 +425,11 @@ def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPo
         ):
             return False
     return True
+
+
+def _offsets(position: TopicPosition) -> dict[int, tuple[int, int]]:
+    """Offset and incarnation by partition; earlier versions write no histories."""
+    return {partition: (at.offset, at.incarnation) for partition, at in position.partitions.items()}
 
 
 def _state_of(commit: TableCommit) -> TableState:

@@ -247,7 +247,7 @@ def exporter(
         request,
         StoppedClock(),
         files=files,
-        look=lambda request: cluster.view(request.selection.topics),
+        look=lambda request, _: cluster.view(request.selection.topics),
         sample=sample,
         take=take,
         starts=lambda _, tps: {tp: cluster.log_starts[tp.partition] for tp in tps if cluster.exists},
