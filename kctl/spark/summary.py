@@ -38,6 +38,8 @@ class RangeRow(NamedTuple):
     bytes_out: int | None
     files: int
     lost: int
+    replaced: int
+    """Offsets whose exported rows are of records that the topic lost."""
     bad: int | None
     filtered: int | None
     status: str
@@ -71,6 +73,8 @@ class ExportSummary(NamedTuple):
     bytes_in: int
     bytes_out: int
     lost: int
+    replaced: int
+    """Offsets whose exported rows are of records that the topic lost; the exported rows stay."""
     bad: int
     """Records that could not be decoded, which are in the dead letters."""
     filtered: int
@@ -116,6 +120,7 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
             bytes_out=None,
             files=len(range_.files),
             lost=range_.lost,
+            replaced=_replaced(range_),
             bad=None,
             filtered=None,
             status=status,
@@ -146,6 +151,7 @@ def document(
         bytes_in=sum(row.bytes_in or 0 for row in rows),
         bytes_out=sum(row.bytes_out or 0 for row in rows),
         lost=sum(row.lost for row in rows),
+        replaced=sum(row.replaced for row in rows),
         bad=sum(row.bad or 0 for row in rows),
         filtered=sum(row.filtered or 0 for row in rows),
         bad_reasons=bad_reasons(report) if report else {},
@@ -206,10 +212,15 @@ def _committed_row(
         bytes_out=sum(sizes[file.path, range_.tp, file.start] for file in written),
         files=len(written),
         lost=range_.lost + sum(part.lost for part in parts),
+        replaced=_replaced(range_),
         bad=sum(part.bad for part in parts),
         filtered=sum(part.filtered for part in parts),
         status=batch.origin.value,
     )
+
+
+def _replaced(range_: PartitionRange) -> int:
+    return range_.replaced.end - range_.replaced.start if range_.replaced else 0
 
 
 def _sizes(batch: FinishedBatch) -> dict[_Share, int]:

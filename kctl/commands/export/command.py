@@ -86,6 +86,7 @@ COLUMNS = (
     Column("bytes_out", numeric=True),
     Column("files", numeric=True),
     Column("lost", numeric=True),
+    Column("replaced", numeric=True, is_rare=True),
     Column("bad", numeric=True),
     Column("filtered", numeric=True),
     Column("status"),
@@ -640,4 +641,4 @@ def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None
     if run.console.format.is_document:
         run.console.show_one(summary)
     else:
-        run.console.show(COLUMNS, rows)
+        run.console.show(COLUMNS, rows, rows=[{**row._asdict(), "replaced": row.replaced or None} for row in rows])
