@@ -70,7 +70,7 @@ async def view_cluster(client: ClusterClient, selection: TopicSelection, positio
     for tp in tps:
         topics[tp.topic][tp.partition] = PartitionView(
             log_start=held[tp].start,
-            end=stable[tp].end,
+            end=min(stable[tp].end, held[tp].end),  # the history has it
             high_watermark=held[tp].end,
             start=_start(held[tp], selection.start, starts[tp]),
             until=untils[tp],

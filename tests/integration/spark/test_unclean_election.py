@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from kctl.spark.data_source import source_of
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.topic_source import UnlimitedTopicStream
 from tests.integration.replication.conftest import Racks
 from tests.integration.spark.peer import run_engine
 from tests.peers.embedded_zookeeper import embedded_zookeeper
@@ -69,6 +72,7 @@ def test_an_unclean_election_is_noticed_and_all_records_are_exported(tmp_path: P
         for table in targets:
             status, document, output = run(racks, *words[table])
             assert (status, document["records"]) == (0, SHARED + LOST), (table, output)
+        read_end = stream(racks).latestOffset()
         elect_uncleanly(racks, "orders")
         racks.produce("orders", NEW, size=100)
         for table, target in targets.items():
@@ -94,3 +98,13 @@ def test_an_unclean_election_is_noticed_and_all_records_are_exported(tmp_path: P
             assert f"offsets {SHARED} to {SHARED + LOST - 1}" in output, (table, output)
             assert [one["topic_records"] for one in rows if one["status"] == "equal"] in ([NEW], [SHARED, NEW]), table
             assert run(racks, *words[table])[1]["records"] == 0, table
+        with pytest.raises(DataLoss, match=f"offsets {SHARED} to {SHARED + LOST - 1}"):
+            stream(racks).partitions(read_end, stream(racks).latestOffset())
+        lenient = stream(racks, failOnDataLoss="false")
+        (task,) = lenient.partitions(read_end, lenient.latestOffset())
+        assert sum(batch.num_rows for batch in lenient.read(task)) == NEW
+
+
+def stream(racks: Racks, **options: str) -> UnlimitedTopicStream:
+    """A streaming query of the topic."""
+    return UnlimitedTopicStream(source_of({"bootstrap.servers": racks.bootstrap, "topic": "orders", **options}))
