@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
@@ -64,6 +64,13 @@ class OnDataLoss(StrEnum):
 
     FAIL = "fail"
     WARN = "warn"
+
+
+class OnCorruptBatch(StrEnum):
+    """The reaction to batches that cannot be read: a wrong checksum, or broken records."""
+
+    FAIL = "fail"
+    SKIP = "skip"
 
 
 class Compression(StrEnum):
@@ -280,6 +287,22 @@ class Plan:
             ),
         )
 
+    def without_files(self, paths: Collection[str]) -> Plan:
+        """The part of the plan up to the first of these files in each partition."""
+        ranges = []
+        for range_ in self.ranges:
+            files = tuple(takewhile(lambda file: file.path not in paths, range_.files))
+            if len(files) == len(range_.files):
+                ranges.append(range_)
+            elif files:
+                ranges.append(replace(range_, end=files[-1].end, files=files))
+        topics = {range_.tp.topic for range_ in ranges}
+        return replace(
+            self,
+            ranges=tuple(ranges),
+            topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
+        )
+
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
         """The ranges of every file, by path and in order."""
         found: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
@@ -390,6 +413,18 @@ def continues(positions: Positions, plan: Plan) -> bool:
         if at is not None and at.incarnation == range_.incarnation and at.offset != range_.start - range_.lost:
             return False
     return True
+
+
+def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> ClusterView:
+    """The view without some partitions."""
+    topics = {
+        topic: replace(
+            found,
+            partitions={p: there for p, there in found.partitions.items() if TopicPartition(topic, p) not in tps},
+        )
+        for topic, found in view.topics.items()
+    }
+    return ClusterView(view.cluster_id, topics)
 
 
 def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:

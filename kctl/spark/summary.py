@@ -42,6 +42,8 @@ class RangeRow(NamedTuple):
     """Offsets whose exported rows are of records that the topic lost."""
     bad: int | None
     filtered: int | None
+    unreadable: int | None
+    """Offsets of corrupt batches that were left out."""
     status: str
 
 
@@ -79,6 +81,8 @@ class ExportSummary(NamedTuple):
     """Records that could not be decoded, which are in the dead letters."""
     filtered: int
     """Records for which --where is not true."""
+    unreadable: int
+    """Offsets of corrupt batches that were left out; `warnings` names them."""
     bad_reasons: Mapping[str, int]
     files: int
     records_per_second: int | None
@@ -123,6 +127,7 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
             replaced=_replaced(range_),
             bad=None,
             filtered=None,
+            unreadable=None,
             status=status,
         )
         for range_ in plan.ranges
@@ -154,6 +159,7 @@ def document(
         replaced=sum(row.replaced for row in rows),
         bad=sum(row.bad or 0 for row in rows),
         filtered=sum(row.filtered or 0 for row in rows),
+        unreadable=sum(row.unreadable or 0 for row in rows),
         bad_reasons=bad_reasons(report) if report else {},
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
@@ -215,6 +221,7 @@ def _committed_row(
         replaced=_replaced(range_),
         bad=sum(part.bad for part in parts),
         filtered=sum(part.filtered for part in parts),
+        unreadable=sum(part.unreadable for part in parts),
         status=batch.origin.value,
     )
 

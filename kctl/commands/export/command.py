@@ -46,7 +46,7 @@ from kctl.spark.following import FollowState
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout_mark import PARQUET_MARK
 from kctl.spark.pace import Pace
-from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
+from kctl.spark.plan import Compression, FileOptions, Isolation, OnCorruptBatch, OnDataLoss
 from kctl.spark.session import SparkMissing, SparkSettings, require_spark
 from kctl.spark.submission import submit, without_secrets
 from kctl.spark.summary import (
@@ -89,6 +89,7 @@ COLUMNS = (
     Column("replaced", numeric=True, is_rare=True),
     Column("bad", numeric=True),
     Column("filtered", numeric=True),
+    Column("unreadable", numeric=True, is_rare=True),
     Column("status"),
 )
 
@@ -161,7 +162,16 @@ def export(
         Literal["fail", "warn"],
         typer.Option(
             "--on-data-loss",
-            help="What to do if records were deleted before their export, a topic was recreated, or a file is missing.",
+            help="What to do if records were deleted before their export, a log was truncated after it, a topic was "
+            "recreated, or a file is missing: fail, or warn and go on where the records are.",
+        ),
+    ] = "fail",
+    on_corrupt_batch: Annotated[
+        Literal["fail", "skip"],
+        typer.Option(
+            "--on-corrupt-batch",
+            help="What to do with batches that cannot be read, for example because their checksum is wrong: fail, or "
+            "leave out their offsets, which are named and recorded in the commit.",
         ),
     ] = "fail",
     adopt: Annotated[
@@ -402,6 +412,7 @@ def export(
         options=FileOptions(include_headers or headers is not None, Compression(compression), level),
         target_file_bytes=parse_size(target_file_size),
         on_data_loss=OnDataLoss(on_data_loss),
+        on_corrupt_batch=OnCorruptBatch(on_corrupt_batch),
         adopts=adopt,
         engine=engine_settings(run, ctx.params, engine or _default_engine(ctx), target=to, decoding=decoding),
         table=TableOptions(
@@ -641,4 +652,7 @@ def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None
     if run.console.format.is_document:
         run.console.show_one(summary)
     else:
-        run.console.show(COLUMNS, rows, rows=[{**row._asdict(), "replaced": row.replaced or None} for row in rows])
+        cells = [
+            {**row._asdict(), "replaced": row.replaced or None, "unreadable": row.unreadable or None} for row in rows
+        ]
+        run.console.show(COLUMNS, rows, rows=cells)

@@ -24,16 +24,19 @@ from kctl.client.positions import Position as History
 from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
+from kctl.records.batch import iterate_batches
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.spark.exec.histories import UNKNOWN_HISTORY, affects, find_divergences
-from kctl.spark.exec.outcome import CorruptRecords, DataLoss
+from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Unreadable
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
 METADATA_AGE_S = 5.0
 """A topic that was deleted and created again is noticed this long afterwards by readers that begin then."""
 RETRIED_ERRORS = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """A broker without the topic may have old metadata, so the metadata is refreshed."""
+UNREADABLE_CODES = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""What brokers return for offsets that they cannot read from their disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class RangeReader:
         self.lost = 0
         self.position = range_.start
         """The offset after the last yielded response."""
+        self.on_unreadable: Callable[[Unreadable], None] | None = None
+        """Gets the offsets that no response has in whole batches, which are left out; None: CorruptRecords."""
         self._client = client
         self._range = range_
         self._may_skip = may_skip
@@ -127,8 +132,14 @@ class RangeReader:
         position = self._range.start
         pending = self._thread.submit(run_blocking, self._fetch(position))
         while True:
-            partition, position = pending.result()
-            fetched, position = self._select(partition, position)
+            try:
+                partition, position = pending.result()
+                fetched, position = self._select(partition, position)
+            except ApiError as error:
+                if error.code not in UNREADABLE_CODES or self.on_unreadable is None:
+                    raise
+                position = self._after_unreadable(position, error.code.description)
+                fetched = Fetched(memoryview(b""), [], 0)
             if position >= self._end:
                 self.position = max(self.position, self._end)
                 yield fetched
@@ -158,21 +169,63 @@ class RangeReader:
                 if self._range.history.leader_epoch == NO_EPOCH:
                     self._history = History(position, batch.leader_epoch, is_of_record=True)
         except CorruptBatch as error:
-            raise CorruptRecords(f"{self._range.tp} near offset {position}: {error}") from error
+            if position == before:
+                position = self._after_unreadable(position, str(error), error)
         if position == before < self._end:
-            raise CorruptRecords(f"{self._range.tp}: the response for offset {position} contains no complete batch")
+            position = self._after_unreadable(position, "the response contains no complete batch")
         return Fetched(partition.records, complete_batches, size, aborted), position
+
+    def _after_unreadable(self, position: int, reason: str, cause: Exception | None = None) -> int:
+        """The first offset after `position` from which records can be read.  Raises CorruptRecords unless it is asked
+        for.
+
+        Batches are searched in steps that double and are halved then: the size of an unreadable one is unknown.
+        """
+        tp = self._range.tp
+        if self.on_unreadable is None:
+            raise CorruptRecords(f"{tp} near offset {position}: {reason}") from cause
+        low, step = position, 1
+        first: int | None = None
+        while first is None and low < self._end - 1:
+            probe = min(low + step, self._end - 1)
+            first = self._first_readable(probe)
+            low, step = (probe, 2 * step) if first is None else (low, step)
+        end = self._end if first is None else min(max(first, low + 1), self._end)
+        while first is not None and end - low > 1:
+            middle = (low + end) // 2
+            earlier = self._first_readable(middle)
+            low, end = (middle, end) if earlier is None else (low, max(min(earlier, middle), low + 1))
+        self.on_unreadable(Unreadable(tp, position, end, None, reason))
+        return end
+
+    def _first_readable(self, offset: int) -> int | None:
+        """The base offset of the first batch that a fetch from an offset returns; None if it returns no whole one."""
+
+        async def send_to() -> int | None:
+            fetched = await self._request(offset)
+            for batch in iterate_batches(without_old_messages(fetched.records)):
+                return batch.base_offset if batch.next_offset > offset else None
+            return None
+
+        try:
+            return self._thread.submit(run_blocking, send_to()).result()
+        except (ApiError, CorruptBatch):
+            return None
+
+    async def _request(self, position: int) -> FetchedPartition:
+        """One response of the leader, which may have no records."""
+        return await retry(
+            partial(self._request_from_leader, position),
+            deadline=self._client.deadline(),
+            codes=RETRIED_ERRORS,
+            forget=self._forget_leader,
+        )
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
         """Fetches at least one batch from `position`; returns the position too, which changes on data loss."""
         deadline = self._client.deadline()
         while True:
-            partition = await retry(
-                partial(self._request_from_leader, position),
-                deadline=self._client.deadline(),
-                codes=RETRIED_ERRORS,
-                forget=self._forget_leader,
-            )
+            partition = await self._request(position)
             if position >= self._end:  # another leader has truncated the log
                 return partition, self._end
             if partition.error is ErrorCode.OFFSET_OUT_OF_RANGE:

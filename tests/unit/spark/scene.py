@@ -158,6 +158,7 @@ class ClusterReader:
     def __init__(self, cluster: Cluster, range_: OffsetRange) -> None:
         self.lost = 0
         self.position = range_.start
+        self.on_unreadable = None
         self._cluster = cluster
         self._range = range_
 
