@@ -46,7 +46,10 @@ def shown(kctl: Kctl, line: str, status: int = 0) -> list[dict[str, object]]:
     """The rows without the names of the file and its partition."""
     ran = kctl(f"dump-log --format json {line}")
     assert ran.status == status, ran.err + ran.out
-    return [{name: value for name, value in row.items() if name not in {"file", "topic", "partition"}} for row in json.loads(ran.out)]
+    return [
+        {name: value for name, value in row.items() if name not in {"file", "topic", "partition"}}
+        for row in json.loads(ran.out)
+    ]
 
 
 @pytest.fixture
