@@ -57,11 +57,19 @@ def read_input(path: str) -> bytes:
 
     Shells pass process substitutions, `<(command)`, as /dev/fd/N.
     """
+    return _read(open_input(path), "standard input" if path == STANDARD_INPUT else path)
+
+
+def is_pipe(path: str) -> bool:
+    """Whether `open_input` reads the path to its end, because it is standard input or a descriptor of this process."""
+    return path == STANDARD_INPUT or _OWN_DESCRIPTOR.fullmatch(path) is not None
+
+
+def open_input(path: str) -> int:
+    """Opens what `read_input` reads, and returns the descriptor.  Raises OSError."""
     if path == STANDARD_INPUT:
-        return _read(os.dup(0), "standard input")
-    if _OWN_DESCRIPTOR.fullmatch(path):
-        return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
-    return read_regular(path)
+        return os.dup(0)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if is_pipe(path) else open_regular(path)
 
 
 def read_text(path: str) -> str:

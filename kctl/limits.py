@@ -358,6 +358,12 @@ NAMED_FILE_BYTES_MAX = _limit(
     "bytes",
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
+DUMP_INPUT_BYTES_MAX = _limit(
+    "size, decompressed, of what `kctl dump-log` reads from standard input, a pipe or a compressed file",
+    (2 << 30) + (64 << 20),
+    "bytes",
+    on_excess="the command fails; a segment of a broker has at most 2 GiB",
+)
 NAMES_FROM_INPUT_MAX = _limit(
     "names that `-` reads from standard input",
     100_000,

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from kctl.client.budget import Budget
 from kctl.client.metadata import ClusterMetadata, metadata_of
+from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import Connection, ConnectionLost, Transport
@@ -241,7 +242,7 @@ class ClusterClient:
             if connect_timeout_ms == 0:
                 raise ConnectionLost(f"{host}:{port}: the timeout of {self.settings.timeout_ms} ms has expired")
         try:
-            connection = await self.transport.connect(
+            connection: Connection = await self.transport.connect(
                 host,
                 port,
                 client_id=self.settings.client_id,
@@ -258,6 +259,7 @@ class ClusterClient:
             await connection.close()
             text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        connection = CheckedConnection(connection)
         if self.settings.guard is None:
             return connection
         from kctl.client.guard import guarded  # noqa: PLC0415 - only with a profile
