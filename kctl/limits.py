@@ -542,9 +542,24 @@ TRANSACTION_PARTITIONS_MAX = _limit(
 """Each addition writes all partitions of the transaction into one record: 10,000 take 13 ms."""
 _configured(
     "transactional.id.expiration.ms",
-    "time for which an unused transactional id and the state of an idle producer are kept",
+    "time for which an unused transactional id is kept",
     "7 days",
     on_excess="the state is removed",
+)
+_configured(
+    "producer.id.expiration.ms",
+    "time for which a partition keeps the sequence numbers of an idle producer without an open transaction",
+    "1 day",
+    on_excess="the state is removed; the producer may continue with any sequence number",
+)
+PRODUCERS_MAX = _limit(
+    "producer ids whose sequence numbers a broker keeps, counted in each partition, with about 0.3 to 0.5 KB each; checked "
+    "every 10 s",
+    1_000_000,
+    "producers",
+    on_excess="those without an open transaction that have been idle the longest, at least 15 minutes, are forgotten "
+    "earlier; if that is not enough, batches of further producers get THROTTLING_QUOTA_EXCEEDED, which clients retry, "
+    "and none that is in use is forgotten",
 )
 PRODUCERS_PER_PARTITION_MAX = _limit(
     "producer ids whose sequence numbers one partition keeps",

@@ -22,6 +22,7 @@ from kctl.client.group_metadata import GroupMetadata
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
+from kctl.reference_cycles import copy_of
 
 if TYPE_CHECKING:
     from kctl.admin.copy_groups import CopiedGroups
@@ -206,7 +207,7 @@ class Copier:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise copy_of(self._failure)
 
     async def _checkpoint(self) -> None:
         """Makes what has been sent durable, then commits the positions, with the transaction if there is one.

@@ -16,6 +16,7 @@ from kctl.client.transport import Connection, ConnectionLost, Transport
 from kctl.client.versions import OLDEST_KAFKA
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -168,7 +169,7 @@ class ClusterClient:
         if address is None:
             found = (await self._find_coordinators(await self.any_broker(), [key], kind))[key]
             if isinstance(found, ApiError):
-                raise found
+                raise copy_of(found)
             address = found
         return await self._connect(*address, purpose)
 

@@ -20,6 +20,7 @@ from kctl.protocol.apis.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from kctl.reference_cycles import copy_of
 
 STABLE_VERSION_MIN = 7
 SEVERAL_GROUPS_VERSION_MIN = 8
@@ -79,12 +80,12 @@ async def commits_with_metadata(
     is_stable = not may_be_unstable and connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
     found = (await fetch_commits(connection, {group_id: topics}, require_stable=is_stable)).get(group_id, [])
     if isinstance(found, ApiError):
-        raise found
+        raise copy_of(found)
     committed: dict[TopicPartition, tuple[int, str]] = {}
     for topic in found:
         for one in topic.partitions:
             if error := _error(one.error_code):
-                raise error
+                raise copy_of(error)
             if one.committed_offset >= 0:
                 tp = TopicPartition(topic.name, one.partition_index)
                 committed[tp] = one.committed_offset, one.metadata or ""

@@ -43,6 +43,7 @@ from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kctl.protocol.apis.sync_group import SyncGroupResponse
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -155,7 +156,7 @@ class MembershipRunner:
                 if self.member.phase is Phase.OUTSIDE:
                     await self.look_elsewhere("its coordinator does not respond")
             case Fail(error):
-                self.failure = error
+                self.failure = copy_of(error)
             case Revoke() | StopReading():
                 pass  # The consumer examines the phase at the next poll.
         return None

@@ -40,6 +40,7 @@ from kctl.quantities import counted
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import SEQUENCE_MAX, Record
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -356,7 +357,7 @@ class Producer:
             try:
                 delivery = await self._deliver_in_time(queue, batch)
             except KctlError as error:
-                delivery = Delivery(queue.tp, batch.records, -1, -1, error)
+                delivery = Delivery(queue.tp, batch.records, -1, -1, copy_of(error))
             if _is_too_large(delivery) and len(batch.records) > 1:
                 # The topic's max.message.bytes is smaller than the batch.  As in Java, its halves are sent instead,
                 # with the sequence numbers of the batch, of which the broker has stored nothing.
@@ -468,7 +469,7 @@ class Producer:
 
         outcome = (await on_leaders(self._client, [tp], send_to, known=self._metadata.get(tp.topic)))[tp]
         if isinstance(outcome, ApiError):
-            raise outcome
+            raise copy_of(outcome)
         return outcome
 
     async def _producer_id(self) -> tuple[int, int]:
@@ -488,6 +489,8 @@ class Producer:
             if self._producer is requested:
                 self._producer = None
             raise
+        finally:
+            del requested
 
 
 def _refusal(result: PartitionProduceResponse) -> str | None:

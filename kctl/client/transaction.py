@@ -93,6 +93,8 @@ class Transaction:
             if self._adding.get(tp) is adding:
                 del self._adding[tp]  # it may be repeated
             raise
+        finally:
+            del adding
 
     async def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of a group as part of the transaction.

@@ -123,7 +123,7 @@ class KazooLink:
         timeout_s = CLOSE_TIMEOUT_S if self._is_up else CLOSE_TIMEOUT_DISCONNECTED_S
         self._end()
         client = self._client
-        if not client._stopped.is_set():
+        if not self._ended.done() and not client._stopped.is_set():
             # KazooClient.stop() does the same and then joins its thread, which may be blocked in connect().
             client._stopped.set()
             client._queue.append((wire.CloseInstance, None))
@@ -256,6 +256,9 @@ class KazooLink:
             self._changed(SessionState.EXPIRED, 0)
         if not self._ended.done():
             self._ended.set_result(None)
+        # kazoo's client, its connection, its handler and this link refer to each other.
+        self._client.__dict__.clear()
+        self._handler.__dict__.clear()
 
     def _pump(self) -> None:
         """Pass requests to kazoo while the connection is up."""

@@ -22,6 +22,7 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
 from kctl.records.compression import Codec
+from kctl.reference_cycles import copy_of
 
 _BUFFERED_RECORDS_MAX = 100_000
 _ACKS_ALL = -1
@@ -153,7 +154,7 @@ class OwnClient:
                 await producer.flush()
                 delivery = await deliveries.get()
                 if delivery.error is not None:
-                    raise delivery.error
+                    raise copy_of(delivery.error)
                 arrived_ns = await asyncio.wait_for(arrival, self._settings.timeout_ms / 1000)
             except TimeoutError:
                 text = f"{tp}: a record that was written could not be read within {self._settings.timeout_ms} ms"

@@ -132,9 +132,10 @@ class ControllerRunner:
 
     async def close(self) -> None:
         """Stops; the end of the session deletes /controller."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._channels.close()
         self.state.is_active = False
 

@@ -25,6 +25,7 @@ from kctl.limits import (
     METRICS_SEND_MS_MAX,
 )
 from kctl.log_output.peers import by_peer
+from kctl.reference_cycles import free_transports
 from kctl.server.metrics.http_request import HttpRequest, Refused, parse_head
 from kctl.server.network.acceptor import ListenError, bound_socket, listen
 
@@ -179,6 +180,7 @@ class MetricsEndpoint:
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
             writer.close()
+            free_transports([writer.transport])
 
     async def _exchange(self, reader: asyncio.StreamReader, connection: _Connection) -> bool:
         """Serves one request; returns whether the connection stays open."""

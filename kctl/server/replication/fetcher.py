@@ -103,7 +103,9 @@ class ReplicaFetcher:
         self._unexamined: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{leader_id}")
+        self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(
+            self._run(), name=f"fetcher-{leader_id}"
+        )
 
     def __len__(self) -> int:
         return len(self._following)
@@ -122,6 +124,7 @@ class ReplicaFetcher:
         following = self._following.pop(topic_partition, None)
         if following is not None:
             following.is_watching = False
+            following.partition.watchers.remove(following)
             self._unexamined.pop(topic_partition, None)
             self._leader.session.forget(topic_partition)
 
@@ -137,8 +140,10 @@ class ReplicaFetcher:
 
     async def close(self) -> None:
         """Stops the fetcher and closes its connection."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self._leader.disconnect()
 
     async def _run(self) -> None:
