@@ -107,18 +107,19 @@ def with_properties(settings: ClientSettings, values: Mapping[str, Any]) -> Clie
     )
 
 
-def parse_servers(text: str, protocol: str | None = None) -> tuple[tuple[str, int], ...]:
-    """Parses `host:port,[::1]:9092,host`; the port defaults to 9092.
+def parse_servers(
+    text: str, protocol: str | None = None, *, default_port: int = DEFAULT_PORT
+) -> tuple[tuple[str, int], ...]:
+    """Parses `host:port,[::1]:9092,host`.
 
     As for Kafka's clients, a part may begin with the protocol or the name of a listener, `SASL_SSL://host:9093`; kcat
     accepts a / after the port.  Raises UsageError, also for a part that names another protocol than `protocol`, the
     security protocol that will be used; None accepts all.
     """
     if "://" not in text:
-        return parse_addresses(text, default_port=DEFAULT_PORT)
-    return parse_addresses(
-        ",".join(_without_scheme(part, protocol) for part in text.split(",")), default_port=DEFAULT_PORT
-    )
+        return parse_addresses(text, default_port=default_port)
+    addresses = ",".join(_without_scheme(part, protocol) for part in text.split(","))
+    return parse_addresses(addresses, default_port=default_port)
 
 
 def _without_scheme(part: str, protocol: str | None) -> str:

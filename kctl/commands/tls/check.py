@@ -116,7 +116,7 @@ def check(
     exit status is 3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
     """
     run: Invocation = ctx.obj
-    addresses = parse_servers(address)
+    addresses = parse_servers(address, default_port=DEFAULT_PORT)
     if len(addresses) != 1:
         raise UsageError(f"'{address}' is more than one address; give one")
     if server_name is not None and not is_host(server_name):
