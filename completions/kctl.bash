@@ -470,13 +470,13 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --stop-with --log-format --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --brokers) kind='names-brokers' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --port | --zookeeper | -o | --override) kind='none' ;;
+        --port | --zookeeper | -o | --override | --stop-with) kind='none' ;;
         esac
         ;;
     'cluster status')
@@ -1013,13 +1013,13 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --processes --port-step --log-format --detach --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --processes --port-step --stop-with --log-format --detach --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port | --processes | --port-step) kind='none' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port | --processes | --port-step | --stop-with) kind='none' ;;
         esac
         ;;
     'broker stop')
@@ -1057,12 +1057,12 @@ _kctl() {
         esac
         ;;
     'zookeeper start')
-        flags='--data-dir --port --log-format --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--data-dir --port --stop-with --log-format --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --port) kind='none' ;;
+        --port | --stop-with) kind='none' ;;
         esac
         ;;
     'zookeeper ls')

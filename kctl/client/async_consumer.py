@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +17,7 @@ from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
 from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.lost_positions import lost_positions
+from kctl.client.property_values import BY_DURATION, iso_duration_ms
 from kctl.client.ready_records import ReadyRecords
 from kctl.client.rebalance_listener import RebalanceListener
 from kctl.client.transport import Connection
@@ -335,6 +337,11 @@ class AsyncConsumer:
         if reset == "none":
             text = f"{min(partitions)}: no valid committed offset, and auto_offset_reset is 'none'"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if reset.startswith(BY_DURATION):
+            start_ms = time.time_ns() // 1_000_000 - iso_duration_ms(reset[len(BY_DURATION) :])
+            ends = await self.end_offsets(partitions)
+            found = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
+            return {tp: ends[tp] if at is None else at.offset for tp, at in found.items()}
         return await (self.beginning_offsets(partitions) if reset == "earliest" else self.end_offsets(partitions))
 
     async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:

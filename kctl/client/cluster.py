@@ -55,7 +55,14 @@ class ClusterClient:
 
     def deadline(self) -> Deadline:
         """The deadline of an operation that starts now."""
-        return Deadline(self.transport, self.settings.timeout_ms, self.budget)
+        settings = self.settings
+        return Deadline(
+            self.transport,
+            settings.timeout_ms,
+            self.budget,
+            backoff_ms=settings.retry_backoff_ms,
+            backoff_ms_max=settings.retry_backoff_ms_max,
+        )
 
     def one_deadline(self, *, follows_elections: bool = False) -> AbstractContextManager[None]:
         """All operations in the block share one timeout, and try each broker at most once.
@@ -248,7 +255,7 @@ class ClusterClient:
                 port,
                 client_id=self.settings.client_id,
                 connect_timeout_ms=connect_timeout_ms,
-                timeout_ms=self.settings.timeout_ms,
+                timeout_ms=self.settings.response_timeout_ms,
                 budget=budget,
                 security=self.settings.security,
             )

@@ -16,7 +16,8 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,10 @@ class RunningBroker:
     metrics_url: str = ""
     """The URL of the metrics; empty without an endpoint."""
     log_dirs: tuple[str, ...] = ()
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """HOST:PORT by the name of the listener, as they are advertised."""
+    stop_with: int | None = None
+    """The process with whose end it stops; None for none."""
     processes: int = 0
     """How many brokers this process supervises; 0 for a broker.  Address and id are those of the first one."""
 

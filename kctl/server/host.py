@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from kctl import __version__
+from kctl.addresses import address_text
 from kctl.config.dynamic import ConfigView
 from kctl.errors import NoNodeError
 from kctl.server.broker import Broker
@@ -50,8 +51,12 @@ class BrokerHost:
         properties: Mapping[str, str],
         embedded_zookeeper_port: int | None,
         user: Callable[[], tuple[str, dict[str, str]]] | None = None,
+        stop_with: int | None = None,
     ) -> None:
-        """`user` returns a user and its configuration, which is stored in ZooKeeper before the start."""
+        """`user` returns a user and its configuration, which is stored in ZooKeeper before the start; `stop_with` is
+        announced.
+        """
+        self._stop_with = stop_with
         self.folder = folder
         self._user = user
         self._world = real_world()
@@ -103,6 +108,8 @@ class BrokerHost:
             version=__version__,
             metrics_url=self._broker.metrics_url,
             log_dirs=self._broker.configs.current.log_directories,
+            listeners={each.listener: address_text(each.host, each.port) for each in self._broker.advertised},
+            stop_with=self._stop_with,
         )
         self.folder.announce(running)
         return running

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from kctl import __version__
 from kctl.admin.offsets import partitions_of
@@ -14,18 +15,17 @@ from kctl.admin.perf.measurement import NS_PER_S
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.consumer import Consumer
+from kctl.client.fetching import FetchLimits
 from kctl.client.list_offsets import IsolationLevel
-from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producer import Delivery, Producer
 from kctl.client.producer_batches import RECORD_OVERHEAD
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
-from kctl.records.compression import Codec
 from kctl.reference_cycles import copy_of
 
 _BUFFERED_RECORDS_MAX = 100_000
-_ACKS_ALL = -1
 
 
 class OwnClient:
@@ -33,8 +33,9 @@ class OwnClient:
 
     name = f"kctl {__version__}"
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, limits: FetchLimits) -> None:
         self._settings = settings
+        self._limits = limits
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
@@ -86,7 +87,7 @@ class OwnClient:
                 await buffered.add(len(value))
                 left -= len(value) + RECORD_OVERHEAD
                 if left < 0:
-                    partition, left = (partition + 1) % len(partitions), records.batch_bytes
+                    partition, left = (partition + 1) % len(partitions), records.settings.batch_bytes
                 sent_ns[partitions[partition]].append(now_ns)
                 await producer.send(topic, value, partition=partitions[partition])
                 schedule.sent(now_ns)
@@ -103,7 +104,8 @@ class OwnClient:
         ranges: Mapping[TopicPartition, tuple[int, int]],
         run: LoadRun,
     ) -> None:
-        consumer = Consumer(client, {tp: start for tp, (start, end) in ranges.items() if start < end})
+        positions = {tp: start for tp, (start, end) in ranges.items() if start < end}
+        consumer = Consumer(client, positions, limits=self._limits)
         schedule = run.schedule()
         while consumer.positions and schedule.wait_ns(time.perf_counter_ns()) is not None:
             run.report()
@@ -138,7 +140,7 @@ class OwnClient:
     ) -> None:
         deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
         producer = _producer(client, records, deliveries.put_nowait)
-        consumer = Consumer(reading, ends, isolation=IsolationLevel.READ_UNCOMMITTED)
+        consumer = Consumer(reading, ends, limits=self._limits, isolation=IsolationLevel.READ_UNCOMMITTED)
         schedule = run.schedule()
         partitions = sorted(ends)
         number = 0
@@ -174,18 +176,7 @@ class OwnClient:
 
 
 def _producer(client: ClusterClient, records: ProducedRecords, delivered: Callable[[Delivery], None]) -> Producer:
-    return Producer(
-        client,
-        ProducerSettings(
-            acks=records.acks,
-            codec=Codec.named(records.compression),
-            idempotent=records.acks == _ACKS_ALL,
-            linger_ms=records.linger_ms,
-            batch_bytes=records.batch_bytes,
-            buffered_records_max=_BUFFERED_RECORDS_MAX,
-        ),
-        delivered,
-    )
+    return Producer(client, replace(records.settings, buffered_records_max=_BUFFERED_RECORDS_MAX), delivered)
 
 
 class _Buffered:

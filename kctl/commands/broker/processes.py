@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kctl.errors import UsageError
-from kctl.integers import PORT_MAX
+from kctl.integers import INT32_MAX, PORT_MAX
 from kctl.server.machine.layout import MachineOptions
 from kctl.server.process import StartOptions
 
@@ -32,6 +32,16 @@ PortStep = Annotated[
         help="With --processes: distance between the ports of one broker and the next.  Default: 1.",
         min=1,
         max=PORT_MAX,
+    ),
+]
+StopWith = Annotated[
+    int | None,
+    typer.Option(
+        "--stop-with",
+        metavar="PID",
+        help="Stop when this process has ended, also if it was killed.",
+        min=1,
+        max=INT32_MAX,
     ),
 ]
 

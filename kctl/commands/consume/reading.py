@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.admin.offset_spec import Anchor
 from kctl.admin.offsets import partitions_of, resolve
 from kctl.client.consumer import Consumer
-from kctl.client.fetching import CHUNKS
+from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
@@ -68,6 +68,10 @@ class Reading(NamedTuple):
     selecting: Selecting
     expected: int | None
     """The number of records to show; another number is exit status 3."""
+    limits: FetchLimits = CHUNKS
+    """The limits of fetches without a group."""
+    has_reset: bool = True
+    """False for auto.offset.reset=none."""
 
 
 class DecodedRecordItem(NamedTuple):
@@ -185,7 +189,7 @@ async def _show_records(
             await _read_in_group(run, client, reading, reading.group, source, showing.show, writers.flush)
             return showing.count
         starts = {tp: start for tp, (start, _) in bounds.items()}
-        consumer = Consumer(client, starts, limits=CHUNKS, isolation=source.isolation)
+        consumer = Consumer(client, starts, limits=reading.limits, isolation=source.isolation)
 
         def polled() -> None:
             if reading.follows:
@@ -217,6 +221,7 @@ async def _read_in_group(
         isolation=source.isolation,
         ends=None if reading.follows else {tp: range_.end for tp, range_ in source.held.items()},
         records_max=reading.records_max,
+        has_reset=reading.has_reset,
     )
     await read_in_group(client, run.console, in_group, write, flush)
 

@@ -173,6 +173,8 @@ def copy(
     the partitions of DST.  They take precedence over --from.
 
     A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
+    Its file may set the properties of Kafka's consumer or producer (docs/reference/client-properties.md); --isolation
+    and --codec take precedence.
 
     With --groups, an offset is translated to that of the first copied record at or after it.  Offsets before the range
     of this run have no translation: the exit status is 1, unless an earlier run with --resume-group has committed them.
@@ -191,6 +193,10 @@ def copy(
         raise UsageError("--rate must be greater than 0")
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
     lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
+    source_side = run.of_side(from_cluster, from_config, from_profile)
+    target_side = run.of_side(to_cluster, to_config, to_profile)
+    source_side.consumer_properties()
+    target_side.producer_properties()
     copying = Copying(
         source=source,
         target=target,
@@ -200,16 +206,14 @@ def copy(
         records_max=max_records,
         partitions=parse_partitions(partition),
         keeps_partitions=partitions == "keep",
-        reads_committed=isolation == "read_committed",
-        codec=codec,
+        reads_committed=source_side.setting(ctx, "isolation", "isolation.level") == "read_committed",
+        codec=target_side.setting(ctx, "codec", "compression.type"),
         bytes_per_s=bytes_per_s,
         resume_group=resume_group,
         transactional_id=transactional_id,
         groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
         is_dry_run=dry_run,
     )
-    source_side = run.of_side(from_cluster, from_config, from_profile)
-    target_side = run.of_side(to_cluster, to_config, to_profile)
     if not dry_run:
         target_side.authorize_change(ctx.command_path)
     return copy_topic(run, source_side, target_side, copying)

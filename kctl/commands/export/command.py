@@ -389,7 +389,9 @@ def export(
     names = selected_names(run, topics, topic_regex, None) or []
     now_ms = round(time.time() * 1000)
     first, end = parse_offset_range(start, until, now_ms=now_ms)
-    level = Isolation(isolation)
+    run.consumer_properties()
+    run.note_unused("AC", ctx.command_path)
+    level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
     decoding = DecodingOptions(
         key=_field("key", key, key_schema),
         value=_field("value", value, value_schema),

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.admin.perf.client_choice import choose_client
+from kctl.client.fetching import FetchLimits
+from kctl.client.property_settings import fetch_limits
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -56,8 +58,9 @@ def consume(
     default_ms = 10_000 if from_ == "end" else None
     load = options.parse_load(records, duration, warmup=warmup, default_ms=default_ms)
     interval_ns = options.parse_interval_ns(interval)
-    run.consumer_properties()
-    chosen = choose_client(client, run.client_settings())
+    run.note_unused("AC", ctx.command_path)
+    limits = fetch_limits(run.consumer_properties(), FetchLimits())
+    chosen = choose_client(client, run.client_settings(), limits)
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=False)
     found = ranges_of(run, topic)
     if found is None:

@@ -189,9 +189,16 @@ class Relay:
     @contextlib.contextmanager
     def interrupting(self, number: signal.Signals, passed_on: int = 0) -> Iterator[Interruption]:
         """Interrupts the command that runs meanwhile."""
-        interruption = self._interruption = Interruption(number, passed_on)
-        try:
+        interruption = Interruption(number, passed_on)
+        with self.asking(interruption):
             yield interruption
+
+    @contextlib.contextmanager
+    def asking(self, interruption: Interruption) -> Iterator[None]:
+        """Asks this interruption about every request meanwhile."""
+        self._interruption = interruption
+        try:
+            yield
         finally:
             self._interruption = Interruption(None)
 
