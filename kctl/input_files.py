@@ -88,10 +88,26 @@ def _refuse_others(status: os.stat_result, path: str) -> None:
         raise OSError(errno.EINVAL, f"is {kind}, not a regular file", path)
 
 
+def read_piece(descriptor: int, path: str) -> bytes:
+    """The next bytes of a descriptor, empty at its end; waits also for one that another process has made non-blocking.
+
+    Raises OSError with the path.
+    """
+    while True:
+        try:
+            return os.read(descriptor, _READ_SIZE)
+        except BlockingIOError:
+            import select  # noqa: PLC0415 - rarely needed
+
+            select.select([descriptor], [], [])
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+
+
 def _read(descriptor: int, path: str) -> bytes:
     data = bytearray()
     try:
-        while piece := os.read(descriptor, _READ_SIZE):
+        while piece := read_piece(descriptor, path):
             data += piece
             if len(data) > NAMED_FILE_BYTES_MAX:
                 raise OSError(errno.EFBIG, f"has more than {NAMED_FILE_BYTES_MAX} bytes", path)

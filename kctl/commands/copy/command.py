@@ -183,6 +183,7 @@ def copy(
     A topic is not copied onto itself without --until, --limit or an option that selects records (exit status 5).
     """
     run: Invocation = ctx.obj
+    run.console.outlive_reader()
     now_ms = round(time.time() * 1000)
     if transactional_id is not None and resume_group is None:
         raise UsageError("--transactional-id requires --resume-group")

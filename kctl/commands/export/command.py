@@ -386,6 +386,7 @@ def export(
     Protobuf the extra 'registry'.
     """
     run: Invocation = ctx.obj
+    run.console.outlive_reader()
     names = selected_names(run, topics, topic_regex, None) or []
     now_ms = round(time.time() * 1000)
     first, end = parse_offset_range(start, until, now_ms=now_ms)
