@@ -52,6 +52,13 @@ class TopicsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicNodesDeleted:
+    """DeleteTopicNodes is done: the topic does not exist anymore."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeletionsRead:
     """/admin/delete_topics changed."""
 
@@ -178,6 +185,7 @@ Event = (
     | Resigned
     | BrokersRead
     | TopicsRead
+    | TopicNodesDeleted
     | DeletionsRead
     | StatesWritten
     | LeaderAndIsrResponseReceived

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from kctl.environment import Clock, Random
@@ -26,6 +26,7 @@ from kctl.server.controller.actions import (
     CompleteRequest,
     Continue,
     DeleteTopicNodes,
+    EndDeletionWaits,
     FinishRequestedReassignments,
     LogElection,
     RejectTopicDeletion,
@@ -46,6 +47,7 @@ from kctl.server.controller.events import (
     ReassignmentsRequested,
     RebalanceDue,
     Resigned,
+    TopicNodesDeleted,
 )
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.stats import ControllerStats, Work, work_of
@@ -85,7 +87,9 @@ class ControllerRunner:
         unclean_topics: UncleanTopics,
         has_topic_ids: bool = True,
         has_features: bool = True,
+        deletions_ended: Callable[[Collection[str]], None],
     ) -> None:
+        """`deletions_ended` is called with topics that were deleted, or whose deletion another controller continues."""
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self.stats = ControllerStats()
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
@@ -99,6 +103,7 @@ class ControllerRunner:
             has_topic_ids=has_topic_ids,
         )
         self._has_features = has_features
+        self._deletions_ended = deletions_ended
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
@@ -304,6 +309,9 @@ class ControllerRunner:
             case DeleteTopicNodes():
                 await self._writer.delete_topic(action.topic)
                 log.info("deleted topic=%s", action.topic)
+                return TopicNodesDeleted(action.topic)
+            case EndDeletionWaits():
+                self._deletions_ended(action.topics)
             case RejectTopicDeletion():
                 path = paths.delete_topic(action.topic)
                 log.warning(
