@@ -23,8 +23,9 @@ from benchmarks.harness.report import Figure, report
 from kctl.admin.acls import create_acls
 from kctl.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType, alter_configs
 from kctl.admin.election import ElectionType, elect_leaders
-from kctl.admin.group_offsets import CommittedOffset, commit_offsets
+from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.groups import delete_groups
+from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.quotas import QuotaChange, alter_quotas
 from kctl.admin.reassignment import alter_reassignments, list_reassignments
 from kctl.admin.topic_changes import NewTopic, create_partitions, create_topics, delete_topics

@@ -79,6 +79,12 @@ def deletion_responded(state: ControllerState, broker_id: int, errors: Mapping[T
     return actions
 
 
+def fail_deletion(state: ControllerState, replica: Replica) -> None:
+    """Handles that the broker of the replica is gone: the request to delete it is sent again when it is back."""
+    if state.replica_phase(replica) is ReplicaPhase.DELETION_STARTED:
+        state.move_replica(replica, ReplicaPhase.DELETION_INELIGIBLE)
+
+
 def nodes_deleted(state: ControllerState, topic: str) -> Decision:
     """Forgets a topic that does not exist anymore.  Until then it is being deleted, and cannot be created again."""
     for number, topic_partition in enumerate(state.partitions_of(topic)):

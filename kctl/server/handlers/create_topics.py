@@ -145,8 +145,9 @@ class CreateTopicsHandler:
                 existing.add(topic.name)
             except ApiError as error:
                 outcomes[topic.name] = Outcome.of(error)
-        created = {*self._under_way, *(self._metadata.topics - pending)}
-        for name in [each for each in plans if each in created]:
+        for name in [each for each in plans if each in self._under_way or each in self._metadata.topics]:
+            if name in pending and name not in self._under_way:
+                continue
             # Another request has created it during a pause.
             del plans[name]
             outcomes[name] = Outcome(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

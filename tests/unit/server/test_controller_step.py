@@ -30,6 +30,7 @@ from kctl.server.controller.events import (
     TopicsRead,
 )
 from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.requests import EPOCH_DURING_DELETE
 from kctl.server.controller.step import led_with_followers, step
 from kctl.server.controller.topic_deletion import deletion_obstacle
 from tests.unit.server.controller_world import ID, World, broker, brokers, topic
@@ -189,6 +190,19 @@ def test_a_topic_deletion_waits_for_replicas_on_offline_brokers() -> None:
     assert "t" in world.topics
     world.live(1, 2)
     assert "t" not in world.topics
+
+
+def test_a_topic_deletion_continues_when_a_broker_is_back_that_failed_before_it_responded() -> None:
+    for epoch in (102, 999):  # It is gone for a while, or restarts so fast that only its epoch changes.
+        world = World(1, 2, topics={"t": topic((1, 2))})
+        step(world.state, DeletionsRead(frozenset({"t"})), 0)
+        world.feed(StopReplicaResponseReceived(1, {T0: ErrorCode.NONE}))
+        if epoch == 102:
+            world.live(1)
+        world.brokers = {1: world.brokers[1], 2: broker(epoch)}
+        actions = world.feed(BrokersRead(world.brokers))
+        assert SendStopReplica(2, {T0: EPOCH_DURING_DELETE}, is_deleting=True) in actions, epoch
+        assert "t" not in world.topics, epoch
 
 
 def test_a_refused_topic_deletion_is_retried_when_a_broker_registers() -> None:
