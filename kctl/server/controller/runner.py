@@ -52,7 +52,15 @@ from kctl.server.controller.events import (
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.stats import ControllerStats, Work, work_of
 from kctl.server.controller.step import decide, led_with_followers
-from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
+from kctl.server.controller.znode_events import (
+    CHANGED_TOPICS,
+    REQUESTS,
+    UNCLEAN_TOPICS,
+    TopicNode,
+    UncleanTopics,
+    ZnodeEvents,
+    watched_place,
+)
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.large_znodes import encoded_topic
@@ -148,6 +156,9 @@ class ControllerRunner:
         place = watched_place(event.path)
         if isinstance(place, TopicPartition):
             self._inbox.put_nowait(place)
+        elif isinstance(place, TopicNode):
+            self._znodes.topic_changed(place.name)
+            self.notify(CHANGED_TOPICS)
         elif place is not None:
             self.notify(place)
 
@@ -187,9 +198,13 @@ class ControllerRunner:
         """Writes in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
         return await self._request(lambda request: IsrAlterationsRequested(requested, request))
 
-    def unclean_election_changed(self) -> None:
-        """A topic's configuration changed: partitions without a leader may now be eligible for an unclean election."""
-        self.notify(paths.TOPICS)
+    def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
+        """The configuration of these or all topics changed.
+
+        Their partitions without a leader may now be eligible for an unclean election.
+        """
+        self._znodes.configs_changed(topics)
+        self.notify(UNCLEAN_TOPICS)
 
     async def _request(self, event: Callable[[_PendingRequest], Event]) -> Mapping[TopicPartition, ErrorCode]:
         """Queues an event and returns its outcome; {} if this broker is not the controller."""
@@ -247,6 +262,8 @@ class ControllerRunner:
         elif self.state.is_active:
             for event in await self._znodes.read(path):
                 await self._feed(event)
+        else:
+            self._znodes.drop_changes()
 
     async def _elect(self) -> None:
         """Takes part in an election.  Raises ControllerMoved."""

@@ -38,6 +38,7 @@ from kctl.server.controller.events import (
     StopReplicaResponseReceived,
     TopicNodesDeleted,
     TopicsRead,
+    UncleanTopicsRead,
 )
 from kctl.server.controller.isr_alterations import alterations_requested, states_altered
 from kctl.server.controller.leadership import (
@@ -62,7 +63,7 @@ from kctl.server.controller.reassignment_steps import (
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
-from kctl.server.controller.topic_changes import deletions_requested, topics_changed
+from kctl.server.controller.topic_changes import deletions_requested, topics_changed, unclean_topics_changed
 from kctl.server.controller.topic_deletion import deletion_responded, nodes_deleted
 
 
@@ -92,6 +93,8 @@ def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action
             return brokers_changed(state, event)
         case TopicsRead():
             return topics_changed(state, event)
+        case UncleanTopicsRead():
+            return unclean_topics_changed(state, event)
         case TopicNodesDeleted():
             return nodes_deleted(state, event.topic)
         case DeletionsRead():

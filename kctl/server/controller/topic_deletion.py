@@ -94,6 +94,7 @@ def nodes_deleted(state: ControllerState, topic: str) -> Decision:
     del state.topics[topic]
     state.deleting.discard(topic)
     state.deletions_started.discard(topic)
+    state.unclean_topics.discard(topic)
     return [EndDeletionWaits((topic,))]
 
 

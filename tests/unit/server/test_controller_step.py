@@ -27,7 +27,7 @@ from kctl.server.controller.events import (
     StatesWritten,
     StopReplicaResponseReceived,
     TopicNodesDeleted,
-    TopicsRead,
+    UncleanTopicsRead,
 )
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.requests import EPOCH_DURING_DELETE
@@ -278,7 +278,7 @@ def test_an_unclean_election_happens_only_where_the_topic_allows_it() -> None:
     assert world.znodes[T0].isr == (2,)
     world.live(1)
     assert world.znodes[T0].leader == NO_LEADER
-    world.feed(TopicsRead(dict(world.topics), frozenset({"t"})))
+    world.feed(UncleanTopicsRead(frozenset({"t"})))
     world.live(1, 3)
     assert world.znodes[T0].leader == 1
 
