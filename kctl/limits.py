@@ -880,6 +880,12 @@ ISR_CHANGES_PER_REQUEST_MAX = _limit(
     "partitions",
     on_excess="the changes of further partitions are in the next request",
 )
+CREATIONS_AWAITING_DELETION_MAX = _limit(
+    "creations that wait until a topic of the same name is deleted",
+    1000,
+    "topics",
+    on_excess="TOPIC_ALREADY_EXISTS, as when the time of the request is over",
+)
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",
     100,

@@ -64,6 +64,14 @@ class ClusterClient:
             backoff_ms_max=settings.retry_backoff_ms_max,
         )
 
+    @property
+    def delayed_timeout_ms(self) -> int:
+        """The timeout of a request whose response the broker delays until its work is done.
+
+        A tenth less than the time that is left, so that a response that says why it is not done arrives in time.
+        """
+        return self.budget.limited(self.settings.timeout_ms) * 9 // 10
+
     def one_deadline(self, *, follows_elections: bool = False) -> AbstractContextManager[None]:
         """All operations in the block share one timeout, and try each broker at most once.
 

@@ -72,6 +72,7 @@ from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.parts import BrokerParts, Foundations
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.requests.dispatch import Dispatcher, Handler
+from kctl.server.topic_deletions import TopicDeletions
 
 Serve = Callable[[str, Handler], None]
 
@@ -148,8 +149,9 @@ def _register_controller(serve: Serve, base: Foundations, parts: BrokerParts) ->
 def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     configs, metadata, waits, random = base.configs, base.metadata, base.metadata_waits, base.world.random
     topics, is_controller = parts.topics, _is_controller(parts)
+    deletions = TopicDeletions(parts.zookeeper, parts.controller.state, metadata, waits)
     create = CreateTopicsHandler(
-        topics, metadata, waits, configs, random, is_controller=is_controller, policies=base.policies
+        topics, deletions, metadata, waits, configs, random, is_controller=is_controller, policies=base.policies
     )
     delete = DeleteTopicsHandler(topics, metadata, waits, configs, is_controller=is_controller)
     partition_creation = CreatePartitionsHandler(topics, parts.zookeeper, metadata, waits, is_controller=is_controller)

@@ -246,7 +246,7 @@ class Broker:
             self.configs,
             replicas=parts.replicas,
             fetchers=parts.fetchers,
-            unclean_election_changed=parts.controller.unclean_election_changed,
+            unclean_election_changed=lambda: parts.controller.topic_configs_changed(None),
             listeners_changed=self._change_listeners,
         )
         self._config_updates.start()
@@ -431,8 +431,7 @@ class Broker:
         if self._parts is None:
             return
         self._parts.replicas.topic_configs_changed(topics)
-        if self._base.unclean_topics(topics):
-            self._parts.controller.unclean_election_changed()
+        self._parts.controller.topic_configs_changed(topics)
 
     def _announce_log_dir_failure(self) -> None:
         """Notifies the controller."""

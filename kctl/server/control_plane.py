@@ -15,7 +15,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import ROLES_FOLLOWED_TOGETHER
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
@@ -53,7 +52,6 @@ class BrokerControlPlane:
         broker_id: int,
         *,
         metadata: MetadataCache,
-        configs: ConfigView,
         config_changes: ConfigChanges,
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
@@ -65,7 +63,6 @@ class BrokerControlPlane:
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
-        self._configs = configs
         self._config_changes = config_changes
         self._replicas = replicas
         self._fetchers = fetchers
@@ -205,8 +202,7 @@ class BrokerControlPlane:
             topics = {topic_partition.topic for topic_partition in deleted}
             self._groups.topics_deleted(topics)
             self._markers.partitions_deleted(deleted)
-            for topic in topics:
-                self._configs.forget_topic(topic)
+            self._config_changes.topics_deleted(topics)
         topic_names = list(update.topics)
         self._config_changes.topics_appeared(topic for topic in topic_names if topic in self._metadata.topics)
         self._metadata_waits.changed(topic_names)

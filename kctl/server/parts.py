@@ -215,7 +215,6 @@ def assemble(
     control_plane = BrokerControlPlane(
         broker_id,
         metadata=base.metadata,
-        configs=base.configs,
         config_changes=config_changes,
         replicas=replicas,
         fetchers=fetchers,
@@ -238,6 +237,7 @@ def assemble(
         unclean_topics=base.unclean_topics,
         has_topic_ids=has_topic_ids,
         has_features=has_features(config.inter_broker_protocol_version),
+        deletions_ended=base.metadata_waits.changed,
     )
     states = _state_store(base, zookeeper, control_plane, peers, broker_id)
     return BrokerParts(

@@ -37,6 +37,7 @@ from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.scram_credentials import ScramCredentials
+from kctl.server.topic_deletions import TopicDeletions
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.watched_configs import WatchedConfigs
 from kctl.testing.sim_clock import SimClock
@@ -146,7 +147,9 @@ class World:
             random=self.random,
             allows_topic_deletion=self.configs.current.delete_topic_enable,
             unclean_topics=lambda _: frozenset(),
+            deletions_ended=self.waits.changed,
         )
+        self.deletions = TopicDeletions(self.zookeeper, self.controller.state, self.metadata, self.waits)
         self._others: list[SimZooKeeperSession] = []
 
     async def start(self, others: int) -> None:
@@ -198,8 +201,7 @@ class World:
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         if self.is_silent:
             return
-        for topic, _ in self.metadata.update(request):
-            self.configs.forget_topic(topic)
+        self.changes.topics_deleted({topic for topic, _ in self.metadata.update(request)})
         self.waits.changed(topic.topic_name for topic in request.topic_states)
 
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
