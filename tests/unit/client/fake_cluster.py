@@ -298,9 +298,12 @@ class FakeCluster:
         partitions = self.topics.get(topic, [])
         if partition >= len(partitions):
             return None, UNKNOWN_TOPIC
-        if partitions[partition].leader != broker:
+        if self._leader_of(TopicPartition(topic, partition)) != broker:
             return None, NOT_LEADER
         return partitions[partition], 0
+
+    def _leader_of(self, tp: TopicPartition) -> int:
+        return self.topics[tp.topic][tp.partition].leader
 
     def _list_offsets(self, broker: int, request: Any) -> Any:
         def reply(topic: str, requested: Any) -> Any:
