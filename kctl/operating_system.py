@@ -51,6 +51,17 @@ def private_pages(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
+def boot_id() -> str | None:
+    """What this start of the machine's kernel is called, which no other start and no other machine has.
+
+    None where the system has no such name.  Containers of one machine have the same.
+    """
+    try:
+        return (_PROCESSES / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
 def flush_to_disk(descriptor: int) -> None:
     """Returns when the content of a file or directory is on the disk.  Raises OSError.
 

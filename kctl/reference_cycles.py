@@ -14,10 +14,7 @@ tests/integration/broker/test_cyclic_garbage.py counts what is left by every kin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import asyncio
+from typing import Any, TypeVar
 
 E = TypeVar("E", bound=BaseException)
 
@@ -29,8 +26,8 @@ def copy_of(error: E) -> E:
     return copy
 
 
-def transports_under(transport: asyncio.BaseTransport) -> tuple[asyncio.BaseTransport, ...]:
-    """The transport and, if it is that of a TLS connection, the one of the socket below it.
+def transports_under(transport: object) -> tuple[Any, ...]:
+    """The transport of asyncio and, if it is that of a TLS connection, the one of the socket below it.
 
     To be called when the connection is made: asyncio forgets the lower one before the protocol learns of the end.
     """
@@ -38,7 +35,7 @@ def transports_under(transport: asyncio.BaseTransport) -> tuple[asyncio.BaseTran
     return (transport,) if lower is None else (transport, lower)
 
 
-def free_transports(transports: Iterable[asyncio.BaseTransport]) -> None:
+def free_transports(transports: Iterable[object]) -> None:
     """Removes the references of closed transports to themselves; to be called when the connection is lost.
 
     asyncio keeps bound methods of a transport in its attributes (_read_ready_cb; since Python 3.12 _write_ready).

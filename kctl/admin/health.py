@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kctl.admin.configs import ConfigResource, ResourceType, describe_configs, entry_named
@@ -11,9 +11,10 @@ from kctl.admin.outcome import Outcome
 from kctl.admin.partition_health import MIN_INSYNC_REPLICAS, PartitionProblem, problems_of
 from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.client.cluster import ClusterClient
+from kctl.client.list_offsets import LATEST, list_offsets_of_leader
 from kctl.client.metadata import ClusterMetadata, Topic
 from kctl.client.transport import ConnectionLost
-from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
+from kctl.errors import ApiError, AuthenticationFailed, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 
@@ -24,6 +25,7 @@ class HealthProblem(Enum):
     NO_CONTROLLER = "no controller"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_MISSING = "broker missing"
+    NOT_LEADING = "not leading"
     OFFLINE_PARTITION = "offline partition"
     UNDER_MIN_ISR = "under min ISR"
     UNDER_REPLICATED = "under-replicated"
@@ -52,6 +54,8 @@ class Observation:
     """Live brokers that do not respond, and the error."""
     min_insync_replicas: Mapping[str, int]
     ongoing: Mapping[TopicPartition, Ongoing]
+    not_leading: Mapping[int, TopicPartition] = field(default_factory=dict)
+    """Live brokers that refuse to act as leader, and a partition that they lead in the metadata."""
     is_restricted: bool = False
     """Whether the user may not describe the cluster; then topics may be hidden as well."""
 
@@ -79,8 +83,48 @@ async def observe(client: ClusterClient) -> Observation:
             if error.code not in _NOT_LISTED:
                 raise
             is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    minimum = await min_insync_replicas(client, metadata.topics)
-    return Observation(metadata, unreachable, minimum, ongoing, is_restricted)
+    not_leading = await _not_leading(client, metadata, unreachable)
+    minimum = {}
+    if not_leading.keys() < metadata.brokers.keys() or not not_leading:
+        try:
+            minimum = await min_insync_replicas(client, metadata.topics)
+        except ClusterUnreachable:
+            if not not_leading:
+                raise
+            # A broker without ZooKeeper cannot read the configuration of topics; what it lacks is known already.
+    return Observation(metadata, unreachable, minimum, ongoing, not_leading, is_restricted)
+
+
+async def _not_leading(
+    client: ClusterClient, metadata: ClusterMetadata, unreachable: Collection[int]
+) -> dict[int, TopicPartition]:
+    """Brokers that refuse a request for the first partition that they lead, as a kctl broker does that has lost its
+    registration in ZooKeeper.  One that refuses because the leader has just changed is not among them.
+    """
+    led: dict[int, TopicPartition] = {}
+    for topic in metadata.topics.values():
+        for partition in topic.partitions:
+            if partition.leader in metadata.brokers and partition.leader not in unreachable:
+                led.setdefault(partition.leader, TopicPartition(topic.name, partition.partition))
+
+    async def refuses(broker_id: int, tp: TopicPartition) -> bool:
+        try:
+            found = (await list_offsets_of_leader(await client.broker(broker_id), [tp], LATEST)).get(tp)
+        except (ConnectionLost, AuthenticationFailed, ApiError):
+            return False  # A broker that has just ended.
+        return isinstance(found, ApiError) and found.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    outcomes = await client.gather([refuses(broker_id, tp) for broker_id, tp in led.items()])
+    refused = {broker_id: tp for (broker_id, tp), refuses in zip(led.items(), outcomes, strict=True) if refuses}
+    if not refused:
+        return {}
+    now = await client.metadata({tp.topic for tp in refused.values()})
+    leaders = {
+        TopicPartition(topic.name, each.partition): each.leader
+        for topic in now.topics.values()
+        for each in topic.partitions
+    }
+    return {broker_id: tp for broker_id, tp in refused.items() if leaders.get(tp) == broker_id}
 
 
 def health_reasons(seen: Observation) -> list[Reason]:
@@ -94,6 +138,14 @@ def health_reasons(seen: Observation) -> list[Reason]:
         for broker_id, why in sorted(seen.unreachable.items())
     ]
     reasons += _missing_brokers(metadata)
+    reasons += [
+        Reason(
+            HealthProblem.NOT_LEADING,
+            f"refuses to act as leader, for example of {tp}: its registration in ZooKeeper is lost, or not verified",
+            broker_id=broker_id,
+        )
+        for broker_id, tp in sorted(seen.not_leading.items())
+    ]
     partitions = []
     for topic in metadata.topics.values():
         for partition in topic.partitions:

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 _RECONNECT_PAUSE_S = 1.0
 _CONSEQUENCES = {
-    SessionState.SUSPENDED: "reconnecting; until then clients are served, but topics, leaders and in-sync replicas "
-    "cannot change",
+    SessionState.SUSPENDED: "reconnecting; until then topics, leaders and in-sync replicas cannot change, and clients "
+    "are served only while the session cannot have expired",
     SessionState.EXPIRED: "registering again in a new session; other brokers take over as leaders",
 }
 
@@ -115,10 +115,15 @@ class BrokerSession:
         self._on_expired()
         if self._renewal is None or self._renewal.done():
             # A session that expires during a renewal is handled by that renewal.
-            renewal = self._renew(self.zookeeper, self._on_new_session)
+            renewal = self._renew(self.zookeeper, self._on_expired, self._on_new_session)
             self._renewal = asyncio.get_running_loop().create_task(renewal, name="new-session")
 
-    async def _renew(self, zookeeper: ZooKeeper, on_new_session: Callable[[ZooKeeper], Awaitable[None]]) -> None:
+    async def _renew(
+        self,
+        zookeeper: ZooKeeper,
+        on_expired: Callable[[], None],
+        on_new_session: Callable[[ZooKeeper], Awaitable[None]],
+    ) -> None:
         while True:
             try:
                 await zookeeper.reconnect(self._configs.current.zookeeper_connection_timeout)
@@ -127,6 +132,7 @@ class BrokerSession:
             except ZooKeeperError as error:
                 message = "cannot open a new ZooKeeper session, trying again error=%s retry_ms=%d"
                 log.warning(message, error, _RECONNECT_PAUSE_S * 1000)
+                on_expired()  # The next attempt closes this session, in which the broker may have registered.
                 await asyncio.sleep(_RECONNECT_PAUSE_S)
             except KctlError as error:
                 self._fail(error)

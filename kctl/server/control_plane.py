@@ -30,6 +30,7 @@ from kctl.server.control_request_pieces import (
 )
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.leader_lease import LeaderLease
 from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.replication.fetchers import ReplicaFetchers
@@ -60,6 +61,7 @@ class BrokerControlPlane:
         transactions: TransactionCoordinator,
         markers: DeletedPartitions,
         metadata_waits: MetadataWaits,
+        lease: LeaderLease,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
@@ -74,10 +76,9 @@ class BrokerControlPlane:
         }
         self._markers = markers
         self._metadata_waits = metadata_waits
+        self._lease = lease
         self._turn = asyncio.Lock()
         self._is_closed = False
-        self.broker_epoch = -1
-        """Zxid of this broker's registration; requests for an earlier registration are refused."""
         self.known = asyncio.Event()
         """Set when a controller has sent metadata that includes this broker."""
 
@@ -220,7 +221,8 @@ class BrokerControlPlane:
         return topic_partition in self._replicas.partitions
 
     def _check_epochs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
-        if -1 < request.broker_epoch < self.broker_epoch:
+        """Refuses requests for an earlier registration of this broker, and those of an earlier controller."""
+        if -1 < request.broker_epoch < self._lease.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
         self._replicas.check_controller_epoch(request.controller_epoch)
 

@@ -24,6 +24,7 @@ COLUMNS = (
     Column("zookeeper"),
     Column("data_dir"),
     Column("metrics_url"),
+    Column("problem"),
 )
 
 
@@ -38,6 +39,8 @@ class BrokerRow(NamedTuple):
     data_dir: str
     metrics_url: str | None
     """The endpoint for metrics, with --processes that of the service; null without one."""
+    problem: str | None
+    """Why a fenced broker does not act as leader; null for others."""
 
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
@@ -45,7 +48,10 @@ class BrokerRow(NamedTuple):
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Check whether the broker of a data folder is running; with --processes, a row for each broker.
 
-    The exit status is 0 if it accepts connections, else 3; of several brokers, all have to.
+    A broker that has lost its registration in ZooKeeper, or cannot verify it, is fenced: it runs, but does not act as
+    the leader of its partitions.
+
+    The exit status is 0 if it serves clients, else 3; of several brokers, all have to.
     """
     run: Invocation = ctx.obj
     root = DataFolder(data_dir_of(data_dir))
@@ -53,16 +59,24 @@ def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     service = root.running()
     metrics_url = service.metrics_url or None if service else None
     run.console.show(COLUMNS, [_row(folder, running, metrics_url) for folder, running in found])
-    return ExitStatus.DONE if all(running for _, running in found) else ExitStatus.UNMET
+    is_serving = all(running is not None and not running.problem for _, running in found)
+    return ExitStatus.DONE if is_serving else ExitStatus.UNMET
+
+
+def _state(folder: DataFolder, running: RunningBroker | None) -> str:
+    if running is None:
+        return "starting" if folder.is_locked() else "stopped"
+    return "fenced" if running.problem else "serving"
 
 
 def _row(folder: DataFolder, running: RunningBroker | None, metrics_url: str | None) -> BrokerRow:
     return BrokerRow(
-        state="serving" if running else "starting" if folder.is_locked() else "stopped",
+        state=_state(folder, running),
         address=running.address if running else None,
         broker_id=running.broker_id if running else None,
         pid=running.pid if running else None,
         zookeeper=running.zookeeper if running else None,
         data_dir=str(folder.path),
         metrics_url=metrics_url if running else None,
+        problem=(running.problem or None) if running else None,
     )

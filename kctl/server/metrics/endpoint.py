@@ -97,10 +97,14 @@ class MetricsEndpoint:
         scrape: Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]],
         not_ready: Callable[[], Awaitable[str]],
         options: AddressOptions = OF_BROKER,
+        *,
+        remark: Callable[[], str] = str,
     ) -> None:
+        """`remark` returns what /healthz says beside "ok"."""
         self._options = options
         self._scrape = scrape
         self._not_ready = not_ready
+        self._remark = remark
         self._sock: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
@@ -224,7 +228,8 @@ class MetricsEndpoint:
                     return Page(503, _TEXT, (f"{failure}\n".encode("utf-8", "replace"),))
                 return Page(200, content_type, body)
             case "/healthz":
-                return Page(200, _TEXT, (b"ok\n",))
+                remark = self._remark()
+                return Page(200, _TEXT, (f"{remark or 'ok'}\n".encode(),))
             case "/readyz":
                 reason = await self._not_ready()
                 return Page(503, _TEXT, (f"{reason}\n".encode(),)) if reason else Page(200, _TEXT, (b"ok\n",))

@@ -94,6 +94,15 @@ class EmbeddedZooKeeper:
         """The address for zookeeper.connect."""
         return f"{self.host}:{self.port}"
 
+    @property
+    def session_timeout_ms_max(self) -> int:
+        """The longest timeout of a session."""
+        return 20 * self._tick_time_ms
+
+    def has_session(self, session_id: int) -> bool:
+        """Whether the session is open: it has been neither closed nor expired.  After `start`."""
+        return self._keeper.sessions.find(session_id) is not None
+
     def bind(self) -> None:
         """Takes the port, without accepting clients.  Raises ZooKeeperError."""
         self._bound()
@@ -138,7 +147,7 @@ class EmbeddedZooKeeper:
             await self._close_store()
             self._unbind()
             raise
-        self._await_expiry()
+        self._await_expiry(self._keeper.sessions.next_deadline_ms())
         self._check_containers()
         log.info(
             "ZooKeeper server started address=%s data=%s znodes=%d",
@@ -216,7 +225,7 @@ class EmbeddedZooKeeper:
             "tickTime": self._tick_time_ms,
             "maxClientCnxns": ZOOKEEPER_CONNECTIONS_MAX,
             "minSessionTimeout": 2 * self._tick_time_ms,
-            "maxSessionTimeout": 20 * self._tick_time_ms,
+            "maxSessionTimeout": self.session_timeout_ms_max,
             "serverId": 0,
         }
         environment = {
@@ -244,7 +253,7 @@ class EmbeddedZooKeeper:
         if request.last_zxid_seen > self._keeper.zxid:
             connection.abort(f"client has seen zxid 0x{request.last_zxid_seen:x}, last zxid is 0x{self._keeper.zxid:x}")
             return
-        timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), 20 * self._tick_time_ms)
+        timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), self.session_timeout_ms_max)
         if request.session_id == 0:
             if len(self._keeper.sessions) >= ZOOKEEPER_SESSIONS_MAX:
                 connection.abort("too many sessions")
@@ -262,7 +271,7 @@ class EmbeddedZooKeeper:
             self._leave_former_connection(session.id, connection)
         connection.begin_session(session.id)
         self._by_session[session.id] = connection
-        self._await_expiry()
+        self._await_expiry(session.deadline_ms)
         connection.send(
             responses.connected(timeout_ms, session.id, session.password, knows_read_only=request.knows_read_only)
         )
@@ -390,27 +399,34 @@ class EmbeddedZooKeeper:
                 return
         connection.send(responses.frame(xid, 0, Code.OK))
 
-    def _await_expiry(self) -> None:
-        """Set one timer for all sessions, for the first one that may expire."""
-        if self._expiry is not None:
+    def _await_expiry(self, deadline_ms: int | None) -> None:
+        """Set the timer for this deadline, unless it is set for an earlier one: one timer for all sessions."""
+        if deadline_ms is None:
             return
-        deadline_ms = self._keeper.sessions.next_deadline_ms()
-        if deadline_ms is not None:
-            delay_s = max(deadline_ms / 1000 - self._loop.time(), EXPIRY_INTERVAL_MIN_S)
-            self._expiry = self._loop.call_later(delay_s, lambda: self._batches.add(self._expire_sessions))
+        due_s = max(deadline_ms / 1000, self._loop.time() + EXPIRY_INTERVAL_MIN_S)
+        if self._expiry is not None:
+            if self._expiry.when() <= due_s:
+                return
+            self._expiry.cancel()  # A session with a shorter timeout has been opened.
+        expire = functools.partial(self._expire_sessions, int(due_s * 1000))
+        self._expiry = self._loop.call_at(due_s, lambda: self._batches.add(expire))
 
-    def _expire_sessions(self) -> Steps:
+    def _expire_sessions(self, due_ms: int) -> Steps:
         """Expire sessions, after the requests that have arrived: a loop that was blocked expires no session with a
-        request waiting.
+        request waiting.  If this process was paused, its clients get the time for their requests again.
         """
         self._expiry = None
+        late_ms = self._now_ms() - due_ms
+        if late_ms >= self._tick_time_ms:
+            log.warning("ZooKeeper server did not run, extending all sessions late_ms=%d", late_ms)
+            self._keeper.sessions.extend(late_ms)
         for session_id in self._keeper.sessions.overdue(self._now_ms()):
             log.warning("ZooKeeper session expired session_id=0x%x", session_id)
             yield from self._keeper.close_session(session_id)
             connection = self._by_session.pop(session_id, None)
             if connection is not None:
                 connection.end()
-        self._await_expiry()
+        self._await_expiry(self._keeper.sessions.next_deadline_ms())
 
     def _check_containers(self) -> None:
         self._container_check = self._loop.call_later(CONTAINER_CHECK_INTERVAL_S, self._check_containers)

@@ -33,7 +33,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import Purpose
 from kctl.server.policies import Policies
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.registration import ensure_paths, register
+from kctl.server.registration import NoEndedSessions, ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.scram_credentials import ScramCredentials
@@ -219,7 +219,7 @@ class World:
     async def _register(self, session: SimZooKeeperSession, broker_id: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", f"host-{broker_id}", 9092), Endpoint("INSIDE", f"inner-{broker_id}", 9093))
         registration = BrokerRegistration(endpoints, self.clock.now_ms(), version=self._registration_version)
-        await register(session, broker_id, registration)
+        await register(session, broker_id, registration, sessions=NoEndedSessions(), clock=self.clock, patience_ms=0)
 
 
 def play(
