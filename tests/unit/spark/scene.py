@@ -27,7 +27,7 @@ from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.exec.outcome import DataLoss, FileOutcome, Unreadable
 from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.export import Exporter, ExportReport, Listener
 from kctl.spark.export_request import ExportRequest
@@ -158,7 +158,7 @@ class ClusterReader:
     def __init__(self, cluster: Cluster, range_: OffsetRange) -> None:
         self.lost = 0
         self.position = range_.start
-        self.on_unreadable = None
+        self.on_unreadable: Callable[[Unreadable], None] | None = None
         self._cluster = cluster
         self._range = range_
 
