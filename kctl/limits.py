@@ -547,7 +547,7 @@ _configured(
     on_excess="the state is removed; the producer may continue with any sequence number",
 )
 PRODUCERS_MAX = _limit(
-    "producer ids whose sequence numbers a broker keeps, counted in each partition, with about 0.3 to 0.5 KB each; checked "
+    "producer ids whose sequence numbers a broker keeps, counted in each partition, with 0.3 to 0.5 KB each; checked "
     "every 10 s",
     1_000_000,
     "producers",

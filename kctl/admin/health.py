@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kctl.admin.configs import ConfigResource, ResourceType, describe_configs, entry_named
@@ -12,9 +12,10 @@ from kctl.admin.partition_health import MIN_INSYNC_REPLICAS, PartitionProblem, p
 from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.client.cluster import ClusterClient
 from kctl.client.metadata import ClusterMetadata, Topic
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kctl.quantities import counted
 
 
@@ -24,6 +25,7 @@ class HealthProblem(Enum):
     NO_CONTROLLER = "no controller"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_MISSING = "broker missing"
+    NO_CHANGES = "no changes in ZooKeeper"
     OFFLINE_PARTITION = "offline partition"
     UNDER_MIN_ISR = "under min ISR"
     UNDER_REPLICATED = "under-replicated"
@@ -52,6 +54,8 @@ class Observation:
     """Live brokers that do not respond, and the error."""
     min_insync_replicas: Mapping[str, int]
     ongoing: Mapping[TopicPartition, Ongoing]
+    without_changes: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that cannot change anything in ZooKeeper, and the reason."""
     is_restricted: bool = False
     """Whether the user may not describe the cluster; then topics may be hidden as well."""
 
@@ -60,16 +64,19 @@ async def observe(client: ClusterClient) -> Observation:
     """Queries brokers, topics and reassignments.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
 
-    async def problem_of(broker_id: int) -> str | None:
-        try:
-            await client.broker(broker_id)
-        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
-            return str(error)
-        return None
+    unreachable: dict[int, str] = {}
+    without_changes: dict[int, str] = {}
 
-    problems = await client.gather([problem_of(broker_id) for broker_id in metadata.brokers])
-    found = zip(metadata.brokers, problems, strict=True)
-    unreachable = {broker_id: problem for broker_id, problem in found if problem is not None}
+    async def look_at(broker_id: int) -> None:
+        try:
+            problem = await _zookeeper_problem(await client.broker(broker_id))
+        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
+            unreachable[broker_id] = str(error)
+            return
+        if problem is not None:
+            without_changes[broker_id] = problem
+
+    await client.gather([look_at(broker_id) for broker_id in metadata.brokers])
     ongoing: Mapping[TopicPartition, Ongoing] = {}
     is_restricted = False
     if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
@@ -79,8 +86,18 @@ async def observe(client: ClusterClient) -> Observation:
             if error.code not in _NOT_LISTED:
                 raise
             is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    minimum = await min_insync_replicas(client, metadata.topics)
-    return Observation(metadata, unreachable, minimum, ongoing, is_restricted)
+    # A broker without ZooKeeper does not respond to questions about configuration.
+    minimum = {} if without_changes else await min_insync_replicas(client, metadata.topics)
+    return Observation(metadata, unreachable, minimum, ongoing, without_changes, is_restricted)
+
+
+async def _zookeeper_problem(connection: Connection) -> str | None:
+    """Why the broker cannot change anything in ZooKeeper; None if it can, or does not say, as Apache Kafka's."""
+    if not connection.versions.supports(DescribeClusterRequest):
+        return None
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    response = await connection.send(request, DescribeClusterResponse)
+    return response.error_message if response.error_code == ErrorCode.NONE else None
 
 
 def health_reasons(seen: Observation) -> list[Reason]:
@@ -94,6 +111,10 @@ def health_reasons(seen: Observation) -> list[Reason]:
         for broker_id, why in sorted(seen.unreachable.items())
     ]
     reasons += _missing_brokers(metadata)
+    reasons += [
+        Reason(HealthProblem.NO_CHANGES, f"{why}; {MIN_INSYNC_REPLICAS} is not checked", broker_id=broker_id)
+        for broker_id, why in sorted(seen.without_changes.items())
+    ]
     partitions = []
     for topic in metadata.topics.values():
         for partition in topic.partitions:

@@ -224,7 +224,8 @@ class MetricsEndpoint:
                     return Page(503, _TEXT, (f"{failure}\n".encode("utf-8", "replace"),))
                 return Page(200, content_type, body)
             case "/healthz":
-                return Page(200, _TEXT, (b"ok\n",))
+                # Alive: a restart would not help.  The text has the problem.
+                return Page(200, _TEXT, (f"{await self._not_ready() or 'ok'}\n".encode(),))
             case "/readyz":
                 reason = await self._not_ready()
                 return Page(503, _TEXT, (f"{reason}\n".encode(),)) if reason else Page(200, _TEXT, (b"ok\n",))
