@@ -13,9 +13,10 @@ from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import LATEST, list_offsets_of_leader
 from kctl.client.metadata import ClusterMetadata, Topic
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, AuthenticationFailed, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kctl.quantities import counted
 
 
@@ -26,6 +27,7 @@ class HealthProblem(Enum):
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_MISSING = "broker missing"
     NOT_LEADING = "not leading"
+    NO_CHANGES = "no changes in ZooKeeper"
     OFFLINE_PARTITION = "offline partition"
     UNDER_MIN_ISR = "under min ISR"
     UNDER_REPLICATED = "under-replicated"
@@ -56,6 +58,8 @@ class Observation:
     ongoing: Mapping[TopicPartition, Ongoing]
     not_leading: Mapping[int, TopicPartition] = field(default_factory=dict)
     """Live brokers that refuse to act as leader, and a partition that they lead in the metadata."""
+    without_changes: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that cannot change anything in ZooKeeper, and the reason."""
     is_restricted: bool = False
     """Whether the user may not describe the cluster; then topics may be hidden as well."""
 
@@ -64,16 +68,19 @@ async def observe(client: ClusterClient) -> Observation:
     """Queries brokers, topics and reassignments.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
 
-    async def problem_of(broker_id: int) -> str | None:
-        try:
-            await client.broker(broker_id)
-        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
-            return str(error)
-        return None
+    unreachable: dict[int, str] = {}
+    without_changes: dict[int, str] = {}
 
-    problems = await client.gather([problem_of(broker_id) for broker_id in metadata.brokers])
-    found = zip(metadata.brokers, problems, strict=True)
-    unreachable = {broker_id: problem for broker_id, problem in found if problem is not None}
+    async def look_at(broker_id: int) -> None:
+        try:
+            problem = await _zookeeper_problem(await client.broker(broker_id))
+        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
+            unreachable[broker_id] = str(error)
+            return
+        if problem is not None:
+            without_changes[broker_id] = problem
+
+    await client.gather([look_at(broker_id) for broker_id in metadata.brokers])
     ongoing: Mapping[TopicPartition, Ongoing] = {}
     is_restricted = False
     if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
@@ -84,15 +91,23 @@ async def observe(client: ClusterClient) -> Observation:
                 raise
             is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     not_leading = await _not_leading(client, metadata, unreachable)
-    minimum = {}
-    if not_leading.keys() < metadata.brokers.keys() or not not_leading:
+    minimum: Mapping[str, int] = {}
+    # A broker without ZooKeeper does not respond to questions about configuration.
+    if not without_changes and (not_leading.keys() < metadata.brokers.keys() or not not_leading):
         try:
             minimum = await min_insync_replicas(client, metadata.topics)
         except ClusterUnreachable:
             if not not_leading:
                 raise
-            # A broker without ZooKeeper cannot read the configuration of topics; what it lacks is known already.
-    return Observation(metadata, unreachable, minimum, ongoing, not_leading, is_restricted)
+    return Observation(
+        metadata,
+        unreachable,
+        minimum,
+        ongoing,
+        not_leading=not_leading,
+        without_changes=without_changes,
+        is_restricted=is_restricted,
+    )
 
 
 async def _not_leading(
@@ -127,6 +142,15 @@ async def _not_leading(
     return {broker_id: tp for broker_id, tp in refused.items() if leaders.get(tp) == broker_id}
 
 
+async def _zookeeper_problem(connection: Connection) -> str | None:
+    """Why the broker cannot change anything in ZooKeeper; None if it can, or does not say, as Apache Kafka's."""
+    if not connection.versions.supports(DescribeClusterRequest):
+        return None
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    response = await connection.send(request, DescribeClusterResponse)
+    return response.error_message if response.error_code == ErrorCode.NONE else None
+
+
 def health_reasons(seen: Observation) -> list[Reason]:
     """All problems of the cluster, the most severe first; empty if it is healthy."""
     metadata = seen.metadata
@@ -145,6 +169,10 @@ def health_reasons(seen: Observation) -> list[Reason]:
             broker_id=broker_id,
         )
         for broker_id, tp in sorted(seen.not_leading.items())
+    ]
+    reasons += [
+        Reason(HealthProblem.NO_CHANGES, f"{why}; {MIN_INSYNC_REPLICAS} is not checked", broker_id=broker_id)
+        for broker_id, why in sorted(seen.without_changes.items())
     ]
     partitions = []
     for topic in metadata.topics.values():

@@ -78,13 +78,20 @@ Serve = Callable[[str, Handler], None]
 
 
 def register_handlers(
-    dispatcher: Dispatcher, base: Foundations, parts: BrokerParts, authorizer: Authorizer | None
+    dispatcher: Dispatcher,
+    base: Foundations,
+    parts: BrokerParts,
+    authorizer: Authorizer | None,
+    zookeeper_problem: Callable[[], str],
 ) -> None:
-    """Registers the handlers of all APIs that this broker serves."""
+    """Registers the handlers of all APIs that this broker serves.
+
+    `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
+    """
     serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     _register_records(dispatcher, base, parts)
-    _register_cluster(serve, base, parts)
+    _register_cluster(serve, base, parts, zookeeper_problem)
     _register_controller(serve, base, parts)
     _register_topics(serve, base, parts)
     _register_configs(serve, base, parts)
@@ -119,7 +126,9 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     serve("describe_log_dirs", DescribeLogDirsHandler(base.logs, replicas).handle)
 
 
-def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
+def _register_cluster(
+    serve: Serve, base: Foundations, parts: BrokerParts, zookeeper_problem: Callable[[], str]
+) -> None:
     metadata, inter_broker_protocol = base.metadata, base.configs.current.inter_broker_protocol_version
     features = UpdateFeaturesHandler(
         has_features=has_features(inter_broker_protocol), is_controller=_is_controller(parts)
@@ -128,7 +137,7 @@ def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> No
         "metadata",
         MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs, parts.control_plane.known).handle,
     )
-    serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata).handle)
+    serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata, zookeeper_problem).handle)
     serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, parts.auto_topics)).handle)
     serve("update_features", features.handle)
 

@@ -261,7 +261,7 @@ class Broker:
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
-        register_handlers(self._dispatcher, self._base, parts, self._authorizer)
+        register_handlers(self._dispatcher, self._base, parts, self._authorizer, lambda: self._session.problem)
         self._measure(parts)
         self._session.renew_by(on_expired=self._session_expired, on_new_session=self._on_new_session)
         parts.groups.start()

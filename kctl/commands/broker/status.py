@@ -13,6 +13,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.console import Column
 from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
+from kctl.zookeeper.four_letter_words import write_problem
 
 app = typer.Typer(add_completion=False)
 
@@ -39,8 +40,8 @@ class BrokerRow(NamedTuple):
     data_dir: str
     metrics_url: str | None
     """The endpoint for metrics, with --processes that of the service; null without one."""
-    problem: str | None
-    """Why a fenced broker does not act as leader; null for others."""
+    problem: str | None = None
+    """Why the broker does not act as leader, or cannot change anything in ZooKeeper; null if nothing is known."""
 
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
@@ -51,15 +52,17 @@ def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     A broker that has lost its registration in ZooKeeper, or cannot verify it, is fenced: it runs, but does not act as
     the leader of its partitions.
 
-    The exit status is 0 if it serves clients, else 3; of several brokers, all have to.
+    The exit status is 0 if it serves clients and its ZooKeeper can be reached and written, else 3; of several brokers,
+    all have to.
     """
     run: Invocation = ctx.obj
     root = DataFolder(data_dir_of(data_dir))
     found = brokers_in(root)
     service = root.running()
     metrics_url = service.metrics_url or None if service else None
-    run.console.show(COLUMNS, [_row(folder, running, metrics_url) for folder, running in found])
-    is_serving = all(running is not None and not running.problem for _, running in found)
+    rows = [_row(folder, running, metrics_url) for folder, running in found]
+    run.console.show(COLUMNS, rows)
+    is_serving = all(running for _, running in found) and not any(row.problem for row in rows)
     return ExitStatus.DONE if is_serving else ExitStatus.UNMET
 
 
@@ -78,5 +81,5 @@ def _row(folder: DataFolder, running: RunningBroker | None, metrics_url: str | N
         zookeeper=running.zookeeper if running else None,
         data_dir=str(folder.path),
         metrics_url=metrics_url if running else None,
-        problem=(running.problem or None) if running else None,
+        problem=(running.problem or write_problem(running.zookeeper)) if running else None,
     )

@@ -228,7 +228,8 @@ class MetricsEndpoint:
                     return Page(503, _TEXT, (f"{failure}\n".encode("utf-8", "replace"),))
                 return Page(200, content_type, body)
             case "/healthz":
-                remark = self._remark()
+                # Alive: a restart would not help.  The text has the problem.
+                remark = self._remark() or await self._not_ready()
                 return Page(200, _TEXT, (f"{remark or 'ok'}\n".encode(),))
             case "/readyz":
                 reason = await self._not_ready()

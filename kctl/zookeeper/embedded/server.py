@@ -17,6 +17,7 @@ import logging
 import platform
 import secrets
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches, Steps
-from kctl.zookeeper.embedded.codes import Code, KeeperError
+from kctl.zookeeper.embedded.codes import Code, KeeperError, OpCode
 from kctl.zookeeper.embedded.connection import Connection
 from kctl.zookeeper.embedded.input_turns import InputTurns
 from kctl.zookeeper.embedded.jute import Reader
@@ -46,6 +47,9 @@ OUTSTANDING_MAX = 1000
 """Waiting requests above which clients are not read from.  zookeeper.globalOutstandingLimit."""
 EXPIRY_INTERVAL_MIN_S = 0.1
 CONTAINER_CHECK_INTERVAL_S = 60.0
+SPACE_CHECK_S = 2.0
+"""The time between checks whether a disk that could not be written can be written again."""
+_CHANGES = requests.WRITES | {OpCode.CLOSE_SESSION}
 
 
 class EmbeddedZooKeeper:
@@ -78,6 +82,9 @@ class EmbeddedZooKeeper:
         self._with_output: dict[Connection, None] = {}
         self._paused: list[Connection] = []
         self._is_closed_to_clients = False
+        self._write_problem = ""
+        """Why the disk cannot be written; empty if it can.  Until then changes are refused, and reads are served."""
+        self._space_check: asyncio.TimerHandle | None = None
         self._recovery: asyncio.Task[None] | None = None
         self._sock: socket.socket | None = None
         self._listener: asyncio.Server | None = None
@@ -166,7 +173,7 @@ class EmbeddedZooKeeper:
             return
         self._is_closed_to_clients = True
         self._listener.close()
-        for timer in (self._expiry, self._container_check):
+        for timer in (self._expiry, self._container_check, self._space_check):
             if timer is not None:
                 timer.cancel()
         if self._recovery is not None:
@@ -235,7 +242,13 @@ class EmbeddedZooKeeper:
             "os.version": platform.release(),
         }
         snapshot = four_letter_words.Snapshot(
-            self._keeper, list(self._connections), len(self._batches), self._traffic, settings, environment
+            self._keeper,
+            list(self._connections),
+            len(self._batches),
+            self._traffic,
+            settings,
+            environment,
+            is_read_only=bool(self._write_problem),
         )
         return four_letter_words.response(word, snapshot)
 
@@ -255,6 +268,9 @@ class EmbeddedZooKeeper:
             return
         timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), self.session_timeout_ms_max)
         if request.session_id == 0:
+            if self._write_problem:
+                connection.abort("a new session cannot be written")
+                return
             if len(self._keeper.sessions) >= ZOOKEEPER_SESSIONS_MAX:
                 connection.abort("too many sessions")
                 return
@@ -306,6 +322,8 @@ class EmbeddedZooKeeper:
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
                 connection.end()
                 return None
+            if self._write_problem and op_code in _CHANGES:
+                raise KeeperError(Code.NOT_READ_ONLY)
             steps = self._respond(connection, xid, request)
         except (TooManyWatches, MalformedRequest, KeeperError) as problem:
             self._refuse(connection, xid, op_code, problem)
@@ -333,6 +351,8 @@ class EmbeddedZooKeeper:
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
             case KeeperError():
                 connection.send(responses.frame(xid, self._keeper.zxid, problem.code))
+                if op_code == OpCode.CLOSE_SESSION:  # The disk cannot be written: the session expires later.
+                    connection.end()
 
     def _respond(self, connection: Connection, xid: int, request: requests.Request) -> Steps | None:
         response: responses.Response | None = None
@@ -420,6 +440,9 @@ class EmbeddedZooKeeper:
         if late_ms >= self._tick_time_ms:
             log.warning("ZooKeeper server did not run, extending all sessions late_ms=%d", late_ms)
             self._keeper.sessions.extend(late_ms)
+        if self._write_problem:
+            self._await_expiry(self._now_ms() + round(SPACE_CHECK_S * 1000))
+            return
         for session_id in self._keeper.sessions.overdue(self._now_ms()):
             log.warning("ZooKeeper session expired session_id=0x%x", session_id)
             yield from self._keeper.close_session(session_id)
@@ -430,7 +453,8 @@ class EmbeddedZooKeeper:
 
     def _check_containers(self) -> None:
         self._container_check = self._loop.call_later(CONTAINER_CHECK_INTERVAL_S, self._check_containers)
-        self._batches.add(self._keeper.remove_empty_containers)
+        if not self._write_problem:
+            self._batches.add(self._keeper.remove_empty_containers)
 
     def _batch_done(self, arrived: list[float]) -> None:
         now = self._loop.time()
@@ -445,7 +469,15 @@ class EmbeddedZooKeeper:
             connection.resume_reading("outstanding requests")
 
     def _commit_failed(self, error: BaseException) -> None:
-        log.error("ZooKeeper commit failed, loading the state from disk data=%s error=%s", self._data_dir, error)
+        log.error(
+            "ZooKeeper commit failed, loading the state from disk, and refusing changes until it can be written "
+            "data=%s error=%s",
+            self._data_dir,
+            error,
+        )
+        self._write_problem = str(error)
+        if self._space_check is not None:
+            self._space_check.cancel()
         self._is_closed_to_clients = True
         for connection in list(self._connections):
             connection.abort("commit failed")
@@ -455,11 +487,26 @@ class EmbeddedZooKeeper:
         try:
             await self._load()
             self._is_closed_to_clients = False
+            await self._check_space()
         except ZooKeeperError as error:
             log.error("ZooKeeper server failed data=%s error=%s", self._data_dir, error)
             assert self._listener is not None
             self._listener.close()
             self._on_failure(error)
+
+    async def _check_space(self) -> None:
+        """Accepts changes again if the disk can be written, else tries again later."""
+        try:
+            await self._in_writer(self._store.check_space)
+        except (OSError, sqlite3.Error) as error:
+            self._write_problem = str(error)
+            self._space_check = self._loop.call_later(SPACE_CHECK_S, self._begin_space_check)
+            return
+        self._write_problem = ""
+        log.info("ZooKeeper accepts changes again data=%s", self._data_dir)
+
+    def _begin_space_check(self) -> None:
+        self._recovery = self._loop.create_task(self._check_space(), name="zookeeper-space-check")
 
     async def _load(self) -> None:
         """Load the state from the disk, at start or after a failed commit."""
