@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from kctl.config.described import describe_topic
@@ -117,7 +117,7 @@ class CreateTopicsHandler:
         outcomes: dict[str, Outcome] = {}
         named = Counter(topic.name for topic in request.topics)
         brokers = self._metadata.racks()
-        existing = {*self._metadata.topics, *self._under_way} - (pending - self._under_way)
+        existing = _Existing(self._metadata, self._under_way, pending)
         room = PartitionRoom(self._metadata.total_partition_count())
         async for topic in pace.over(request.topics):
             outcomes[topic.name] = SUCCESS
@@ -142,12 +142,11 @@ class CreateTopicsHandler:
                 plan = await in_thread(planned) if replica_count(topic, config) > SLICE_OBJECTS else planned()
                 self._policies.check_creation(_creation(plan, is_assigned=bool(topic.assignments)))
                 plans[topic.name] = plan
-                existing.add(topic.name)
+                existing.planned.add(topic.name)
             except ApiError as error:
                 outcomes[topic.name] = Outcome.of(error)
-        for name in [each for each in plans if each in self._under_way or each in self._metadata.topics]:
-            if name in pending and name not in self._under_way:
-                continue
+        existing.planned.clear()
+        for name in [each for each in plans if each in existing]:
             # Another request has created it during a pause.
             del plans[name]
             outcomes[name] = Outcome(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -204,6 +203,28 @@ class CreateTopicsHandler:
             )
             for entry in describe_topic(self._configs, plan.overrides)
         ]
+
+
+class _Existing(Collection[str]):
+    """The names that a new topic may not have: not copied, since a request may come for each of thousands of topics."""
+
+    def __init__(self, metadata: MetadataCache, under_way: set[str], pending: frozenset[str]) -> None:
+        """Names of `pending` deletions are free, but for a creation that is under way."""
+        self._metadata = metadata
+        self._under_way = under_way
+        self._pending = pending
+        self.planned: set[str] = set()
+        """Names that the request has taken."""
+
+    def __contains__(self, name: object) -> bool:
+        is_known = name in self._metadata.topics and name not in self._pending
+        return is_known or name in self._under_way or name in self.planned
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({*self._metadata.topics, *self._under_way, *self.planned} - (self._pending - self._under_way))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _take_quota(

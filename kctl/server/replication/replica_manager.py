@@ -81,7 +81,8 @@ class ReplicaManager:
         self._log_config = log_config
         self._lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
-        self._has_deletions = False
+        self._deleted_from: set[str] = set()
+        """Topics of logs that were deleted since the checkpoints were written."""
         self.flushes = AppendFlushes(clock, on_settled=self._settled, on_failure=self.log_dir_failed)
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -227,7 +228,8 @@ class ReplicaManager:
                     deleted.append(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved([tp for tp, error in outcome.items() if error is ErrorCode.NONE])
-        self._has_deletions |= self.logs.retire(*deleted)
+        if self.logs.retire(*deleted):
+            self._deleted_from.update(topic for topic, _ in deleted)
         return outcome, stopped
 
     async def write_deletions(self) -> None:
@@ -235,9 +237,9 @@ class ReplicaManager:
 
         In a thread, and once for many deletions: each checkpoint contains all logs.
         """
-        if self._has_deletions:
-            self._has_deletions = False
-            self.traffic.keep({topic for topic, _ in self.partitions})
+        if self._deleted_from:
+            self.traffic.drop(topic for topic in self._deleted_from if not self.logs.of_topic(topic))
+            self._deleted_from.clear()
             plans = [await end_of(steps, is_urgent=True) for steps in self.logs.checkpoints.plan_after_deletions()]
             await in_thread(partial(_run_all, plans))
             for plan in plans:
@@ -253,15 +255,13 @@ class ReplicaManager:
         return None if partition is None else partition.high_watermark
 
     def topic_configs_changed(self, topics: Collection[str]) -> None:
-        """Applies the configuration of topics to their logs; visits all logs once."""
-        configs: dict[str, LogConfig] = {}
-        for logs in (self.logs.logs, self.logs.futures.logs):
-            for (topic, _), partition_log in logs.items():
-                if topic in topics:
-                    config = configs.get(topic)
-                    if config is None:
-                        config = configs[topic] = self._log_config(topic)
-                    partition_log.config = config
+        """Applies the configuration of topics to their logs."""
+        for topic in topics:
+            logs = self.logs.of_topic(topic)
+            config = self._log_config(topic) if logs else None
+            for partition_log in logs:
+                assert config is not None
+                partition_log.config = config
 
     def configure(self, partition_log: Log) -> None:
         """Applies the configuration in force to a log."""
