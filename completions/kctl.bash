@@ -1239,8 +1239,9 @@ _kctl() {
         esac
         ;;
     'mcp mcp')
-        flags='--allow-writes -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--allow-writes --allow-root -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
+        --allow-root) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;

@@ -2120,6 +2120,7 @@ complete -c kctl -n '__kctl_in profile remove' -l no-color -d 'No colours; NO_CO
 complete -c kctl -n '__kctl_in profile remove' -l quiet -d 'No notes and no progress on stderr.'
 complete -c kctl -n '__kctl_in profile remove' -l debug -d 'Show the traceback of an error.'
 complete -c kctl -n '__kctl_in mcp' -l allow-writes -d 'Also offer commands that change things, each after a dry run.'
+complete -c kctl -n '__kctl_in mcp' -l allow-root -x -a '(__fish_complete_directories)' -d 'Also offer tables_status, for exports in this folder or below this URL (s3://, gs://, az://).'
 complete -c kctl -n '__kctl_in mcp' -s b -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
 complete -c kctl -n '__kctl_in mcp' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'
 complete -c kctl -n '__kctl_in mcp' -l profile -x -a '(__kctl_names profiles)' -d 'Stored settings of a cluster (\'kctl profile add\'); also KCTL_PROFILE.  Default: the current profile (\'kctl profile use\'), if any.'
