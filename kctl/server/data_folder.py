@@ -140,17 +140,23 @@ class DataFolder:
             self._lock_fd = None
 
     @property
+    def has_lock(self) -> bool:
+        """Whether this process has locked the folder."""
+        return self._lock_fd is not None
+
+    @property
     def lock_identity(self) -> list[str | int] | None:
-        """The kernel that holds the lock of this process, and the file that is locked; None if it cannot be told.
+        """The running kernel and the file that is locked; None if they cannot be told.
 
         A copy of the folder has another one, on this machine and on others, and so has the folder after a restart of
         the machine.
         """
         boot = boot_id()
-        if boot is None or self._lock_fd is None:
+        try:
+            file = os.stat(self._lock_path) if self._lock_fd is None else os.fstat(self._lock_fd)
+        except OSError:
             return None
-        file = os.fstat(self._lock_fd)
-        return [boot, file.st_dev, file.st_ino]
+        return None if boot is None else [boot, file.st_dev, file.st_ino]
 
     def is_locked(self) -> bool:
         """True if a broker uses the folder: starting, serving or stopping."""
@@ -219,15 +225,18 @@ class FolderSessions:
     def latest_ended(self) -> SessionKey | None:
         """See registration.EndedSessions.latest_ended."""
         kept = self._kept()
-        if kept is None:
+        if kept is None or not self._folder.has_lock:
             return None
-        is_same_lock = kept.lock is not None and kept.lock == self._folder.lock_identity
-        return kept.key if is_same_lock or (self._has_own_zookeeper and kept.had_own_zookeeper) else None
+        is_proven = self._is_of_this_folder(kept) or (self._has_own_zookeeper and kept.had_own_zookeeper)
+        return kept.key if is_proven else None
 
-    def latest(self) -> SessionKey | None:
-        """The session of the latest process of this folder, or of one that it is a copy of; ended or not."""
+    def has_used(self, session_id: int) -> bool:
+        """Whether the latest process of this folder used the session, and not one of a folder that it is a copy of."""
         kept = self._kept()
-        return None if kept is None else kept.key
+        return kept is not None and kept.key.session_id == session_id and self._is_of_this_folder(kept)
+
+    def _is_of_this_folder(self, kept: _Kept) -> bool:
+        return kept.lock is not None and kept.lock == self._folder.lock_identity
 
     def _kept(self) -> _Kept | None:
         try:

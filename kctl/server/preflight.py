@@ -369,8 +369,8 @@ async def _registration(
         other = decode_broker(path, data)
     except (NoNodeError, ValueError):
         return []
-    kept = FolderSessions(folder, has_own_zookeeper=False).latest()
-    if not stat.ephemeral_owner or (kept is not None and kept.session_id == stat.ephemeral_owner):
+    owner = stat.ephemeral_owner
+    if not owner or FolderSessions(folder, has_own_zookeeper=False).has_used(owner):
         return []
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
     message = f"{config.broker_id} is registered by another broker at {where}: stop that broker, or choose another id"

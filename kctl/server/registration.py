@@ -243,6 +243,19 @@ async def announce_failed_log_dir(zookeeper: ZooKeeper, broker_id: int) -> None:
 
 
 async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
-    """An id above reserved.broker.max.id, counted by the version of a node."""
-    stat = await zookeeper.set(paths.BROKER_ID_SEQUENCE, None)
-    return reserved_max + stat.version
+    """An id above reserved.broker.max.id, counted by the version of a node.
+
+    That node may be older than some brokers, after a restore from a backup: ids of live brokers, and of those that have
+    replicas, are skipped.
+    """
+    taken = {*await zookeeper.children(paths.BROKER_IDS)}
+    for topic in await zookeeper.children(paths.TOPICS):
+        with contextlib.suppress(NoNodeError, ValueError):
+            assignment = znodes.decode_topic(paths.topic(topic), (await zookeeper.get(paths.topic(topic)))[0])
+            taken.update(str(replica) for replicas in assignment.replicas.values() for replica in replicas)
+    while True:
+        stat = await zookeeper.set(paths.BROKER_ID_SEQUENCE, None)
+        broker_id = reserved_max + stat.version
+        if str(broker_id) not in taken:
+            return broker_id
+        log.warning("skipping a generated id that another broker has broker=%s", broker_id)

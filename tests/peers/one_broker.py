@@ -25,7 +25,7 @@ class Appended(NamedTuple):
 
 
 class OneBroker:
-    """A connection to a broker, for requests about partition 0.  Its methods raise OSError, EOFError."""
+    """A connection to a broker, for requests about one partition.  Its methods raise OSError, EOFError."""
 
     def __init__(self, address: str, *, timeout_s: float = 60) -> None:
         self._socket = socket.create_connection(probe.address(address), timeout=timeout_s)
@@ -38,10 +38,10 @@ class OneBroker:
         self._stream.close()
         self._socket.close()
 
-    def send_record(self, topic: str, value: bytes, *, timeout_ms: int = 30_000) -> None:
+    def send_record(self, topic: str, value: bytes, *, partition: int = 0, timeout_ms: int = 30_000) -> None:
         """Sends a record with acks=all; see `appended`."""
         batch = build_batch([Record(0, 1, None, value)])
-        data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+        data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])]
         self._send(ProduceRequest(acks=ALL_IN_SYNC, timeout_ms=timeout_ms, topic_data=data), PRODUCE_VERSION)
 
     def appended(self) -> Appended:
@@ -49,9 +49,9 @@ class OneBroker:
         result = response_of(self._receive(), ProduceResponse, PRODUCE_VERSION).responses[0].partition_responses[0]
         return Appended(ErrorCode.of(result.error_code), result.base_offset)
 
-    def append(self, topic: str, value: bytes, *, timeout_ms: int = 30_000) -> Appended:
+    def append(self, topic: str, value: bytes, *, partition: int = 0, timeout_ms: int = 30_000) -> Appended:
         """Sends a record with acks=all, and waits for the response."""
-        self.send_record(topic, value, timeout_ms=timeout_ms)
+        self.send_record(topic, value, partition=partition, timeout_ms=timeout_ms)
         return self.appended()
 
     def read_error(self, topic: str) -> ErrorCode:
