@@ -18,7 +18,7 @@ from functools import partial
 
 from kctl.client.registry.client import RegistryClient
 from kctl.environment import Clock
-from kctl.errors import ClusterUnreachable, KctlError
+from kctl.errors import ApiError, ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 from kctl.spark.adoption import find_files, plan_adoption
@@ -220,9 +220,13 @@ class Exporter:
         self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
         if pending:
             positions = self._carry_out(pending, positions, listener, Origin.INTERRUPTED)
-        with self._timed("plan"):
-            if view is None:
-                view = self._look(self._request, positions) if inventory.unknown else self._plannable(positions)
+        try:
+            with self._timed("plan"):
+                if view is None:
+                    view = self._look(self._request, positions) if inventory.unknown else self._plannable(positions)
+        except ApiError:
+            self._report_failures()  # why the interrupted batch cannot be finished says more
+            raise
         if inventory.unknown:
             positions = self._adopt(inventory.unknown, positions, view, listener)
         self._export_new(view, positions, listener)
@@ -291,7 +295,7 @@ class Exporter:
 
     def _planned_view(self, request: ExportRequest, positions: Positions) -> ClusterView:
         """The topics of the request, for which there can be a plan."""
-        view = self._look(request, positions)
+        view = without_partitions(self._look(request, positions), self._failed_ranges)
         plan, _ = self._plan_from(positions, view)
         self._check_formats(view, plan, positions)
         if plan is not None:

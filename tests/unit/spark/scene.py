@@ -155,8 +155,9 @@ class Beginning:
 class ClusterReader:
     """The records of a range of a Cluster, in one response."""
 
-    def __init__(self, cluster: Cluster, range_: OffsetRange) -> None:
+    def __init__(self, cluster: Cluster, range_: OffsetRange, *, may_skip: bool = False) -> None:
         self.lost = 0
+        self._may_skip = may_skip
         self.position = range_.start
         self.on_unreadable: Callable[[Unreadable], None] | None = None
         self._cluster = cluster
@@ -172,7 +173,12 @@ class ClusterReader:
             raise DataLoss(f"{self._range.tp} does not exist any more")
         if self._cluster.topic_id != self._range.topic_id:
             raise DataLoss(f"topic {self._range.tp.topic} was deleted and created again")
-        data = memoryview(self._cluster.batches(self._range.tp.partition, self._range.start, self._range.end))
+        partition, start = self._range.tp.partition, self._range.start
+        first = min(max(start, self._cluster.log_starts[partition]), self._range.end)
+        if first > start and not self._may_skip:
+            raise DataLoss(f"{self._range.tp}: offsets {start} to {first - 1} are gone, the log starts at {first} now")
+        self.lost = first - start
+        data = memoryview(self._cluster.batches(partition, start, self._range.end))
         self.position = self._range.end
         yield Fetched(data, list(iterate_batches(data)), len(data))
 
@@ -188,8 +194,8 @@ class LoopRunner:
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
         @contextmanager
-        def readers(_: FileTask) -> Iterator[OpenReader]:
-            yield lambda range_: ClusterReader(self._cluster, range_)
+        def readers(task: FileTask) -> Iterator[OpenReader]:
+            yield lambda range_: ClusterReader(self._cluster, range_, may_skip=task.may_skip)
 
         return {task.path: export_file(task, files=self._files, open_readers=readers) for task in tasks}
 
