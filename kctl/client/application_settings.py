@@ -56,7 +56,8 @@ def as_is(data: bytes | None) -> bytes | None:
 class ProducerConfig:
     """Settings of a producer, with the meanings of Kafka's properties; sizes in bytes, times in ms."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str | Sequence[str]
+    """host:port, several separated by commas or as a list."""
     client_id: str = "kctl"
     security: Security | None = None
     """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
@@ -142,7 +143,8 @@ class ProducerConfig:
 class ConsumerConfig:
     """Settings of a consumer, with the meanings of Kafka's properties; sizes in bytes, times in ms."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str | Sequence[str]
+    """host:port, several separated by commas or as a list."""
     client_id: str = "kctl"
     security: Security | None = None
     """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
@@ -253,8 +255,9 @@ def _require_positive(config: object, *names: str) -> None:
 
 def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
     protocol = PLAINTEXT if config.security is None else config.security.protocol
+    servers = config.bootstrap_servers
     return ClientSettings(
-        bootstrap=parse_servers(config.bootstrap_servers, protocol),
+        bootstrap=parse_servers(servers if isinstance(servers, str) else ",".join(servers), protocol),
         client_id=config.client_id,
         timeout_ms=config.request_timeout_ms,
         connect_timeout_ms=min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms),

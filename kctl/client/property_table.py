@@ -31,6 +31,9 @@ from kctl.client.property_values import (
 )
 from kctl.errors import ConfigError, UsageError
 
+ALL = "every command and the Python client"
+PYTHON = "the Python client"
+
 
 class Client(StrEnum):
     """Kafka's clients; the values are the letters in the table."""
@@ -59,10 +62,20 @@ class ClientProperty(NamedTuple):
     use: Use
     text: str
     """By what it is obeyed; else why it has no meaning or is refused, with the remedy."""
+    commands: tuple[str, ...] = ()
+    """The commands that obey it, with the option that they need; ALL for every command."""
+
+    def is_obeyed_by(self, command: str, *options: str) -> bool:
+        """Whether a command obeys it, with those of its options that `commands` names."""
+        return ALL in self.commands or any(
+            name == command or name in {f"{command} {option}" for option in options} for name in self.commands
+        )
 
 
-def _obeyed(name: str, clients: str, parse: Parse, by: str) -> ClientProperty:
-    return ClientProperty(name, clients, parse, Use.OBEYED, by)
+def _obeyed(name: str, clients: str, parse: Parse, by: str, remark: str = "") -> ClientProperty:
+    """`by` lists commands; `remark` begins with its punctuation."""
+    text = by if by in {ALL, PYTHON} else f"{by} and {PYTHON}"
+    return ClientProperty(name, clients, parse, Use.OBEYED, text + remark, tuple(by.split(", ")))
 
 
 def _unused(name: str, clients: str, parse: Parse, reason: str) -> ClientProperty:
@@ -73,12 +86,13 @@ def _refused(name: str, clients: str, remedy: str, parse: Parse = text) -> Clien
     return ClientProperty(name, clients, refused(remedy, parse), Use.REFUSED, remedy)
 
 
-_ALL = "every command and the Python client"
-_TLS = "every command and the Python client, with SSL and SASL_SSL"
-_SASL = "every command and the Python client, with SASL_PLAINTEXT and SASL_SSL"
-_READING = "consume, copy, perf consume and the Python client"
-_GROUP = "consume --group and the Python client"
-_WRITING = "produce, copy, perf produce and the Python client"
+_WITH_TLS = ", with SSL and SASL_SSL"
+_WITH_SASL = ", with SASL_PLAINTEXT and SASL_SSL"
+_WITH_OAUTH = ", with OAUTHBEARER"
+_READING = "consume, copy, perf consume, perf latency"
+_GROUP = "consume --group"
+_WRITING = "produce, copy, perf produce, perf latency"
+_BYTES = ": as bytes; other classes are refused"
 _NO_JAVA = "kctl loads no Java classes; remove it"
 _BOOTSTRAPS = "bootstrap.servers are tried whenever no broker is connected"
 _NO_METRICS = "the client keeps no metrics"
@@ -98,28 +112,30 @@ _DESERIALIZERS = dict.fromkeys(
 )
 
 _COMMON = (
-    _obeyed("bootstrap.servers", "ACP", text, f"{_ALL}; --bootstrap-server takes precedence"),
-    _obeyed("client.id", "ACP", text, _ALL),
+    _obeyed("bootstrap.servers", "ACP", text, ALL, "; --bootstrap-server takes precedence"),
+    _obeyed("client.id", "ACP", text, ALL),
     _obeyed(
         "default.api.timeout.ms",
         "AC",
         integer(low=0),
-        f"{_ALL}: the time of one operation with its retries (30000); --timeout takes precedence",
+        ALL,
+        ": the time of one operation with its retries (30000); --timeout takes precedence",
     ),
     _obeyed(
         "request.timeout.ms",
         "ACP",
         integer(low=0),
-        f"{_ALL}: the time of one request, at most that of the operation",
+        ALL,
+        ": the time of one request, at most that of the operation",
     ),
-    _obeyed("retry.backoff.ms", "ACP", long_integer(low=0), f"{_ALL} (50)"),
-    _obeyed("retry.backoff.max.ms", "ACP", long_integer(low=0), f"{_ALL} (1000)"),
-    _obeyed("socket.connection.setup.timeout.ms", "ACP", long_integer(), f"{_ALL} (5000)"),
+    _obeyed("retry.backoff.ms", "ACP", long_integer(low=0), ALL, " (50)"),
+    _obeyed("retry.backoff.max.ms", "ACP", long_integer(low=0), ALL, " (1000)"),
+    _obeyed("socket.connection.setup.timeout.ms", "ACP", long_integer(), ALL, " (5000)"),
     _obeyed(
         "metadata.max.age.ms",
         "ACP",
         long_integer(low=0),
-        "produce, copy, perf, consume --follow, consume --group and the Python client",
+        f"{_WRITING}, consume, perf consume",
     ),
     _obeyed(
         "client.dns.lookup",
@@ -129,13 +145,15 @@ _COMMON = (
             one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
             "kctl tries all addresses of a name: set use_all_dns_ips, or remove it",
         ),
-        f"{_ALL}: all addresses of a name are tried; other values are refused",
+        ALL,
+        ": all addresses of a name are tried; other values are refused",
     ),
     _obeyed(
         "retries",
         "AP",
         integer(low=0),
-        f"{_WRITING}; other operations are repeated until default.api.timeout.ms",
+        _WRITING,
+        "; other operations are repeated until default.api.timeout.ms",
     ),
     _unused("connections.max.idle.ms", "ACP", long_integer(), "connections are kept until the client is closed"),
     _unused(
@@ -166,14 +184,15 @@ _COMMON = (
     _refused("bootstrap.controllers", "A", "kctl connects to brokers; use bootstrap.servers"),
 )
 _CONSUMER = (
-    _obeyed("auto.offset.reset", "C", offset_reset, "consume and the Python client; --from takes precedence"),
-    _obeyed("enable.auto.commit", "C", switch, f"{_GROUP}: with false nothing is committed"),
+    _obeyed("auto.offset.reset", "C", offset_reset, "consume", "; --from takes precedence"),
+    _obeyed("enable.auto.commit", "C", switch, _GROUP, ": with false nothing is committed"),
     _obeyed("auto.commit.interval.ms", "C", integer(low=0), _GROUP),
     _obeyed(
         "isolation.level",
         "C",
         one_of("read_committed", "read_uncommitted"),
-        "consume, copy, export, tables profile and the Python client; --isolation takes precedence",
+        "consume, copy, export, tables profile, perf consume",
+        "; --isolation takes precedence",
     ),
     _obeyed("client.rack", "C", text, _READING),
     _obeyed("fetch.min.bytes", "C", integer(low=0), _READING),
@@ -184,7 +203,7 @@ _CONSUMER = (
     _obeyed("session.timeout.ms", "C", integer(), _GROUP),
     _obeyed("heartbeat.interval.ms", "C", integer(), _GROUP),
     _obeyed("max.poll.interval.ms", "C", integer(low=1), _GROUP),
-    _obeyed("partition.assignment.strategy", "C", text, f"{_GROUP}; --assignor takes precedence"),
+    _obeyed("partition.assignment.strategy", "C", text, _GROUP, "; --assignor takes precedence"),
     _obeyed(
         "group.protocol",
         "C",
@@ -193,26 +212,30 @@ _CONSUMER = (
             one_of("classic", "consumer", ignores_case=True),
             "kctl implements the classic protocol only; remove it",
         ),
-        f"{_GROUP}: classic; consumer is refused",
+        _GROUP,
+        ": classic; consumer is refused",
     ),
     _obeyed(
         "group.id",
         "C",
         text,
-        "the Python client; consume joins a group only with --group, and says so if the file names one",
+        PYTHON,
+        "; consume joins a group only with --group, and says so if the file names one",
     ),
-    _obeyed("max.poll.records", "C", integer(low=1), "the Python client; commands show records as they arrive"),
+    _obeyed("max.poll.records", "C", integer(low=1), PYTHON, "; commands show records as they arrive"),
     _obeyed(
         "key.deserializer",
         "C",
         only(_DESERIALIZERS, text, "records are read as bytes; for schemas use --decode, in Python key_deserializer"),
-        "as bytes: consume, copy and the Python client; other classes are refused",
+        "consume, copy",
+        _BYTES,
     ),
     _obeyed(
         "value.deserializer",
         "C",
         only(_DESERIALIZERS, text, "records are read as bytes; for schemas use --decode, in Python value_deserializer"),
-        "as bytes: consume, copy and the Python client; other classes are refused",
+        "consume, copy",
+        _BYTES,
     ),
     _unused("allow.auto.create.topics", "C", switch, "reading never creates a topic"),
     _unused("check.crcs", "C", switch, "checksums are always verified"),
@@ -224,38 +247,42 @@ _CONSUMER = (
     _refused("group.remote.assignor", "C", "it needs group.protocol=consumer, which is not implemented; remove it"),
 )
 _PRODUCER = (
-    _obeyed("acks", "P", acks, f"{_WRITING}; --acks takes precedence; copy requires all"),
-    _obeyed("enable.idempotence", "P", switch, f"{_WRITING}; copy requires true"),
+    _obeyed("acks", "P", acks, _WRITING, "; --acks takes precedence; copy requires all"),
+    _obeyed("enable.idempotence", "P", switch, _WRITING, "; copy requires true"),
     _obeyed(
         "compression.type",
         "P",
         one_of("none", "gzip", "snappy", "lz4", "zstd"),
-        f"{_WRITING}; --codec takes precedence",
+        _WRITING,
+        "; --codec takes precedence",
     ),
     _obeyed(
         "compression.gzip.level",
         "P",
         only(dict.fromkeys(("-1", "6")), integer(low=-1), "gzip is written with level 6; remove it"),
-        f"{_WRITING}: -1 and 6; other levels are refused",
+        _WRITING,
+        ": -1 and 6; other levels are refused",
     ),
     _obeyed(
         "compression.lz4.level",
         "P",
         only({"9": None}, integer(low=1), "lz4 is written with the default level; remove it"),
-        f"{_WRITING}: the default, 9; other levels are refused",
+        _WRITING,
+        ": the default, 9; other levels are refused",
     ),
     _obeyed(
         "compression.zstd.level",
         "P",
         only({"3": None}, integer(low=-131_072), "zstd is written with level 3; remove it"),
-        f"{_WRITING}: the default, 3; other levels are refused",
+        _WRITING,
+        ": the default, 3; other levels are refused",
     ),
-    _obeyed("batch.size", "P", integer(low=0), f"{_WRITING}; --batch-size takes precedence"),
+    _obeyed("batch.size", "P", integer(low=0), _WRITING, "; --batch-size takes precedence"),
     _obeyed("buffer.memory", "P", long_integer(low=0), _WRITING),
     _obeyed("delivery.timeout.ms", "P", integer(low=0), _WRITING),
-    _obeyed("linger.ms", "P", long_integer(low=0), f"{_WRITING}; --linger takes precedence"),
-    _obeyed("max.block.ms", "P", long_integer(low=0), "the Python client; commands wait for room in the buffer"),
-    _obeyed("max.request.size", "P", integer(low=0), f"{_WRITING}: a larger record is refused"),
+    _obeyed("linger.ms", "P", long_integer(low=0), _WRITING, "; --linger takes precedence"),
+    _obeyed("max.block.ms", "P", long_integer(low=0), PYTHON, "; commands wait for room in the buffer"),
+    _obeyed("max.request.size", "P", integer(low=0), _WRITING, ": a larger record is refused"),
     _obeyed(
         "partitioner.class",
         "P",
@@ -269,21 +296,24 @@ _PRODUCER = (
             "kctl loads no Java classes; it implements DefaultPartitioner, UniformStickyPartitioner and "
             "RoundRobinPartitioner",
         ),
-        "produce, copy --partitions hash and the Python client: the partitioners of Kafka; others are refused",
+        "produce, copy --partitions hash",
+        ": the partitioners of Kafka; others are refused",
     ),
-    _obeyed("partitioner.ignore.keys", "P", switch, "produce, copy --partitions hash and the Python client"),
-    _obeyed("transaction.timeout.ms", "P", integer(), "produce, copy and the Python client"),
+    _obeyed("partitioner.ignore.keys", "P", switch, "produce, copy --partitions hash"),
+    _obeyed("transaction.timeout.ms", "P", integer(), "produce --transactional-id, copy --transactional-id"),
     _obeyed(
         "transactional.id",
         "P",
         non_empty,
-        "the Python client; produce refuses it without --transactional-id, which takes precedence",
+        PYTHON,
+        "; commands refuse it without --transactional-id, which takes precedence",
     ),
     _obeyed(
         "key.serializer",
         "P",
         only(_SERIALIZERS, text, "only bytes are written; for schemas use --key-schema, in Python key_serializer"),
-        "as bytes: produce, copy and the Python client; other classes are refused",
+        "produce, copy",
+        _BYTES,
     ),
     _obeyed(
         "value.serializer",
@@ -293,7 +323,8 @@ _PRODUCER = (
             text,
             "only bytes are written; for schemas use --value-schema, in Python value_serializer",
         ),
-        "as bytes: produce, copy and the Python client; other classes are refused",
+        "produce, copy",
+        _BYTES,
     ),
     _unused(
         "max.in.flight.requests.per.connection",
@@ -317,7 +348,8 @@ _PRODUCER = (
         "transaction.two.phase.commit.enable",
         "P",
         only({"false": False}, switch, "two-phase commit is not implemented; remove it"),
-        "produce, copy and the Python client: false; true is refused",
+        _WRITING,
+        ": false; true is refused",
     ),
 )
 _SECURITY = (
@@ -325,32 +357,40 @@ _SECURITY = (
         "security.protocol",
         "ACP",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", ignores_case=True),
-        _ALL,
+        ALL,
     ),
-    _obeyed("sasl.mechanism", "ACP", text, _SASL),
-    _obeyed("sasl.jaas.config", "ACP", text, _SASL),
+    _obeyed("sasl.mechanism", "ACP", text, ALL, _WITH_SASL),
+    _obeyed("sasl.jaas.config", "ACP", text, ALL, _WITH_SASL),
     _refused("sasl.client.callback.handler.class", "ACP", _NO_JAVA),
     _refused("sasl.login.class", "ACP", _NO_JAVA),
-    _obeyed("sasl.login.callback.handler.class", "ACP", text, "OAUTHBEARER: Kafka's own handlers; others are refused"),
-    _obeyed("sasl.login.connect.timeout.ms", "ACP", integer(), "OAUTHBEARER, with a token endpoint"),
-    _obeyed("sasl.login.read.timeout.ms", "ACP", integer(), "OAUTHBEARER, with a token endpoint"),
-    _obeyed("sasl.login.refresh.window.factor", "ACP", decimal(0.5, 1.0), "OAUTHBEARER, with a token endpoint"),
+    _obeyed(
+        "sasl.login.callback.handler.class",
+        "ACP",
+        text,
+        ALL,
+        f"{_WITH_OAUTH}: Kafka's own handlers; others are refused",
+    ),
+    _obeyed("sasl.login.connect.timeout.ms", "ACP", integer(), ALL, f"{_WITH_OAUTH} and a token endpoint"),
+    _obeyed("sasl.login.read.timeout.ms", "ACP", integer(), ALL, f"{_WITH_OAUTH} and a token endpoint"),
+    _obeyed("sasl.login.refresh.window.factor", "ACP", decimal(0.5, 1.0), ALL, f"{_WITH_OAUTH} and a token endpoint"),
     _unused("sasl.login.refresh.window.jitter", "ACP", decimal(0.0, 0.25), _NO_REFRESH),
     _unused("sasl.login.refresh.min.period.seconds", "ACP", short_integer(900), _NO_REFRESH),
     _unused("sasl.login.refresh.buffer.seconds", "ACP", short_integer(3_600), _NO_REFRESH),
     _unused("sasl.login.retry.backoff.ms", "ACP", long_integer(), "a command does not repeat a failed login"),
     _unused("sasl.login.retry.backoff.max.ms", "ACP", long_integer(), "a command does not repeat a failed login"),
-    _obeyed("sasl.kerberos.service.name", "ACP", text, "GSSAPI"),
+    _obeyed("sasl.kerberos.service.name", "ACP", text, ALL, ", with GSSAPI"),
     _unused("sasl.kerberos.kinit.cmd", "ACP", text, _TICKET_CACHE),
     _unused("sasl.kerberos.min.time.before.relogin", "ACP", long_integer(), _TICKET_CACHE),
     _unused("sasl.kerberos.ticket.renew.jitter", "ACP", decimal(), _TICKET_CACHE),
     _unused("sasl.kerberos.ticket.renew.window.factor", "ACP", decimal(), _TICKET_CACHE),
-    _obeyed("sasl.oauthbearer.token.endpoint.url", "ACP", text, "OAUTHBEARER"),
-    _obeyed("sasl.oauthbearer.client.credentials.client.id", "ACP", text, "OAUTHBEARER"),
-    _obeyed("sasl.oauthbearer.client.credentials.client.secret", "ACP", text, "OAUTHBEARER"),
-    _obeyed("sasl.oauthbearer.scope", "ACP", text, "OAUTHBEARER"),
-    _obeyed("sasl.oauthbearer.header.urlencode", "ACP", switch, "OAUTHBEARER"),
-    _obeyed("sasl.oauthbearer.jwt.retriever.class", "ACP", text, "OAUTHBEARER: Kafka's own, except for assertions"),
+    _obeyed("sasl.oauthbearer.token.endpoint.url", "ACP", text, ALL, _WITH_OAUTH),
+    _obeyed("sasl.oauthbearer.client.credentials.client.id", "ACP", text, ALL, _WITH_OAUTH),
+    _obeyed("sasl.oauthbearer.client.credentials.client.secret", "ACP", text, ALL, _WITH_OAUTH),
+    _obeyed("sasl.oauthbearer.scope", "ACP", text, ALL, _WITH_OAUTH),
+    _obeyed("sasl.oauthbearer.header.urlencode", "ACP", switch, ALL, _WITH_OAUTH),
+    _obeyed(
+        "sasl.oauthbearer.jwt.retriever.class", "ACP", text, ALL, f"{_WITH_OAUTH}: Kafka's own, except for assertions"
+    ),
     _unused("sasl.oauthbearer.jwt.validator.class", "ACP", text, _BROKER_VERIFIES),
     _unused("sasl.oauthbearer.clock.skew.seconds", "ACP", integer(), _BROKER_VERIFIES),
     _unused("sasl.oauthbearer.expected.audience", "ACP", names, _BROKER_VERIFIES),
@@ -375,7 +415,7 @@ _SECURITY = (
     _refused("sasl.oauthbearer.assertion.private.key.passphrase", "ACP", _NO_ASSERTIONS),
     _refused("sasl.oauthbearer.assertion.template.file", "ACP", _NO_ASSERTIONS),
     *(
-        _obeyed(f"ssl.{name}", "ACP", text, _TLS)
+        _obeyed(f"ssl.{name}", "ACP", text, ALL, _WITH_TLS)
         for name in (
             *("keystore.location", "keystore.password", "keystore.type", "keystore.key", "keystore.certificate.chain"),
             *("key.password", "truststore.location", "truststore.password", "truststore.type"),
@@ -461,10 +501,12 @@ def unknown_names(properties: Mapping[str, str]) -> list[str]:
     return texts
 
 
-def names_of_others(properties: Mapping[str, str], clients: str) -> list[str]:
-    """The given properties that only clients with other letters have."""
+def not_obeyed(properties: Mapping[str, str], command: str, *options: str) -> list[str]:
+    """The given properties that other commands obey and this one, with these options, does not."""
     return [
         name
         for name in properties
-        if (declared := PROPERTIES.get(name)) is not None and not set(declared.clients).intersection(clients)
+        if (declared := PROPERTIES.get(name)) is not None
+        and declared.use is Use.OBEYED
+        and not declared.is_obeyed_by(command, *options)
     ]

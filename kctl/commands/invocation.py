@@ -217,14 +217,14 @@ class Invocation:
             check_properties(properties, Client[client])
         return properties
 
-    def note_unused(self, clients: str, what: str) -> None:
-        """Notes the properties of clients other than those with these letters, which `what` does not use."""
+    def note_unused(self, command: str, *options: str) -> None:
+        """Notes the given properties that other commands obey and this one, with these options, does not."""
         properties = self.client_properties()
         if properties:
-            from kctl.client.property_table import names_of_others  # noqa: PLC0415 - most commands have none
+            from kctl.client.property_table import not_obeyed  # noqa: PLC0415 - most commands have none
 
-            if names := names_of_others(properties, clients):
-                self.note_once(f"{what} does not use {', '.join(names)} of {self._properties_source}")
+            if names := not_obeyed(properties, command, *options):
+                self.note_once(f"kctl {command} does not use {', '.join(names)} of {self._properties_source}")
 
     def note_once(self, text: str) -> None:
         """Writes a note, unless an earlier round of the same command has written it."""

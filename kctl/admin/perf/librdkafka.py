@@ -12,6 +12,7 @@ import confluent_kafka
 from kctl.admin.perf.load_client import LoadRun, ProducedRecords
 from kctl.admin.perf.measurement import NS_PER_S
 from kctl.client.fetching import FetchLimits
+from kctl.client.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
@@ -36,10 +37,11 @@ _FETCH_MIN_BYTES_MAX = 100_000_000
 class Librdkafka:
     """Producers and consumers of librdkafka."""
 
-    def __init__(self, settings: ClientSettings, limits: FetchLimits) -> None:
+    def __init__(self, settings: ClientSettings, limits: FetchLimits, isolation: IsolationLevel) -> None:
         self.name = f"librdkafka {confluent_kafka.libversion()[0]}"
         self._settings = settings
         self._limits = limits
+        self._isolation = isolation
         self._last_error = ""
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
@@ -198,6 +200,7 @@ class Librdkafka:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "isolation.level": self._isolation.name.lower(),
             "fetch.wait.max.ms": min(limits.max_wait_ms, _REQUEST_MS_MAX),
             "fetch.min.bytes": max(1, min(limits.min_bytes, _FETCH_MIN_BYTES_MAX)),
             "fetch.max.bytes": max(limits.max_bytes, limits.partition_max_bytes, _MESSAGE_BYTES_MIN),

@@ -33,9 +33,10 @@ class OwnClient:
 
     name = f"kctl {__version__}"
 
-    def __init__(self, settings: ClientSettings, limits: FetchLimits) -> None:
+    def __init__(self, settings: ClientSettings, limits: FetchLimits, isolation: IsolationLevel) -> None:
         self._settings = settings
         self._limits = limits
+        self._isolation = isolation
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
@@ -105,7 +106,7 @@ class OwnClient:
         run: LoadRun,
     ) -> None:
         positions = {tp: start for tp, (start, end) in ranges.items() if start < end}
-        consumer = Consumer(client, positions, limits=self._limits)
+        consumer = Consumer(client, positions, limits=self._limits, isolation=self._isolation)
         schedule = run.schedule()
         while consumer.positions and schedule.wait_ns(time.perf_counter_ns()) is not None:
             run.report()

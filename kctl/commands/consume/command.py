@@ -230,7 +230,7 @@ def consume(
     now_ms = round(time.time() * 1000)
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
     properties = run.consumer_properties()
-    run.note_unused("AC", ctx.command_path)
+    run.note_unused("consume", *(["--group"] if group is not None else []))
     if group is None and properties.get("group.id", "").strip():
         run.console.warn(
             f"group.id does not join a group: without --group {properties['group.id'].strip()}, all partitions are read"

@@ -198,6 +198,10 @@ def copy(
     target_side = run.of_side(to_cluster, to_config, to_profile)
     source_side.consumer_properties()
     target_side.producer_properties()
+    used = ["--partitions hash"] if partitions == "hash" else []
+    used += ["--transactional-id"] if transactional_id is not None else []
+    for side in {id(side): side for side in (source_side, target_side)}.values():
+        side.note_unused("copy", *used)
     copying = Copying(
         source=source,
         target=target,

@@ -391,7 +391,7 @@ def export(
     now_ms = round(time.time() * 1000)
     first, end = parse_offset_range(start, until, now_ms=now_ms)
     run.consumer_properties()
-    run.note_unused("AC", ctx.command_path)
+    run.note_unused("export")
     level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
     decoding = DecodingOptions(
         key=_field("key", key, key_schema),

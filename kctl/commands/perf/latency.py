@@ -79,6 +79,7 @@ def latency(
         raise UsageError("acks=0: the latency is measured to the acknowledgement and the reader; use all or 1")
     test_records = ProducedRecords(options.values(size, payload_file, Random()), writing.settings)
     interval_ns = options.parse_interval_ns(interval)
+    run.note_unused("perf latency")
     limits = fetch_limits(run.consumer_properties(), FetchLimits())
     chosen = choose_client(client, run.client_settings(), limits)
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)

@@ -83,7 +83,7 @@ def produce(
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
     values = options.values(size, payload_file, Random())
-    run.note_unused("AP", ctx.command_path)
+    run.note_unused("perf produce")
     properties = run.producer_properties()
     batch_bytes = parse_size(batch_size)
     if not 0 < batch_bytes <= BATCH_BYTES_MAX:

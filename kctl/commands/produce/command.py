@@ -166,7 +166,7 @@ def produce(
     and --transactional-id take precedence.
     """
     run: Invocation = ctx.obj
-    run.note_unused("AP", ctx.command_path)
+    run.note_unused("produce", *(["--transactional-id"] if transactional_id is not None else []))
     writing = writing_settings(
         run.producer_properties(),
         ProducerSettings(batch_bytes=BATCH_BYTES, buffered_bytes_max=BUFFERED_BYTES_MAX),

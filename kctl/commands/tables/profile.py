@@ -128,6 +128,7 @@ def profile(
     now_ms = round(time.time() * 1000)
     first, end = parse_offset_range(start, until, now_ms=now_ms)
     run.consumer_properties()
+    run.note_unused("tables profile")
     if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
         raise UsageError(f"--html must be a file in an existing folder: {html}")
     request = ProfileRequest(

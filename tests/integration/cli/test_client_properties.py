@@ -161,6 +161,11 @@ ROWS: dict[str, list[Row]] = {
             "read_uncommitted",
             lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {1},
         ),
+        Row(
+            "perf consume orders --client kctl",
+            "read_uncommitted",
+            lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {0},
+        ),
         Row(COPY, "read_uncommitted", lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {0}),
     ],
     "auto.offset.reset": [
@@ -352,6 +357,8 @@ def test_properties_without_an_effect_are_reported(scene: Scene) -> None:
     assert ran.status == 0
     assert "'retires' (is 'retries' meant?)" in ran.err
     assert "kctl consume does not use acks of" in ran.err
+    ran, _ = scene(COPY, {"auto.offset.reset": "latest", "partitioner.class": "RoundRobinPartitioner"})
+    assert "kctl copy does not use auto.offset.reset of" in ran.err
     assert "kctl.mask" not in ran.err
     ran, _ = scene("topics list", {"acks": "1", "auto.offset.reset": "latest"})
     assert (ran.status, ran.err) == (0, "")

@@ -14,9 +14,10 @@ from kctl.client.fetching import FetchLimits
 from kctl.client.partitioners import RoundRobinPartitioner, StickyPartitioner
 from kctl.client.producer import ProducerSettings
 from kctl.client.property_settings import fetch_limits, partitioner_of, writing_settings
-from kctl.client.property_table import Client, check_properties, names_of_others, unknown_names
+from kctl.client.property_table import ALL, PROPERTIES, PYTHON, Client, check_properties, not_obeyed, unknown_names
 from kctl.client.property_values import iso_duration_ms
 from kctl.client.settings import client_settings
+from kctl.commands.root import all_commands
 from kctl.errors import ConfigError, UsageError
 from kctl.records.compression import Codec
 
@@ -64,7 +65,17 @@ def test_errors_contain_no_secrets() -> None:
 def test_unknown_names_are_told_from_those_of_other_clients_and_of_kctl() -> None:
     given = dict.fromkeys(("acks", "retires", "kctl.mask.paths", "schema.registry.url", "Group.Id", "x"), "1")
     assert unknown_names(given) == ["'retires' (is 'retries' meant?)", "'Group.Id' (is 'group.id' meant?)", "'x'"]
-    assert names_of_others(given, "AC") == ["acks"]
+    assert not_obeyed(given, "consume") == ["acks"]
+    in_group = {"session.timeout.ms": "1", "partitioner.class": "x", "client.id": "x"}
+    assert not_obeyed(in_group, "consume") == ["session.timeout.ms", "partitioner.class"]
+    assert not_obeyed(in_group, "consume", "--group") == ["partitioner.class"]
+    assert not_obeyed(in_group, "copy", "--partitions hash") == ["session.timeout.ms"]
+
+
+def test_commands_in_the_table_exist() -> None:
+    exist = {noun if noun == verb else f"{noun} {verb}" for noun, verbs in all_commands().items() for verb in verbs}
+    named = {name.partition(" --")[0] for declared in PROPERTIES.values() for name in declared.commands}
+    assert named - exist == {ALL, PYTHON}
 
 
 @pytest.mark.parametrize(
@@ -153,6 +164,8 @@ def test_python_client_takes_the_same_table_and_refuses_names_that_no_client_has
     assert (consumer.auto_offset_reset, consumer.value_deserializer(b"\xc3\xa4")) == ("by_duration:PT1H", "ä")
     settings = consumer.client_settings()
     assert (settings.bootstrap, settings.timeout_ms, settings.response_timeout_ms) == ((("a", 1),), 9, 7)
+    several = ProducerConfig(bootstrap_servers=["a:1", "PLAINTEXT://b:2"])
+    assert several.client_settings().bootstrap == (("a", 1), ("b", 2))
     producer = ProducerConfig.from_properties(
         {"bootstrap.servers": "a:1", "batch.size": "0", "retries": "3", "max.poll.records": "1"}
     )
