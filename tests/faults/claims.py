@@ -5,7 +5,8 @@ or empty.  In half of the seeds they advertise one address.  In the other half t
 the controller and replicates one of the topics; it has to reach them, so that each advertises its own address.  Drawn
 faults kill, start, halt and isolate both, while a client of each host writes with acks=all.  For each acknowledged
 record the leader epoch is read from the files of the broker that acknowledged it: no epoch of a partition may have
-records of two processes.  In the end one of them serves.
+records of two processes, and no record that was sent after one of a later epoch was acknowledged may be acknowledged in
+an earlier one.  After each fault one of them serves.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -118,20 +119,36 @@ class Claimant:
         return None
 
 
-@dataclass(slots=True)
 class Acknowledged:
-    """The acknowledged records, by topic and leader epoch: the hosts whose brokers have acknowledged some."""
+    """The acknowledged records, and what is wrong with them."""
 
-    hosts: dict[tuple[str, int], set[str]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        """By host."""
+        self.hosts: dict[tuple[str, int], set[str]] = {}
+        """By topic and leader epoch, the hosts whose brokers have acknowledged some."""
+        self._latest_sent_s: dict[tuple[str, int], float] = {}
+        self._first_acknowledged_s: dict[tuple[str, int], float] = {}
+        self._lock = threading.Lock()
 
-    def add(self, topic: str, epoch: int, host: str) -> None:
-        self.hosts.setdefault((topic, epoch), set()).add(host)
-        self.counts[host] = self.counts.get(host, 0) + 1
+    def add(self, topic: str, epoch: int, host: str, *, sent_s: float, acknowledged_s: float) -> None:
+        key = (topic, epoch)
+        with self._lock:
+            self.hosts.setdefault(key, set()).add(host)
+            self.counts[host] = self.counts.get(host, 0) + 1
+            self._latest_sent_s[key] = max(sent_s, self._latest_sent_s.get(key, sent_s))
+            self._first_acknowledged_s.setdefault(key, acknowledged_s)
 
-    def conflicts(self) -> dict[tuple[str, int], set[str]]:
-        """Leader epochs in which several brokers have acknowledged records."""
-        return {key: hosts for key, hosts in self.hosts.items() if len(hosts) > 1}
+    def conflicts(self) -> list[str]:
+        """Leader epochs of two processes, and old leaders that acknowledged what was sent after a new one had led."""
+        with self._lock:
+            found = [f"{key}: {sorted(hosts)}" for key, hosts in self.hosts.items() if len(hosts) > 1]
+            for (topic, epoch), sent_s in self._latest_sent_s.items():
+                for (other, later), led_s in self._first_acknowledged_s.items():
+                    if topic == other and epoch < later and sent_s > led_s:
+                        after_s = sent_s - led_s
+                        found.append(f"{topic}: epoch {epoch} {after_s:.3f} s after the first record of {later}")
+        return found
 
 
 class Writer(threading.Thread):
@@ -151,12 +168,15 @@ class Writer(threading.Thread):
                 while not self.is_over.wait(0.005):
                     number += 1
                     value = b"<%s %d>" % (self._claimant.host.encode(), number)
+                    sent_s = time.monotonic()
                     if client.append(self._topic, value, timeout_ms=2_000).error is not ErrorCode.NONE:
                         self.is_over.wait(0.05)
                         continue
+                    acknowledged_s = time.monotonic()
                     epoch = self._claimant.epoch_of(self._topic, value)
                     if epoch is not None:
-                        self._acknowledged.add(self._topic, epoch, self._claimant.host)
+                        host = self._claimant.host
+                        self._acknowledged.add(self._topic, epoch, host, sent_s=sent_s, acknowledged_s=acknowledged_s)
             self.is_over.wait(0.1)
 
 
