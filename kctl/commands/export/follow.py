@@ -17,6 +17,7 @@ from kctl.server.clock import SystemClock
 from kctl.spark import following
 from kctl.spark.engine import EngineSettings, start_engine
 from kctl.spark.exec.files import StoreFailed
+from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.export import Exporter, ExportReport, Listener
 from kctl.spark.export_request import ExportRequest
 from kctl.spark.following import TopicCounts
@@ -25,7 +26,7 @@ from kctl.spark.session import SparkFailed
 from kctl.spark.summary import RangeRow, rows_of
 from kctl.spark.tables.table import TableFailed
 
-RETRIED = (ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
+RETRIED = (CorruptRecords, ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
 
 
 def follow(

@@ -135,8 +135,8 @@ def test_nothing_is_written_again_and_again_for_a_partition_that_alone_cannot_be
     assert exported_values(tmp_path) == healthy(cluster, (0, 0, 5))
 
 
-@pytest.mark.parametrize("loses_unsynced", [False, True], ids=["process killed", "power cut"])
-def test_a_crash_at_any_step_of_a_partial_commit_is_recovered_from(tmp_path: Path, loses_unsynced: bool) -> None:
+def test_a_crash_at_any_step_of_a_partial_commit_is_recovered_from(tmp_path: Path) -> None:
+    """Of the process, or of the machine."""
     folder = tmp_path / "lake"
 
     beginning = Beginning(folder, lambda folder: cut())
@@ -150,7 +150,7 @@ def test_a_crash_at_any_step_of_a_partial_commit_is_recovered_from(tmp_path: Pat
             pass
         else:
             break
-        if loses_unsynced:
+        if step % 4 < 2:
             files.lose_unsynced()
         if step % 2:
             with contextlib.suppress(KctlError):  # if nothing else was left
