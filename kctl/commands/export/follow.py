@@ -60,7 +60,9 @@ def follow(
             else:
                 counts = counts_of(rows_of(report))
                 now_ms = clock.monotonic_ms()
-                metrics.state = following.succeeded(metrics.state, counts, now_ms, commits=len(report.batches))
+                metrics.state = following.succeeded(
+                    metrics.state, counts, now_ms, commits=len(report.batches), incomplete=report.failed
+                )
                 show(report)
                 run.console.flush()
             stop.wait((metrics.state.due_ms - clock.monotonic_ms()) / 1000)
