@@ -85,6 +85,27 @@ def test_a_corrupt_batch_holds_up_the_rest_of_its_partition_only(tmp_path: Path)
         assert_exact(cluster, folder)
 
 
+def test_partitions_that_share_a_file_with_a_corrupt_one_are_exported_by_the_same_run(tmp_path: Path) -> None:
+    """After others of the batch were committed: a table gets two commits."""
+    for table in KINDS:
+        folder = tmp_path / table.kind.value
+        cluster = Cluster(partitions=3)
+        cluster.bytes_per_offset = 1
+        cluster.ends = [20, 4, 4]
+        cluster.corrupt = {(1, 0)}
+        for end in (20, 23, 26):
+            cluster.ends[0] = end
+            report = run(cluster, folder, table=table)
+            assert len(report.batches) == (2 if end == 20 else 1), table
+            assert failure(report) == "orders-1: the batch at offset 0 fails its checksum", table
+        cluster.corrupt = set()
+        run(cluster, folder, table=table)
+        files = f"{folder}/orders/**/*.parquet"
+        rows = duckdb.sql(f"SELECT value FROM read_parquet('{files}') ORDER BY ALL").fetchall()
+        assert [row[0] for row in rows] == healthy(cluster, (0, 0, 26), (1, 0, 4), (2, 0, 4)), table
+        assert run(cluster, folder, table=table).batches == []
+
+
 def test_corrupt_batches_are_left_out_named_and_counted(tmp_path: Path) -> None:
     for table in KINDS:
         folder = tmp_path / table.kind.value
