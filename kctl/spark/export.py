@@ -248,6 +248,7 @@ class Exporter:
                 positions = self._carry_out(plan, positions, listener, Origin.NEW)
             if len(self._failed_ranges) == known:
                 return
+            positions = self._log.positions()  # on which the next commit is based
 
     def _report_failures(self) -> None:
         """Raises the first error if nothing was exported; otherwise errors are reported by topic."""

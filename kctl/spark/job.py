@@ -19,7 +19,7 @@ from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
-from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
+from kctl.spark.exec.outcome import BadRecords, CorruptRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import NO_PARTITIONS, Partitioning
 from kctl.spark.exec.progress import NOTHING, TaskProgress, running_tasks
 from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
@@ -203,6 +203,7 @@ def tasks_of(
 
 _ERRORS: Mapping[Failure, type[KctlError]] = {
     Failure.FAILED: KctlError,
+    Failure.CORRUPT: CorruptRecords,
     Failure.DATA_LOSS: DataLoss,
     Failure.UNREACHABLE: ClusterUnreachable,
     Failure.BAD_RECORDS: BadRecords,

@@ -36,7 +36,7 @@ from kctl.spark.engine import require_engine
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
-from kctl.spark.exec.outcome import BadRecords, DataLoss
+from kctl.spark.exec.outcome import BadRecords, CorruptRecords, DataLoss
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.exec.row_selection import RowSelection
 from kctl.spark.exec.target import PackageMissing, parse_target
@@ -369,12 +369,13 @@ def export(
     one completes it.  The columns are those of Spark's Kafka source; with --value and --key, values and keys are
     decoded into columns.
 
-    The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
-    --on-data-loss), or if a record cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder
-    is running, or if the folder contains files that are not in its commit log (see --adopt).
+    The exit status is 3 if records were deleted before they were exported, if the topic lost records that were
+    exported, as by an unclean leader election, or if exported files are missing (see --on-data-loss), or if a record
+    cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder is running, or if the folder
+    contains files that are not in its commit log (see --adopt).
 
-    Of several topics, those that can be planned are exported.  Each other one is named with its error, and the exit
-    status is 1, or 3 if nothing but records of it are missing or cannot be decoded.
+    Of several topics and partitions, those that can be exported are.  Each other topic is named with its error, and the
+    exit status is 1, or 3 if nothing but records of it are missing or cannot be decoded.
 
     With --follow, the first SIGINT or SIGTERM ends the command after the current commit with status 0; a second one
     ends it at once.  An error of the first round ends it; later rounds are repeated after errors of the network, of
@@ -528,6 +529,9 @@ def _run(
     except BadRecords as error:
         run.console.fail("BAD_RECORDS", f"{error}; --on-bad-record=dead-letter keeps such records in DIR/_dead_letters")
         return ExitStatus.UNMET
+    except CorruptRecords as error:
+        run.console.fail("CORRUPT_RECORDS", f"{error}{_CORRUPT_HINT}")
+        return ExitStatus.FAILED
     except (SchemaError, RegistryUnreachable) as error:
         run.console.fail("SCHEMA_REGISTRY", str(error))
         return ExitStatus.FAILED
@@ -567,8 +571,14 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     return _status_of(report.failed)
 
 
+_CORRUPT_HINT = "; --on-corrupt-batch=skip leaves it out"
+
+
 def _failures(failed: Mapping[str, KctlError]) -> list[str]:
-    return [f"topic {topic} is not exported: {error}" for topic, error in failed.items()]
+    return [
+        f"topic {topic} is not exported completely: {error}{_CORRUPT_HINT if isinstance(error, CorruptRecords) else ''}"
+        for topic, error in failed.items()
+    ]
 
 
 def _status_of(failed: Mapping[str, KctlError]) -> ExitStatus:

@@ -30,6 +30,7 @@ class Failure(StrEnum):
     DATA_LOSS = "data loss"
     UNREACHABLE = "unreachable"
     BAD_RECORDS = "bad records"
+    CORRUPT = "corrupt records"
     FAILED = "failed"
 
 

@@ -107,7 +107,7 @@ def parse_offsets(text: str, option: str) -> str | dict[TopicPartition, int]:
         return text.lower()
     try:
         document: Any = json.loads(text)
-        offsets = from_document(document)
+        offsets = progress_from_document(document).offsets  # perhaps copied from a checkpoint
     except (ValueError, AttributeError, TypeError):
         offsets = {}
     if not offsets or any(type(offset) is not int or offset < 0 for offset in offsets.values()):

@@ -254,7 +254,11 @@ def _failure(copy: _Copy, range_: OffsetRange, open_reader: OpenReader) -> Range
     return None
 
 
-_FAILURES = {DataLoss: Failure.DATA_LOSS, BadRecords: Failure.BAD_RECORDS}
+_FAILURES = {
+    DataLoss: Failure.DATA_LOSS,
+    BadRecords: Failure.BAD_RECORDS,
+    CorruptRecords: Failure.CORRUPT,
+}
 
 
 class LeftOut:

@@ -57,3 +57,23 @@ def test_a_stream_from_the_latest_offsets_survives_a_crash_in_its_first_batch(
     assert [row["value"] for batch in again.read(rest) for row in batch.to_pylist()] == [b"2"]
     with pytest.raises(DataLoss, match="ends at offset 1, before 2"):
         UnlimitedTopicStream(source).partitions(again.latestOffset(), end)
+
+
+@LOCAL
+def test_a_stream_notices_a_topic_that_was_created_again_and_is_longer(
+    kctl_bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(kctl_bootstrap, 1)
+    topic.produce([{"value": b"1"}])
+    options = {"bootstrap.servers": kctl_bootstrap, "topic": topic.name}
+    before = UnlimitedTopicStream(source_of(options)).latestOffset()
+    topic.delete()
+    topic.create()
+    topic.produce([{"value": b"2"}, {"value": b"3"}])
+    strict, lenient = (
+        UnlimitedTopicStream(source_of({**options, "failOnDataLoss": given})) for given in ("true", "false")
+    )
+    with pytest.raises(DataLoss, match="was deleted and created again since its records were read"):
+        strict.partitions(before, strict.latestOffset())
+    (task,) = lenient.partitions(before, lenient.latestOffset())
+    assert [row["value"] for batch in lenient.read(task) for row in batch.to_pylist()] == [b"2", b"3"]

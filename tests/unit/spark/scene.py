@@ -32,7 +32,16 @@ from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.export import Exporter, ExportReport, Listener
 from kctl.spark.export_request import ExportRequest
 from kctl.spark.job import JobProgress, TaskRunner
-from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, Plan, TopicView
+from kctl.spark.plan import (
+    ClusterView,
+    FileOptions,
+    Isolation,
+    OnCorruptBatch,
+    OnDataLoss,
+    PartitionView,
+    Plan,
+    TopicView,
+)
 from kctl.spark.session import SparkFailed, SparkSettings
 from kctl.spark.tables.kinds import TableOptions
 from kctl.spark.value_sample import RecordSample
@@ -75,6 +84,8 @@ class Cluster:
         """Called when Spark has started."""
         self.removed: set[tuple[int, int]] = set()
         """(partition, first offset) of batches that compaction has removed."""
+        self.corrupt: set[tuple[int, int]] = set()
+        """(partition, first offset) of batches whose checksum is wrong."""
         self.value: Callable[[int, int], bytes | None] = value
         """The value of the record of a partition with an offset."""
         self.headers: Callable[[int], tuple[tuple[str, bytes | None], ...]] = lambda offset: ()
@@ -114,16 +125,23 @@ class Cluster:
         """Whole batches, which usually extend beyond [start, end)."""
         first = start - start % RECORDS_PER_BATCH
         return b"".join(
-            build_batch(
+            self._stored(
+                partition,
+                base,
                 [
                     Record(0, self.timestamp_ms(offset), b"k", self.value(partition, offset), self.headers(offset))
                     for offset in range(base, base + RECORDS_PER_BATCH)
                 ],
-                base_offset=base,
             )
             for base in range(first, end, RECORDS_PER_BATCH)
             if (partition, base) not in self.removed
         )
+
+    def _stored(self, partition: int, base: int, records: Sequence[Record]) -> bytes:
+        data = bytearray(build_batch(records, base_offset=base))
+        if (partition, base) in self.corrupt:
+            data[-1] ^= 1
+        return bytes(data)
 
 
 def value(partition: int, offset: int) -> bytes:
@@ -206,6 +224,7 @@ def exporter(
     *,
     files: Files | None = None,
     on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+    on_corrupt_batch: OnCorruptBatch = OnCorruptBatch.FAIL,
     adopts: bool = False,
     table: TableOptions | None = None,
     include_headers: bool = False,
@@ -221,6 +240,7 @@ def exporter(
         table=table or TableOptions(),
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
+        on_corrupt_batch=on_corrupt_batch,
         adopts=adopts,
         engine=SparkSettings(),
         decoding=decoding or DecodingOptions(),

@@ -62,6 +62,8 @@ def test_offsets_have_the_form_of_the_kafka_source() -> None:
         TopicPartition("orders", 0): 5,
         TopicPartition("orders", 10): 7,
     }
+    copied = '{"orders": {"0": 5}, "@histories": {"orders": {"0": [9, 1]}}}'
+    assert parse_offsets(copied, "startingOffsets") == {TopicPartition("orders", 0): 5}
     assert parse_offsets("Earliest", "startingOffsets") == "earliest"
 
 
