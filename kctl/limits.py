@@ -735,10 +735,11 @@ RECORD_WORK_BYTES_MAX = _limit(
 """Two batches of the largest decompressed size."""
 
 RECORD_WORK_WAITING_BYTES_MAX = _limit(
-    "produced records that wait to be decompressed or converted, over all requests",
+    "produced records that wait to be checked, decompressed or converted in a thread, over all requests; also the size "
+    "of one record batch",
     256 * _MIB,
     "bytes",
-    on_excess="REQUEST_TIMED_OUT for the partition, which producers retry",
+    on_excess="REQUEST_TIMED_OUT for the partition, which producers retry; MESSAGE_TOO_LARGE for a larger batch",
 )
 """Includes requests whose connection has closed: with acks=0 a producer may disconnect before the append."""
 
@@ -757,6 +758,15 @@ INLINE_RECORD_BYTES_MAX = _limit(
     on_excess="the work is done in a thread",
 )
 """gzip compresses them in 2 ms to 4 ms."""
+
+APPENDED_INLINE_BYTES_MAX = _limit(
+    "batches of one partition in a Produce request, or fetched by a follower, that are checked and written on the "
+    "event loop",
+    4 << 20,
+    "bytes",
+    on_excess="both are done in a thread, in pieces; the batches begin a segment",
+)
+"""Takes up to 8 ms."""
 
 INLINE_RECORDS_MAX = _limit(
     "records of one request that are read on the event loop",

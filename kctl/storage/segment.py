@@ -34,6 +34,7 @@ from kctl.storage.names import (
     offset_file_name,
 )
 from kctl.storage.open_segments import OPEN_SEGMENTS
+from kctl.storage.segment_draft import SegmentDraft
 from kctl.storage.segment_indexes import SegmentIndexes
 from kctl.storage.transaction_index import TransactionIndex
 
@@ -188,8 +189,18 @@ class Segment:
 
     def append(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
         """Write whole batches, positioned in `buffer` by `headers`, to the end of the file."""
+        self.file.write_at(self.size, buffer)
+        self._appended(buffer, headers)
+
+    def begin_with(self, draft: SegmentDraft, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """As `append`, for an empty segment and batches that a draft has."""
+        assert self.size == 0, "only an empty segment can take another file"
+        self.close()
+        draft.become(self.path(LOG_SUFFIX), buffer)
+        self._appended(buffer, headers)
+
+    def _appended(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
         start = self.size
-        self.file.write_at(start, buffer)
         indexes = self._indexes
         for header in headers:
             indexes.add(header, start + header.position)
