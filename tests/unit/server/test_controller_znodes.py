@@ -265,6 +265,27 @@ def test_a_topic_keeps_its_leader_after_a_foreign_write_of_its_assignment() -> N
     assert world.znodes[tp].leader == 2
 
 
+def test_a_topic_whose_znodes_are_deleted_and_created_again_gets_leaders() -> None:
+    """Also while its deletion, which then has nothing left to delete, waits for broker 7."""
+
+    async def scene(world: World) -> None:
+        for is_deleting in (False, True):
+            await world.topics.create("a", {0: (0, 7)}, {})
+            await world.until(lambda: world.metadata.has_leaders("a", 1))
+            if is_deleting:
+                await world.topics.request_deletion("a")
+                await world.until(lambda: "a" in world.controller.state.deleting)
+            await world.zookeeper.delete(paths.topic("a"), recursive=True)
+            topic_id = await world.topics.create("a", {0: (0,), 1: (0,)}, {})
+            await world.until(lambda: world.metadata.has_leaders("a", 2))
+            assert world.metadata.topic_id("a") == topic_id
+            await world.topics.request_deletion("a")
+            await world.until(lambda: not world.controller.state.topics)
+            assert await world.zookeeper.children(paths.DELETE_TOPICS) == []
+
+    play(scene)
+
+
 def test_a_malformed_partition_state_is_not_overwritten_by_the_controller() -> None:
     tp = TopicPartition("a", 0)
 
