@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.01
 _TAIL_LINES = 30
+_WARNING = "kctl: warning: "
 
 TEST_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.num.partitions": "5",
@@ -145,6 +147,7 @@ class BrokerProcess:
             command.append("--secure")
         for name, value in self.properties.items():
             command += ["-o", f"{name}={value}"]
+        before = len(self.output)
         with self._output_path.open("ab") as output:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -154,6 +157,9 @@ class BrokerProcess:
         except BaseException:
             self.kill()
             raise
+        for line in self.output[before:].splitlines():
+            if line.startswith(_WARNING):  # A property that has no effect, such as a misspelled one.
+                warnings.warn(f"kctl broker: {line.removeprefix(_WARNING)}", stacklevel=2)
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Shuts the broker down cleanly (SIGTERM), if it is running.  Raises BrokerFailed."""

@@ -113,9 +113,14 @@ def test_properties(kafka_broker_factory):
     assert broker.properties["num.partitions"] == "4"
     assert broker.properties["message.max.bytes"] == "5000"
     assert broker.properties["broker.rack"] == "r"
+
+
+def test_misspelled(kafka_broker_factory):
+    kafka_broker_factory({"num.partitons": "3"})
 """
     finished = run_pytest(tmp_path, tests, "--kafka-broker-property", "num.partitions=4")
     assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "num.partitons: unknown property, ignored; did you mean num.partitions?" in finished.stdout
 
 
 def test_a_broker_that_cannot_start_fails_the_test_with_its_last_log_lines(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
-from kctl.commands.broker.processes import PortStep, Processes, StopWith, machine_of
+from kctl.commands.broker.processes import PortStep, Processes, StopWith, machine_of, running_process
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -132,7 +132,7 @@ def start(
         embedded_zookeeper_port=embedded_zookeeper_port,
         port=port,
         log_format=log_format_of(log_format),
-        stop_with=stop_with,
+        stop_with=running_process(stop_with),
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")

@@ -11,7 +11,7 @@ from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.security import client_security
 from kctl.client.settings import ClientSettings, parse_servers
-from kctl.commands.broker.processes import StopWith
+from kctl.commands.broker.processes import StopWith, running_process
 from kctl.commands.cluster.dev_cluster import DataDir, MemberRow, dev_cluster_in, show_members
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -110,7 +110,9 @@ def start(
     layout = settle(
         cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides, is_secure=secure
     )
-    members = cluster.start(layout, log_format_of(log_format), on_warning=run.console.warn, stop_with=stop_with)
+    members = cluster.start(
+        layout, log_format_of(log_format), on_warning=run.console.warn, stop_with=running_process(stop_with)
+    )
     serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
     setup = cluster.secure_setup(layout)
     if not any(member.problem for member in members):

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from kctl.commands.broker.processes import StopWith
+from kctl.commands.broker.processes import StopWith, running_process
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -59,7 +59,9 @@ def start(
     run: Invocation = ctx.obj
     lines = log_format_of(log_format)
     set_up_logging(None if run.console.quiet else sys.stderr, lines)
-    asyncio.run(_serve(run, _data_dir(data_dir), port, stop_with, shows_next_steps=lines is LogFormat.TEXT))
+    asyncio.run(
+        _serve(run, _data_dir(data_dir), port, running_process(stop_with), shows_next_steps=lines is LogFormat.TEXT)
+    )
     return ExitStatus.DONE
 
 
