@@ -101,7 +101,7 @@ def test_partitions_that_share_a_file_with_a_corrupt_one_are_exported_by_the_sam
         cluster.corrupt = set()
         run(cluster, folder, table=table)
         files = f"{folder}/orders/**/*.parquet"
-        rows = duckdb.sql(f"SELECT value FROM read_parquet('{files}') ORDER BY ALL").fetchall()
+        rows = duckdb.execute(f"SELECT value FROM read_parquet('{files}') ORDER BY ALL").fetchall()
         assert [row[0] for row in rows] == healthy(cluster, (0, 0, 26), (1, 0, 4), (2, 0, 4)), table
         assert run(cluster, folder, table=table).batches == []
 
@@ -118,7 +118,7 @@ def test_corrupt_batches_are_left_out_named_and_counted(tmp_path: Path) -> None:
         )
         assert sum(part.unreadable for outcome in batch.outcomes.values() for part in outcome.parts) == 4
         files = f"{folder}/orders/**/*.parquet"
-        rows = duckdb.sql(f"SELECT value FROM read_parquet('{files}') ORDER BY ALL").fetchall()
+        rows = duckdb.execute(f"SELECT value FROM read_parquet('{files}') ORDER BY ALL").fetchall()
         assert sorted(row[0] for row in rows) == healthy(cluster, (0, 0, 5), (1, 0, 4)), table
         assert run(cluster, folder, table=table).batches == []
     commit = json.loads(max((tmp_path / "parquet/_kctl/commits").iterdir()).read_text())
