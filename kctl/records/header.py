@@ -244,9 +244,12 @@ def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
         return zlib.crc32(memoryview(buffer)[position + MAGIC_POSITION : end])
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     begin = position + ATTRIBUTES_POSITION
-    checksum: int = crc32c(view[begin : min(begin + _CHECKED_AT_ONCE, end)])
+    if end - begin <= _CHECKED_AT_ONCE:
+        whole: int = crc32c(view[begin:end])
+        return whole
+    checksum = 0
     # In pieces, because other threads wait meanwhile.
-    for start in range(begin + _CHECKED_AT_ONCE, end, _CHECKED_AT_ONCE):
+    for start in range(begin, end, _CHECKED_AT_ONCE):
         checksum = crc32c(view[start : min(start + _CHECKED_AT_ONCE, end)], checksum)
     return checksum
 

@@ -274,7 +274,7 @@ class Log:
         try:
             if isinstance(valid, DraftedBatches) and valid.draft.directory == self.directory:
                 self._roll_at(headers[0].base_offset, now_ms)
-                self._segments.active.begin_with(valid.draft, valid.buffer, headers)
+                self._segments.active.append(valid.buffer, headers, valid.draft)
             else:
                 self._segment_for(valid, last_offset, now_ms).append(valid.buffer, headers)
             self._apply_batches(valid)

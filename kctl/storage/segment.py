@@ -187,20 +187,18 @@ class Segment:
             self._first_timestamp = header.max_timestamp
         return self._first_timestamp
 
-    def append(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches, positioned in `buffer` by `headers`, to the end of the file."""
-        self.file.write_at(self.size, buffer)
-        self._appended(buffer, headers)
+    def append(self, buffer: memoryview, headers: Sequence[BatchHeader], draft: SegmentDraft | None = None) -> None:
+        """Write whole batches, positioned in `buffer` by `headers`, to the end of the file.
 
-    def begin_with(self, draft: SegmentDraft, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
-        """As `append`, for an empty segment and batches that a draft has."""
-        assert self.size == 0, "only an empty segment can take another file"
-        self.close()
-        draft.become(self.path(LOG_SUFFIX), buffer)
-        self._appended(buffer, headers)
-
-    def _appended(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
+        A draft has them already: it becomes the file of this segment, which is empty.
+        """
         start = self.size
+        if draft is None:
+            self.file.write_at(start, buffer)
+        else:
+            assert start == 0, "only an empty segment can take another file"
+            self.close()
+            draft.become(self.path(LOG_SUFFIX), buffer)
         indexes = self._indexes
         for header in headers:
             indexes.add(header, start + header.position)
