@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -275,10 +276,12 @@ def test_a_topic_whose_znodes_are_deleted_and_created_again_gets_leaders() -> No
             if is_deleting:
                 await world.topics.request_deletion("a")
                 await world.until(lambda: "a" in world.controller.state.deleting)
-            await world.zookeeper.delete(paths.topic("a"), recursive=True)
-            topic_id = await world.topics.create("a", {0: (0,), 1: (0,)}, {})
+            path, assignment = paths.topic("a"), znodes.TopicAssignment({0: (0,), 1: (0,)}, UUID(int=9))
+            await world.zookeeper.delete(f"{path}/partitions", recursive=True)
+            await world.zookeeper.multi([Delete(path), Create(path, znodes.encode_topic(assignment))])
+            await world.until(lambda: world.metadata.topic_id("a") == UUID(int=9))
             await world.until(lambda: world.metadata.has_leaders("a", 2))
-            assert world.metadata.topic_id("a") == topic_id
+            assert await world.zookeeper.exists(paths.partition_state("a", 0)) is not None
             await world.topics.request_deletion("a")
             await world.until(lambda: not world.controller.state.topics)
             assert await world.zookeeper.children(paths.DELETE_TOPICS) == []
