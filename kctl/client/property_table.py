@@ -219,8 +219,8 @@ _CONSUMER = (
         "group.id",
         "C",
         text,
-        PYTHON,
-        "; consume joins a group only with --group, and says so if the file names one",
+        "consume",
+        "; consume joins a group only with --group, and warns of a group.id without it",
     ),
     _obeyed("max.poll.records", "C", integer(low=1), PYTHON, "; commands show records as they arrive"),
     _obeyed(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kctl.client.list_offsets import IsolationLevel
+from kctl.errors import ConfigError
 from kctl.spark.data_source import KctlDataSource, source_of
 from kctl.spark.exec.headers import HEADER_MAP
 from kctl.spark.exec.outcome import DataLoss
@@ -77,3 +80,17 @@ def test_a_stream_notices_a_topic_that_was_created_again_and_is_longer(
         strict.partitions(before, strict.latestOffset())
     (task,) = lenient.partitions(before, lenient.latestOffset())
     assert [row["value"] for batch in lenient.read(task) for row in batch.to_pylist()] == [b"2", b"3"]
+
+
+def test_isolation_is_that_of_the_option_else_of_the_client_properties(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("isolation.level=read_uncommitted\nretires=3\n")
+    options = {"topic": "orders", "command.config": str(config), "bootstrap.servers": "PLAINTEXT://127.0.0.1:9092"}
+    assert source_of(options).isolation is IsolationLevel.READ_UNCOMMITTED
+    assert "'retires' (is 'retries' meant?)" in caplog.text
+    assert source_of({**options, "isolation": "read_committed"}).isolation is IsolationLevel.READ_COMMITTED
+    config.write_text("interceptor.classes=org.example.Mine\n")
+    with pytest.raises(ConfigError, match="interceptor"):
+        source_of(options)
