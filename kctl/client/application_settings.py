@@ -12,7 +12,7 @@ from kctl.client.list_offsets import IsolationLevel
 from kctl.client.membership.member import MembershipSettings
 from kctl.client.partitioners import Partitioner
 from kctl.client.producer import ACKS_ALL, ProducerSettings
-from kctl.client.settings import CONNECT_TIMEOUT_MS_MAX, ClientSettings, parse_servers
+from kctl.client.settings import CONNECT_TIMEOUT_MS_MAX, METADATA_MAX_AGE_MS, ClientSettings, parse_servers
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS
 from kctl.client.transport import Security
 from kctl.errors import UsageError
@@ -64,7 +64,7 @@ class ProducerConfig:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     """How long a record is retried after it has been added to a batch."""
-    metadata_max_age_ms: int = 300_000
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
     """How long the partitions of a topic are cached; added ones are used afterwards."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
@@ -103,7 +103,7 @@ class ProducerConfig:
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        return _client_settings(self.bootstrap_servers, self.client_id, self.request_timeout_ms, "", self.security)
+        return _client_settings(self, "")
 
     def producer_settings(self) -> ProducerSettings:
         """The settings of the accumulator and the sender."""
@@ -116,7 +116,6 @@ class ProducerConfig:
             buffered_bytes_max=self.buffer_memory,
             max_block_ms=self.max_block_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
-            metadata_max_age_ms=self.metadata_max_age_ms,
         )
 
 
@@ -149,6 +148,8 @@ class ConsumerConfig:
     """The most that one broker returns to a fetch; the next fetch starts when its records have been returned."""
     max_partition_fetch_bytes: int = 1 << 20
     request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    """How soon added partitions, moved leaders and re-created topics are noticed without an error."""
     key_deserializer: Deserializer = as_is
     value_deserializer: Deserializer = as_is
 
@@ -184,9 +185,7 @@ class ConsumerConfig:
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        return _client_settings(
-            self.bootstrap_servers, self.client_id, self.request_timeout_ms, self.client_rack, self.security
-        )
+        return _client_settings(self, self.client_rack)
 
     def fetch_limits(self) -> FetchLimits:
         """The limits of Fetch requests."""
@@ -220,14 +219,13 @@ def _require_positive(config: object, *names: str) -> None:
             raise UsageError(f"{name} must be positive")
 
 
-def _client_settings(
-    bootstrap_servers: str, client_id: str, timeout_ms: int, rack: str, security: Security | None
-) -> ClientSettings:
+def _client_settings(config: ProducerConfig | ConsumerConfig, rack: str) -> ClientSettings:
     return ClientSettings(
-        bootstrap=parse_servers(bootstrap_servers),
-        client_id=client_id,
-        timeout_ms=timeout_ms,
-        connect_timeout_ms=min(timeout_ms, CONNECT_TIMEOUT_MS_MAX),
+        bootstrap=parse_servers(config.bootstrap_servers),
+        client_id=config.client_id,
+        timeout_ms=config.request_timeout_ms,
+        connect_timeout_ms=min(config.request_timeout_ms, CONNECT_TIMEOUT_MS_MAX),
         rack=rack,
-        security=security,
+        security=config.security,
+        metadata_max_age_ms=config.metadata_max_age_ms,
     )

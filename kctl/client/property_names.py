@@ -62,6 +62,7 @@ _COMMON: dict[str, Callable[[str], Any]] = {
     "bootstrap.servers": _text,
     "client.id": _text,
     "request.timeout.ms": _count,
+    "metadata.max.age.ms": _count,
 }
 _PRODUCER: dict[str, Callable[[str], Any]] = {
     "acks": _acks,
@@ -73,7 +74,6 @@ _PRODUCER: dict[str, Callable[[str], Any]] = {
     "max.block.ms": _count,
     "max.request.size": _count,
     "delivery.timeout.ms": _count,
-    "metadata.max.age.ms": _count,
     "transactional.id": _text,
     "transaction.timeout.ms": _count,
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
+METADATA_MAX_AGE_MS = 300_000
 PLAINTEXT = "PLAINTEXT"
 
 
@@ -30,6 +31,8 @@ class ClientSettings(NamedTuple):
     """client.rack, for fetching from the nearest replica (KIP-392)."""
     security: Security | None = None
     """None for PLAINTEXT."""
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    """metadata.max.age.ms: what runs longer looks up leaders, partitions and topic ids again after this time."""
     guard: Guard | None = None
     """Checks of every connection; None for none."""
 
@@ -66,6 +69,7 @@ def client_settings(
         connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
         rack=properties.get("client.rack", ""),
         security=security,
+        metadata_max_age_ms=parse_milliseconds(properties, "metadata.max.age.ms", METADATA_MAX_AGE_MS, low=0),
     )
 
 
@@ -74,12 +78,12 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     return parse_addresses(text, default_port=DEFAULT_PORT)
 
 
-def parse_milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
+def parse_milliseconds(properties: Mapping[str, str], name: str, default: int, *, low: int = 1) -> int:
     """Parses a property in milliseconds.  Raises ConfigError."""
     text = properties.get(name)
     if text is None:
         return default
     try:
-        return parse_integer(text, "a number of milliseconds", low=1)
+        return parse_integer(text, "a number of milliseconds", low=low)
     except UsageError as error:
         raise ConfigError(name, text, str(error)) from None

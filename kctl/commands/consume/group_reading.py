@@ -88,6 +88,7 @@ async def read_in_group(
         reading.settings,
         begin,
         on_lost=warn_of_reset,
+        on_recreated=lambda change: console.warn(f"{change}; reading the new topic"),
         isolation=reading.isolation,
         auto_commit_interval_ms=reading.auto_commit_interval_ms,
     )

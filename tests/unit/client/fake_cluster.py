@@ -121,6 +121,9 @@ class FakeCluster:
 
     def __init__(self, brokers: int = 1, *, versions: dict[int, tuple[int, int]] | None = None) -> None:
         self.topics: dict[str, list[FakePartition]] = {}
+        self.topic_ids: dict[str, int] = {}
+        """Without one a topic has none, as before Kafka 2.8."""
+        self._created = 0
         self.configs: dict[str, dict[str, str]] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
@@ -154,6 +157,7 @@ class FakeCluster:
         if isinstance(leaders, int):
             leaders = [index % len(self.ports) for index in range(leaders)]
         self.topics[name] = [FakePartition(leader) for leader in leaders]
+        self.topic_ids[name] = self._created = self._created + 1
         self.configs[name] = {}
         return self.topics[name]
 
@@ -279,7 +283,7 @@ class FakeCluster:
         return metadata.MetadataResponseTopic(
             error_code=UNKNOWN_TOPIC if found is None else 0,
             name=name,
-            topic_id=UUID(int=0 if found is None else 1 + sorted(self.topics).index(name)),
+            topic_id=UUID(int=self.topic_ids.get(name, 0) if found is not None else 0),
             is_internal=name.startswith("__"),
             partitions=[
                 metadata.MetadataResponsePartition(
