@@ -33,6 +33,8 @@ class ClientSettings(NamedTuple):
     """None for PLAINTEXT."""
     metadata_max_age_ms: int = METADATA_MAX_AGE_MS
     """metadata.max.age.ms: what runs longer looks up leaders, partitions and topic ids again after this time."""
+    resolved: tuple[tuple[str, str], ...] = ()
+    """kctl.resolve: host names of brokers, and the addresses at which they are reached instead."""
     guard: Guard | None = None
     """Checks of every connection; None for none."""
 
@@ -45,6 +47,7 @@ def client_settings(
     default_servers: str,
     default_timeout_ms: int,
     security: Security | None = None,
+    resolved: Mapping[str, str] | None = None,
 ) -> ClientSettings:
     """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
@@ -70,12 +73,25 @@ def client_settings(
         rack=properties.get("client.rack", ""),
         security=security,
         metadata_max_age_ms=parse_milliseconds(properties, "metadata.max.age.ms", METADATA_MAX_AGE_MS, low=0),
+        resolved=tuple((resolved or parse_resolved(properties.get("kctl.resolve", ""), "kctl.resolve")).items()),
     )
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Parses `host:port,[::1]:9092,host`; the port defaults to 9092.  Raises UsageError."""
     return parse_addresses(text, default_port=DEFAULT_PORT)
+
+
+def parse_resolved(text: str, source: str) -> dict[str, str]:
+    """Parses `name=address,name=address`; names are in lower case.  Raises UsageError, which names the source."""
+    resolved: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, address = (word.strip() for word in pair.partition("="))
+        address = address.removeprefix("[").removesuffix("]")
+        if not (name and separator and address) or "/" in pair or ":" in name:
+            raise UsageError(f"{source} takes NAME=ADDRESS, without ports, not '{pair}'")
+        resolved[name.lower()] = address
+    return resolved
 
 
 def parse_milliseconds(properties: Mapping[str, str], name: str, default: int, *, low: int = 1) -> int:

@@ -13,9 +13,8 @@ from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
 from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_lines, record_row
-from kctl.commands.rows import known
 from kctl.commands.scan_progress import ScanProgress
-from kctl.commands.values import format_time
+from kctl.commands.values import format_time, known_time
 from kctl.console import Format
 from kctl.errors import MalformedRequest
 from kctl.quantities import counted
@@ -361,7 +360,7 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show
             return False
         if decoded is None:
             return False
-        timestamp_ms, time_text = known(record.timestamp), format_time(record.timestamp)
+        timestamp_ms, time_text = known_time(record.timestamp), format_time(record.timestamp)
         stream.write(DecodedRecordItem(tp.topic, tp.partition, record.offset, timestamp_ms, time_text, *decoded))
         return True
 

@@ -135,6 +135,7 @@ class FakeCluster:
         supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
         self.versions = supports | (versions or {})
         self.cluster_id = "fake-cluster"
+        self.advertised_host = "127.0.0.1"
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
@@ -270,7 +271,7 @@ class FakeCluster:
         names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
         return metadata.MetadataResponse(
             brokers=[
-                metadata.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+                metadata.MetadataResponseBroker(node_id=node_id, host=self.advertised_host, port=port)
                 for node_id, port in enumerate(self.ports)
             ],
             cluster_id=self.cluster_id,
