@@ -81,7 +81,7 @@ def register_handlers(
 ) -> None:
     """Registers the handlers of all APIs that this broker serves."""
     serve = dispatcher.register
-    serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
+    serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts)
     _register_controller(serve, base, parts)
