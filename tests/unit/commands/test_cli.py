@@ -22,10 +22,11 @@ from kctl.commands.parameters import metavar_of, name_of
 from kctl.commands.root import NOUNS, all_commands
 from kctl.commands.values_of_parameters import check
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
+from kctl.model import TopicPartition
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.peers.ran import Ran
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -436,3 +437,12 @@ def test_special_offsets_have_names_and_the_numbers_of_kafka(cluster: FakeCluste
         older.create("orders")
         ran = kctl(f"offsets get orders --time -3 --bootstrap-server {older.bootstrap}")
         assert (ran.status, "max-timestamp" in ran.err, "Kafka 3.0" in ran.err) == (1, True, True), ran
+
+
+def test_group_with_the_empty_name_is_selected_by_an_option(cluster: FakeCluster, kctl: Kctl) -> None:
+    cluster.create("orders")
+    cluster.groups[""] = FakeGroup(offsets={TopicPartition("orders", 0): 0})
+    (described,) = json.loads(kctl("groups describe --empty-name --format json").out)
+    assert described["group"] == ""
+    assert kctl("groups delete --empty-name --yes --no-backup").status == 0
+    assert "" not in cluster.groups
