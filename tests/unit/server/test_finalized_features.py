@@ -12,7 +12,7 @@ from kctl.zookeeper.operations import WatchEvent
 
 
 def test_epoch_and_levels_follow_the_znode() -> None:
-    async def main(_: SimLoop) -> None:
+    async def main(_loop: SimLoop) -> None:
         ensemble = SimZooKeeper()
         known: list[FinalizedFeatures] = []
 
