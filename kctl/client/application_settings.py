@@ -134,7 +134,6 @@ class ProducerConfig:
             buffered_bytes_max=self.buffer_memory,
             max_block_ms=self.max_block_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
-            metadata_max_age_ms=self.metadata_max_age_ms,
             retries=self.retries,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -17,6 +18,7 @@ from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
 from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.lost_positions import lost_positions
+from kctl.client.metadata import TopicRecreated
 from kctl.client.property_values import BY_DURATION, iso_duration_ms
 from kctl.client.ready_records import ReadyRecords
 from kctl.client.rebalance_listener import RebalanceListener
@@ -24,6 +26,8 @@ from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.records.header import Record
+
+logger = logging.getLogger(__name__)
 
 ITERATION_POLL_MS = 60_000
 
@@ -291,6 +295,13 @@ class AsyncConsumer:
         """Polls; without a group, auto_offset_reset applies to partitions whose position is outside the log."""
         try:
             return await reader.poll()
+        except TopicRecreated as change:
+            if isinstance(reader, GroupConsumer):
+                raise
+            tps = [tp for tp in reader.positions if tp.topic == change.topic]
+            reader.restart_topic(change.topic, await self._begin(tps))
+            logger.warning("%s; its positions were reset", change)
+            return []
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or isinstance(reader, GroupConsumer):
                 raise

@@ -27,6 +27,7 @@ from kctl.client.transport import (
     ClosedAtFirstRequest,
     ConnectionClosed,
     ConnectionLost,
+    NameUnresolved,
     Security,
     close_unawaited,
     is_closed,
@@ -63,6 +64,7 @@ class AsyncioTransport:
         budget: Budget | None = None,
         security: Security | None = None,
         receive_buffer_bytes: int = -1,
+        reached_at: str | None = None,
     ) -> AsyncioConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
         connection = AsyncioConnection(
@@ -71,7 +73,7 @@ class AsyncioTransport:
         end_s = asyncio.get_running_loop().time() + connect_timeout_ms / 1000
         try:
             async with asyncio.timeout_at(end_s):
-                await connection.connect(connect_timeout_ms, receive_buffer_bytes)
+                await connection.connect(connect_timeout_ms, receive_buffer_bytes, reached_at)
             async with asyncio.timeout_at(end_s):
                 await connection.open(connect_timeout_ms)
         except TimeoutError:
@@ -154,22 +156,26 @@ class AsyncioConnection:
         """Whether requests can be sent."""
         return self._lost is None
 
-    async def connect(self, timeout_ms: int, receive_buffer_bytes: int = -1) -> None:
+    async def connect(self, timeout_ms: int, receive_buffer_bytes: int = -1, reached_at: str | None = None) -> None:
         """Connects the socket, with TLS if so set.  Raises TimeoutError, ConnectionLost and AuthenticationFailed."""
         loop = asyncio.get_running_loop()
+        host = reached_at or self._host
         tls = self._security.tls_context() if self._security is not None else None
         try:
             if tls is None:
-                transport, _ = await loop.create_connection(lambda: self._receiver, self._host, self._port)
+                transport, _ = await loop.create_connection(lambda: self._receiver, host, self._port)
             else:
                 transport, _ = await loop.create_connection(
-                    lambda: self._receiver, self._host, self._port, ssl=tls, server_hostname=self._host
+                    lambda: self._receiver, host, self._port, ssl=tls, server_hostname=self._host
                 )
             sock = transport.get_extra_info("socket")
             if receive_buffer_bytes != -1 and sock is not None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         except TimeoutError:
             raise
+        except socket.gaierror as error:
+            text = error.strerror or str(error)
+            raise NameUnresolved(f"{self.address}: {text[:1].lower()}{text[1:]}") from None
         except OSError as error:
             raise self._error_of(error, "TLS handshake") from None
         except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.

@@ -28,6 +28,7 @@ from kctl.client.transport import (
     ClosedAtFirstRequest,
     ConnectionClosed,
     ConnectionLost,
+    NameUnresolved,
     Security,
     close_unawaited,
     is_closed,
@@ -65,17 +66,19 @@ class BlockingTransport:
         budget: Budget | None = None,
         security: Security | None = None,
         receive_buffer_bytes: int = -1,
+        reached_at: str | None = None,
     ) -> BlockingConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
         address = address_text(host, port)
         end_s = time.monotonic() + connect_timeout_ms / 1000
         try:
-            sock = _connected_socket(host, port, end_s)
+            sock = _connected_socket(reached_at or host, port, end_s)
         except TimeoutError:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:
             text = error.strerror or str(error)
-            raise ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}") from None
+            kind = NameUnresolved if isinstance(error, socket.gaierror) else ConnectionLost
+            raise kind(f"{address}: {text[:1].lower()}{text[1:]}") from None
         except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.
             raise ConnectionLost(f"{address}: not an address: {error}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Self, TypeVar
 
+from kctl.addresses import address_text
 from kctl.client.budget import Budget
 from kctl.client.metadata import ClusterMetadata, metadata_of
 from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
-from kctl.client.transport import Connection, ConnectionLost, Transport
+from kctl.client.transport import Connection, ConnectionLost, NameUnresolved, Transport
 from kctl.client.versions import OLDEST_KAFKA
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -39,6 +40,7 @@ class ClusterClient:
         self._connections: dict[tuple[str, int, str], Connection] = {}
         """Connections by host, port and purpose; "" is the shared one."""
         self._metadata: ClusterMetadata | None = None
+        self._resolved = dict(settings.resolved)
         self._coordinators: dict[tuple[CoordinatorType, str], tuple[str, int]] = {}
 
     async def __aenter__(self) -> Self:
@@ -246,6 +248,20 @@ class ClusterClient:
         self._connections[host, port, purpose] = opened
         return opened
 
+    def _explain(self, lost: ConnectionLost, host: str, port: int) -> None:
+        """Adds to the error that the address is one that a broker advertises, and what to do if it has none here."""
+        text = str(lost)
+        brokers = {} if self._metadata is None else self._metadata.brokers
+        node_id = next((one.node_id for one in brokers.values() if (one.host, one.port) == (host, port)), None)
+        if node_id is not None and (host, port) not in self.settings.bootstrap:
+            text = f"{text} (advertised by broker {node_id} as {address_text(host, port)})"
+        reached_at = self._resolved.get(host.lower())
+        if reached_at is not None:
+            text = f"{text} (reached at {reached_at}, because of --resolve or kctl.resolve)"
+        elif isinstance(lost, NameUnresolved):
+            text = f"{text}; the name cannot be resolved here: --resolve {host}=ADDRESS gives its address"
+        lost.args = (text,)
+
     async def _open(self, host: str, port: int) -> Connection:
         """Opens a connection.  During a command, unreachable brokers are not tried again."""
         budget = self.budget
@@ -266,8 +282,10 @@ class ClusterClient:
                 timeout_ms=self.settings.response_timeout_ms,
                 budget=budget,
                 security=self.settings.security,
+                reached_at=self._resolved.get(host.lower()),
             )
         except ConnectionLost as lost:
+            self._explain(lost, host, port)
             if budget.is_active and not budget.follows_elections:
                 budget.unreachable[host, port] = str(lost)
             raise

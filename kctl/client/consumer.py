@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import NO_REPLICA, FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import IsolationLevel
-from kctl.client.metadata import ClusterMetadata
+from kctl.client.metadata import ClusterMetadata, Topic, TopicIds
 from kctl.client.retrying import LEADER_MOVED
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.records.batch import crc_ok, iterate_records
 from kctl.records.header import CorruptBatch, Record
 
@@ -23,6 +23,8 @@ SEVERAL_LEADERS_WAIT_MS = 100
 """`max_wait_ms` with several leaders: a poll returns when all have responded, so each may wait less."""
 PAUSED_WAIT_MS = 100
 """How long a poll takes when all partitions are paused."""
+INCOMPLETE_METADATA_MS = 1_000
+"""How soon metadata is looked up again when topics were missing in it."""
 
 
 class Consumer:
@@ -44,7 +46,8 @@ class Consumer:
         self._isolation = isolation
         self._metadata: ClusterMetadata | None = None
         self._metadata_end_ms = 0
-        """When the metadata is requested again."""
+        """When the metadata is looked up again, even if nothing has failed."""
+        self._topic_ids = TopicIds()
         self._near: dict[TopicPartition, tuple[int, int]] = {}
         """Preferred read replicas: the broker, and the time (ms) until which it is used."""
         self.assign(positions)
@@ -57,6 +60,25 @@ class Consumer:
         self._metadata = None
         self._near.clear()
 
+    def restart_topic(self, topic: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Replaces the partitions of a topic, which may have another id now."""
+        self._topic_ids.forget(topic)
+        self.assign({**{tp: offset for tp, offset in self.positions.items() if tp.topic != topic}, **positions})
+
+    @property
+    def metadata(self) -> ClusterMetadata | None:
+        """What is known about the topics; not older than metadata.max.age.ms after a poll."""
+        return self._metadata
+
+    def is_of(self, topic: Topic) -> bool:
+        """Whether the positions belong to a topic with this id; False if it has none."""
+        return topic.topic_id != ZERO_UUID and self._topic_ids.get(topic.name) == topic.topic_id
+
+    async def check_topics(self) -> None:
+        """Looks up the metadata.  Raises TopicRecreated if a topic was deleted and created again."""
+        names = {tp.topic for tp in self.positions}
+        self._topic_ids.check(await self._client.metadata(names), names)
+
     def drop(self, tp: TopicPartition) -> None:
         """Stops fetching a partition."""
         self.positions.pop(tp, None)
@@ -66,8 +88,9 @@ class Consumer:
         """The next records by partition, in order of the partitions; empty if none arrived in time.
 
         Positions advance past the returned records, and stay unchanged on an error.  Raises ApiError
-        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), CorruptBatch when a position reaches a damaged batch,
-        and ClusterUnreachable when a partition has no leader for the client's timeout.
+        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), TopicRecreated when the positions belong to an earlier
+        topic of the same name, CorruptBatch when a position reaches a damaged batch, and ClusterUnreachable when a
+        partition has no leader for the client's timeout.
         """
         before = dict(self.positions)
         fetched = await self._fetch()
@@ -144,27 +167,40 @@ class Consumer:
 
         Partitions without a leader are omitted, and the metadata is refreshed.
         """
-        now_ms = self._client.transport.monotonic_ms()
-        if self._metadata is None or now_ms >= self._metadata_end_ms:
-            self._metadata = await self._client.metadata({tp.topic for tp in self.positions})
-            self._metadata_end_ms = now_ms + self._client.settings.metadata_max_age_ms
+        metadata = await self._current_metadata()
         by_broker: dict[int, dict[TopicPartition, int]] = {}
         without_leader = None
         for tp, position in self.positions.items():
             if tp in self.paused:
                 continue
-            leader, code = self._metadata.leader_of(tp)
+            leader, code = metadata.leader_of(tp)
             if code in LEADER_MOVED:
                 without_leader = f"{tp}: {code.name}"
             elif code is not ErrorCode.NONE:
                 self._metadata = None  # A broker that has just started may not have its metadata yet.
                 raise ApiError(code, f"{tp}: {code.description}")
             else:
-                near = self._near_broker(tp, self._metadata)
+                near = self._near_broker(tp, metadata)
                 by_broker.setdefault(leader if near is None else near, {})[tp] = position
         if without_leader is not None:
             await self._refresh_metadata(without_leader)
         return by_broker
+
+    async def _current_metadata(self) -> ClusterMetadata:
+        """The metadata, looked up again when it is unknown or old.  Raises TopicRecreated."""
+        now_ms = self._client.transport.monotonic_ms()
+        if self._metadata is not None and now_ms < self._metadata_end_ms:
+            return self._metadata
+        names = {tp.topic for tp in self.positions}
+        found = await self._client.metadata(names)
+        self._topic_ids.check(found, names)
+        if self._metadata is not None and any(topic.error is not ErrorCode.NONE for topic in found.topics.values()):
+            # A broker that has just started may not have its metadata yet; of a deleted topic the leaders know.
+            self._metadata_end_ms = now_ms + INCOMPLETE_METADATA_MS
+            return self._metadata
+        self._metadata = found
+        self._metadata_end_ms = now_ms + self._client.settings.metadata_max_age_ms
+        return found
 
     async def _refresh_metadata(self, reason: str) -> None:
         self._metadata = None

@@ -35,6 +35,7 @@ from kctl.client.membership.events import (
 )
 from kctl.client.membership.member import Member, MembershipSettings, Phase
 from kctl.client.membership_runner import PURPOSE, MembershipRunner
+from kctl.client.metadata import TopicRecreated
 from kctl.client.rebalance_listener import RebalanceListener
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import ConnectionLost
@@ -63,6 +64,8 @@ _OF_PARTITIONS = frozenset(
     }
 )
 """Commit errors about a partition; all others are about the member."""
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""A topic that was deleted, or that a broker does not know yet."""
 _NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
@@ -76,18 +79,21 @@ class GroupConsumer:
         begin: Begin,
         *,
         on_lost: Callable[[TopicPartition, int, int], None] = lambda *_: None,
+        on_recreated: Callable[[str], None] = logger.warning,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
         limits: FetchLimits | None = None,
         auto_commit_interval_ms: int | None = 5_000,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """`begin` returns start offsets; `on_lost` gets a partition, its position outside the log and the new one.
+        """`begin` returns start offsets; `on_lost` gets a partition, its position outside the log and the new one;
+        `on_recreated` gets a sentence about a topic with another id, whose partitions are read from `begin`.
 
         With an `auto_commit_interval_ms` of None, only `commit` commits.
         """
         self._client = client
         self._begin = begin
         self._on_lost = on_lost
+        self._on_recreated = on_recreated
         self._consumer = Consumer(client, {}, limits=limits, isolation=isolation)
         self._auto_commit_interval_ms = auto_commit_interval_ms
         self._progress = GroupProgress()
@@ -161,7 +167,16 @@ class GroupConsumer:
             return []
         try:
             return await self._consumer.poll()
+        except TopicRecreated as change:
+            await self._restart_topic(change)
+            return []
         except ApiError as error:
+            if error.code in GONE:
+                # The next poll notices if the topic was created again; if it was deleted, the group leader does.
+                self._runner.expect_changed_topics()
+                self._consumer.assign(self._consumer.positions)
+                await self._client.transport.sleep(IDLE_MS)
+                return []
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             await self._begin_again()
@@ -291,8 +306,25 @@ class GroupConsumer:
                     raise
                 await self._runner.look_elsewhere(str(error))
 
+    async def _restart_topic(self, change: TopicRecreated) -> None:
+        """Reads the partitions of a topic with another id from what `begin` returns."""
+        tps = [tp for tp in self._consumer.positions if tp.topic == change.topic]
+        try:
+            begun = await self._begin(tps)
+        except ApiError as error:
+            if not error.code.retriable:
+                raise
+            return  # It has no leaders yet; the next poll tries again.
+        self._on_recreated(str(change))
+        self._consumer.restart_topic(change.topic, begun)
+
     async def _begin_again(self) -> None:
         """Resets positions outside the log to what `begin` returns; calls `on_lost` for each."""
+        try:
+            await self._consumer.check_topics()
+        except TopicRecreated as change:
+            await self._restart_topic(change)
+            return
         positions = self._consumer.positions
         lost = await lost_positions(self._client, positions)
         begun = await self._begin(lost) if lost else {}
@@ -337,6 +369,8 @@ class GroupConsumer:
         for code in set(codes.values()) - {ErrorCode.NONE}:
             await self._runner.drive(CommitResultReceived(code, generation))
         for tp, code in codes.items():
+            if code in GONE and selected is None:
+                continue  # The topic was deleted, and its offsets with it.
             if code in _OF_PARTITIONS:
                 raise ApiError(code, f"{tp}: cannot commit: {code.description}")
         return not any(code in COORDINATOR_MOVED for code in codes.values())
@@ -351,7 +385,7 @@ class GroupConsumer:
             try:
                 await self._leave_if_overdue()
                 await self._runner.drive(HeartbeatDue())
-                await self._runner.look_for_more_partitions()
+                await self._runner.look_for_changed_topics()
             except ClusterUnreachable:
                 continue  # The next poll reports the problem, or the session expires.
             except ApiError as error:

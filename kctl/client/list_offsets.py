@@ -22,6 +22,22 @@ from kctl.protocol.apis.list_offsets import (
 
 LATEST = -1
 EARLIEST = -2
+MAX_TIMESTAMP = -3
+"""The record with the largest timestamp (KIP-734)."""
+EARLIEST_LOCAL = -4
+"""The start of what is on the leader's disk, with remote storage (KIP-405)."""
+LATEST_TIERED = -5
+"""The last offset in remote storage (KIP-1005)."""
+SPECIAL = {
+    "latest": LATEST,
+    "earliest": EARLIEST,
+    "max-timestamp": MAX_TIMESTAMP,
+    "earliest-local": EARLIEST_LOCAL,
+    "latest-tiered": LATEST_TIERED,
+}
+"""Timestamps that stand for an offset, by the names of Kafka's kafka-get-offsets."""
+_SINCE = {MAX_TIMESTAMP: (7, "3.0"), EARLIEST_LOCAL: (8, "3.4"), LATEST_TIERED: (9, "3.8")}
+"""The first version of ListOffsets, and of Kafka, with each."""
 NO_OFFSET = -1
 DEBUGGING_CONSUMER = -2
 """The replica id of a reader that compares replicas: any replica responds, up to its own high watermark."""
@@ -50,9 +66,10 @@ async def list_offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[OffsetAt]:
-    """The first offset at or after each timestamp (ms since the epoch, LATEST or EARLIEST), by partition.
+    """The first offset at or after each timestamp (ms since the epoch, or one of SPECIAL), by partition.
 
-    Leaders are those in `known`, or are looked up without it.
+    Leaders are those in `known`, or are looked up without it.  Leaders that are too old for one of SPECIAL have the
+    error UNSUPPORTED_VERSION, which names the version of Kafka.
     """
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[OffsetAt]:
@@ -98,6 +115,15 @@ async def list_offsets_of_leader(
 async def _send_one(
     connection: Connection, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> Outcomes[OffsetAt]:
+    highest = connection.versions.highest(ListOffsetsRequest)
+    for name, timestamp in SPECIAL.items():
+        version, release = _SINCE.get(timestamp, (0, ""))
+        if highest < version and timestamp in timestamps.values():
+            text = (
+                f"the broker has no {name} offsets: they need ListOffsets version {version}, as of Kafka {release},"
+                f" and it serves version {highest}"
+            )
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
     request = _request(list(timestamps), timestamps, isolation)
     return _outcomes(await connection.send(request, ListOffsetsResponse))
 

@@ -74,7 +74,10 @@ class MembershipRunner:
         self._client = client
         self._on_assigned = on_assigned
         self._partition_counts: Mapping[str, int] = {}
+        """Of the topics that members of the group subscribe to, as far as they exist."""
+        self._subscribed: Collection[str] = ()
         self._counted_ms = 0
+        self._must_count = False
         self._deadline: Deadline = client.deadline()
 
     def step(self, event: Event) -> list[Action]:
@@ -93,15 +96,23 @@ class MembershipRunner:
             if outcome is not None:
                 waiting += self.step(outcome)
 
-    async def look_for_more_partitions(self) -> None:
-        """If the member is the leader, rejoins if subscribed topics have new partitions; checks every
-        metadata.max.age.ms.
+    async def look_for_changed_topics(self) -> None:
+        """If the member is the leader, rejoins if subscribed topics have new partitions, are gone or are there again.
+
+        After metadata.max.age.ms; at once while one does not exist, and after `expect_changed_topics`.
         """
-        if not self.member.is_leader or self.now_ms() < self._counted_ms + self._client.settings.metadata_max_age_ms:
+        if not self.member.is_leader:
             return
-        before = self._partition_counts
-        if await self._counts(before) != before:
+        is_due = self.now_ms() >= self._counted_ms + self._client.settings.metadata_max_age_ms
+        if not (is_due or self._must_count or len(self._partition_counts) < len(self._subscribed)):
+            return
+        self._must_count = False
+        if await self._counts(self._subscribed) != self._partition_counts:
             await self.drive(PartitionsChanged())
+
+    def expect_changed_topics(self) -> None:
+        """A broker has responded that a topic does not exist: look it up soon."""
+        self._must_count = True
 
     async def connect(self, *, purpose: str = PURPOSE) -> Connection:
         """Returns a connection to the coordinator of the group."""
@@ -146,6 +157,7 @@ class MembershipRunner:
                 await self._send_leave(member_id)
             case Assign(assignor, members):
                 topics = frozenset[str]().union(*(one.topics for one in members))
+                self._subscribed = topics
                 self._partition_counts = await self._counts(topics)
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
             case StartReading(partitions):

@@ -5,10 +5,12 @@ Named tuples, because defining dataclasses takes longer at import than a request
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition, topic_name_problem
 from kctl.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -87,6 +89,51 @@ class ClusterMetadata(NamedTuple):
             and partition.leader not in self.brokers
             and any(broker in self.brokers and broker not in partition.offline_replicas for broker in partition.isr)
         )
+
+
+class TopicRecreated(ApiError):
+    """A topic has another id than the one whose records were read; the code is INCONSISTENT_TOPIC_ID."""
+
+    def __init__(self, topic: str, before: UUID, now: UUID) -> None:
+        super().__init__(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"{topic} was deleted and created again, or belongs to another cluster: its id is {text_of_id(now)} and was"
+            f" {text_of_id(before)}",
+        )
+        self.topic = topic
+
+
+class TopicIds:
+    """The ids of the topics that positions belong to (KIP-516): those of another topic of that name are void."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, UUID] = {}
+
+    def check(self, metadata: ClusterMetadata, topics: Iterable[str]) -> None:
+        """Keeps the ids of topics that are seen for the first time.  Raises TopicRecreated.
+
+        Brokers before Kafka 2.8 name no ids.
+        """
+        for name in topics:
+            topic = metadata.topics.get(name)
+            if topic is None or topic.topic_id == ZERO_UUID:
+                continue
+            before = self._ids.setdefault(name, topic.topic_id)
+            if before != topic.topic_id:
+                raise TopicRecreated(name, before, topic.topic_id)
+
+    def get(self, topic: str) -> UUID | None:
+        """The id of the topic that is read, as far as it is known."""
+        return self._ids.get(topic)
+
+    def forget(self, topic: str) -> None:
+        """The next id of this name is that of the topic."""
+        self._ids.pop(topic, None)
+
+
+def text_of_id(topic_id: UUID) -> str:
+    """The id as Kafka's tools show it: base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def metadata_of(response: MetadataResponse) -> ClusterMetadata:

@@ -75,8 +75,6 @@ class ProducerSettings:
     """How long `send` waits while the buffer is full; None for as long as it takes."""
     delivery_timeout_ms: int | None = None
     """Time from the first record of a batch until the batch fails; None for the client's timeout per request."""
-    metadata_max_age_ms: int = 300_000
-    """How long the partitions of a topic are cached; added ones are used afterwards."""
     retries: int | None = None
     """How often a batch is sent again; None for as long as the time permits."""
     record_bytes_max: int | None = None
@@ -283,7 +281,9 @@ class Producer:
             if found.error is not ErrorCode.NONE:
                 raise ApiError(found.error, f"{topic}: {found.error.description}")
             if not self._metadata:
-                self._metadata_end_ms = self._client.transport.monotonic_ms() + self._settings.metadata_max_age_ms
+                self._metadata_end_ms = (
+                    self._client.transport.monotonic_ms() + self._client.settings.metadata_max_age_ms
+                )
             self._metadata[topic] = metadata
         return metadata
 

@@ -130,7 +130,6 @@ def writing_settings(
         batch_bytes=batch_bytes if record_bytes_max is None else min(batch_bytes, record_bytes_max),
         buffered_bytes_max=buffered_bytes_max,
         delivery_timeout_ms=delivery_timeout_ms,
-        metadata_max_age_ms=values.get("metadata.max.age.ms", defaults.metadata_max_age_ms),
         retries=values.get("retries"),
         record_bytes_max=record_bytes_max,
     )

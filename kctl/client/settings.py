@@ -37,6 +37,10 @@ class ClientSettings(NamedTuple):
     """client.rack, for fetching from the nearest replica (KIP-392)."""
     security: Security | None = None
     """None for PLAINTEXT."""
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    """metadata.max.age.ms: what runs longer looks up leaders, partitions and topic ids again after this time."""
+    resolved: tuple[tuple[str, str], ...] = ()
+    """kctl.resolve: host names of brokers, and the addresses at which they are reached instead."""
     guard: Guard | None = None
     """Checks of every connection; None for none."""
     request_timeout_ms: int | None = None
@@ -44,8 +48,6 @@ class ClientSettings(NamedTuple):
     retry_backoff_ms: int = RETRY_BACKOFF_MS
     """The pause before the second attempt of an operation; it doubles with each further one."""
     retry_backoff_ms_max: int = RETRY_BACKOFF_MS_MAX
-    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
-    """How old the metadata of readers and writers may become."""
 
     @property
     def response_timeout_ms(self) -> int:
@@ -61,6 +63,7 @@ def client_settings(
     default_servers: str,
     default_timeout_ms: int,
     security: Security | None = None,
+    resolved: Mapping[str, str] | None = None,
 ) -> ClientSettings:
     """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
@@ -86,6 +89,7 @@ def client_settings(
             connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
             rack=properties.get("client.rack", ""),
             security=security,
+            resolved=tuple((resolved or parse_resolved(properties.get("kctl.resolve", ""), "kctl.resolve")).items()),
         ),
         values,
     )
@@ -136,3 +140,15 @@ def _without_scheme(part: str, protocol: str | None) -> str:
             f" client properties (--command-config), or leave {scheme}:// out"
         )
     return address.removesuffix("/")
+
+
+def parse_resolved(text: str, source: str) -> dict[str, str]:
+    """Parses `name=address,name=address`; names are in lower case.  Raises UsageError, which names the source."""
+    resolved: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, address = (word.strip() for word in pair.partition("="))
+        address = address.removeprefix("[").removesuffix("]")
+        if not (name and separator and address) or "/" in pair or ":" in name:
+            raise UsageError(f"{source} takes NAME=ADDRESS, without ports, not '{pair}'")
+        resolved[name.lower()] = address
+    return resolved

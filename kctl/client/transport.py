@@ -23,6 +23,10 @@ class ConnectionLost(KctlError):
     """A broker is unreachable, closed the connection or did not respond; the outcome of the request is unknown."""
 
 
+class NameUnresolved(ConnectionLost):
+    """The host name of a broker has no address."""
+
+
 class ConnectionClosed(ConnectionLost):
     """The peer closed the connection."""
 
@@ -134,11 +138,14 @@ class Transport(Protocol):
         budget: Budget | None = None,
         security: Security | None = None,
         receive_buffer_bytes: int = -1,
+        reached_at: str | None = None,
     ) -> Connection:
         """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
 
         `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for errors that a
         retry cannot resolve: an untrusted certificate, refused credentials, the wrong security protocol.
+
+        With `reached_at`, this address is connected to; certificates and Kerberos names are those of `host`.
 
         `receive_buffer_bytes` is SO_RCVBUF; -1 for the operating system's choice.
 

@@ -13,7 +13,7 @@ from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.budget import Budget
 from kctl.client.cluster import ClusterClient
 from kctl.client.guard import Guard, SentChanges
-from kctl.client.settings import client_settings
+from kctl.client.settings import client_settings, parse_resolved
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.name_cache import cluster_key, store_names
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
@@ -116,6 +116,7 @@ class Invocation:
             timeout_ms=duration_ms(timeout, "--timeout") if timeout else None,
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
+            resolved=self._resolved,
         )
         if self.profile is None:
             return settings if self.changes is None else settings._replace(guard=Guard(changes=self.changes))
@@ -191,7 +192,8 @@ class Invocation:
         """The options of this command line that select the cluster, quoted for another command line."""
         names = ("bootstrap_server", "command_config", "profile")
         given = {name: self._given[name] for name in names if self._given.get(name)}
-        return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
+        options = "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
+        return options + "".join(f" --resolve {shlex.quote(pair)}" for pair in self._given.get("resolve") or ())
 
     def client_properties(self) -> dict[str, str]:
         """The properties of --command-config, else those of the profile.  Raises UsageError."""
@@ -276,6 +278,15 @@ class Invocation:
     @property
     def _bootstrap_servers(self) -> str | None:
         return self._given.get("bootstrap_server") or self._from_environment("KCTL_BOOTSTRAP_SERVER")
+
+    @property
+    def _resolved(self) -> dict[str, str] | None:
+        """The addresses of --resolve, else of the environment; None for those of the properties."""
+        given = self._given.get("resolve")
+        if given:
+            return parse_resolved(",".join(given), "--resolve")
+        variable = self._from_environment("KCTL_RESOLVE")
+        return parse_resolved(variable, "KCTL_RESOLVE") if variable else None
 
     @property
     def config_file(self) -> str | None:

@@ -58,6 +58,16 @@ def _cluster_options(
             rich_help_panel=CLUSTER_PANEL,
         ),
     ] = None,
+    resolve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--resolve",
+            metavar="NAME=ADDRESS",
+            help="Reach brokers of this host name at this address; certificates are checked for the name.  Repeatable;"
+            " also KCTL_RESOLVE and the property kctl.resolve, separated by commas.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(

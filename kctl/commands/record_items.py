@@ -11,8 +11,7 @@ from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.commands.record_format.read_record import ReadRecord
-from kctl.commands.rows import known
-from kctl.commands.values import format_time
+from kctl.commands.values import format_time, known_time
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
@@ -97,7 +96,7 @@ def record_item(tp: TopicPartition, record: Record) -> RecordItem:
         tp.topic,
         tp.partition,
         record.offset,
-        known(record.timestamp),
+        known_time(record.timestamp),
         format_time(record.timestamp),
         key,
         key_encoding,
@@ -127,7 +126,7 @@ def record_members(tp: TopicPartition, records: Iterable[Record]) -> Iterator[st
 
 
 def _times(timestamp_ms: int) -> str:
-    shown_ms, text = known(timestamp_ms), format_time(timestamp_ms)
+    shown_ms, text = known_time(timestamp_ms), format_time(timestamp_ms)
     shown_text = "null" if text is None else f'"{text}"'
     return f'"timestamp_ms":{"null" if shown_ms is None else shown_ms},"time":{shown_text}'
 
@@ -157,7 +156,7 @@ def decoded_item(
         tp.topic,
         tp.partition,
         record.offset,
-        known(record.timestamp),
+        known_time(record.timestamp),
         format_time(record.timestamp),
         key,
         key_encoding,
@@ -241,8 +240,15 @@ def read_record(item: object) -> ReadRecord:
         decode_bytes(item.get("value"), item.get("value_encoding")),
         tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
         _integer(item, "partition", INT32_MAX),
-        _integer(item, "timestamp_ms", INT64_MAX),
+        _timestamp(item),
     )
+
+
+def _timestamp(item: dict[str, Any]) -> int | None:
+    value: int | None = item.get("timestamp_ms")
+    if value is not None and not is_integer(value, low=-INT64_MAX, high=INT64_MAX):
+        raise UsageError(f"timestamp_ms is {value!r}, not a whole number of 64 bits")
+    return None if value is None else known_time(value)
 
 
 def _integer(item: dict[str, Any], name: str, high: int) -> int | None:

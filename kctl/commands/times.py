@@ -22,6 +22,12 @@ from kctl.errors import UsageError
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
+GREGORIAN_PERIOD_S = 12_622_780_800
+"""400 years, after which the calendar repeats."""
+
+_ANY_YEAR = re.compile(
+    r"([+-]?[0-9]{4,9})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{3}))?Z", re.ASCII
+)
 _EPOCH_SECONDS = re.compile(r"[0-9]{10}")
 _EPOCH_MS = re.compile(r"[0-9]{13}")
 _TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,3}))?)?Z?", re.ASCII)
@@ -58,6 +64,20 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
             " and a date has 8, such as 20261121"
         )
     return check_time_ms(_iso_time_ms(value, text), text)
+
+
+def parse_any_year_ms(text: str) -> int | None:
+    """The time that `values.format_time` has written, also of a year before 1970 or after 9999; None for other text."""
+    found = _ANY_YEAR.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    periods, year_of_period = divmod(year - 1970, 400)
+    try:
+        moment = datetime(1970 + year_of_period, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return (round(moment.timestamp()) + periods * GREGORIAN_PERIOD_S) * 1000 + int(found[7] or 0)
 
 
 def check_time_ms(time_ms: int, text: str) -> int:

@@ -17,10 +17,11 @@ from datetime import UTC, datetime, timedelta
 from typing import overload
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
-from kctl.commands.times import parse_time_ms
+from kctl.commands.times import GREGORIAN_PERIOD_S, parse_time_ms
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, parse_integer
 
+NO_TIMESTAMP = -1
 _PARTITION_MAX = 999_999
 """More than any topic can have; limits the memory that a range can take."""
 
@@ -131,17 +132,26 @@ def parse_partitions(text: str | None) -> list[int] | None:
 
 
 def format_time(timestamp_ms: int) -> str | None:
-    """RFC 3339 in UTC with milliseconds; None for timestamps that mean none."""
-    if timestamp_ms < 0:
+    """RFC 3339 in UTC with milliseconds; None for -1, which means none.
+
+    Years after 9999 and before 0 have a sign, as in ISO 8601 and Java's Instant: +10000-01-01T00:00:00.000Z.
+    """
+    if timestamp_ms == NO_TIMESTAMP:
         return None
-    seconds = _format_seconds(timestamp_ms // 1000)
-    return None if seconds is None else f"{seconds}.{timestamp_ms % 1000:03}Z"
+    return f"{_format_seconds(timestamp_ms // 1000)}.{timestamp_ms % 1000:03}Z"
+
+
+def known_time(timestamp_ms: int) -> int | None:
+    """The timestamp of a record; None for -1, which means none.  Others below 0 are times before 1970."""
+    return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
 
 
 @functools.lru_cache
-def _format_seconds(timestamp_s: int) -> str | None:
+def _format_seconds(timestamp_s: int) -> str:
     """Cached, because consecutive records mostly have the same second."""
-    try:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=timestamp_s)).isoformat()[:19]
-    except OverflowError:
-        return None
+    # The calendar repeats after 400 years; those from 1970 to 2369 can be formatted.
+    periods, seconds = divmod(timestamp_s, GREGORIAN_PERIOD_S)
+    text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()[:19]
+    year = int(text[:4]) + 400 * periods
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}{text[4:]}"

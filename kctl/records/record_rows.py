@@ -29,6 +29,8 @@ JSON: Final = 2
 _SEQUENCE_MAX: Final = 0x7FFFFFFF
 _LOOKALIKE_SIZE_MAX: Final = 2
 _MINUTE_MS: Final = 60_000
+_NO_TIMESTAMP: Final = -1
+_NO_MINUTE: Final = -0x4000000000000000
 _BACKSLASH: Final = 0x5C
 _COMMA: Final = 0x2C
 _QUOTE: Final = 0x22
@@ -64,7 +66,7 @@ class RowForm:
         self.text_of: Final = text_of
         self.headers_of: Final = headers_of
         self.time_of: Final = time_of
-        self.minute: i64 = -1
+        self.minute: i64 = _NO_MINUTE
         self.minute_text = b""
 
 
@@ -107,7 +109,7 @@ def format_rows(
         offset_text.write(out, base_offset + delta)
         if is_json:
             out.write(b',"timestamp_ms":')
-            if timestamp < 0:
+            if timestamp == _NO_TIMESTAMP:
                 out.write(b"null")
             else:
                 write_number(out, timestamp)
@@ -153,7 +155,7 @@ def _write_sequence(out: BytesWriter, base_sequence: i64, delta: i64, form: RowF
 
 def _write_time(out: BytesWriter, timestamp: i64, form: RowForm) -> None:
     """Writes RFC 3339 in UTC with milliseconds, or the null."""
-    if timestamp < 0:
+    if timestamp == _NO_TIMESTAMP:
         out.write(form.null)
         return
     minute: i64 = timestamp // _MINUTE_MS

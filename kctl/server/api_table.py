@@ -89,7 +89,7 @@ def register_handlers(
     `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
     """
     serve = dispatcher.register
-    serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
+    serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts, zookeeper_problem)
     _register_controller(serve, base, parts)

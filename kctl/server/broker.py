@@ -289,6 +289,7 @@ class Broker:
         # The controller has to connect before this broker can be known to other brokers.
         self._listening.start()
         await self._wait_until_known(parts)
+        await parts.features.load()
         parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
@@ -326,6 +327,7 @@ class Broker:
         await self._channels.close()
         if parts is not None:
             await parts.tokens.close()
+            await parts.features.close()
             await parts.log_tasks.stop()
         await self._session.stop_renewing()
         if self._lease_keeper is not None:
@@ -499,6 +501,7 @@ class Broker:
         if isinstance(self._authorizer, ZooKeeperAcls):
             await self._authorizer.load()
         await self._parts.tokens.load()
+        await self._parts.features.load()
         self._parts.controller.run_for_election()
 
     async def _move_leadership_away(self, parts: BrokerParts) -> None:
@@ -527,6 +530,7 @@ class Broker:
             self._parts.controller.on_watch(event)
             self._parts.tokens.on_watch(event)
             self._parts.watched_configs.on_watch(event)
+            self._parts.features.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)
         if isinstance(self._authorizer, ZooKeeperAcls):

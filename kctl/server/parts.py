@@ -21,6 +21,7 @@ from kctl.server.config_changes import ConfigChanges
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.finalized_features import FinalizedFeatures
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.inter_broker import (
@@ -122,6 +123,7 @@ class BrokerParts:
     controller: ControllerRunner
     topics: TopicWriter
     watched_configs: WatchedConfigs
+    features: FinalizedFeatures
     auto_topics: AutoTopics
     peers: BrokerPeers
     tokens: TokenManager
@@ -265,6 +267,7 @@ def assemble(
         controller=controller,
         topics=topics,
         watched_configs=WatchedConfigs(zookeeper),
+        features=FinalizedFeatures(zookeeper, has_features=has_features(config.inter_broker_protocol_version)),
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random, base.policies),
         peers=peers,
         tokens=TokenManager(

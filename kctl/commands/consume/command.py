@@ -150,6 +150,9 @@ def consume(
     Records are in order within each partition.  The command ends at the offsets that were the end of the partitions
     when it started, unless --follow is given.  Without --group it does not join a group and commits nothing.
 
+    With --follow, added partitions are read from their start, and so is a topic that is deleted and created again,
+    with a warning; changes without an error are noticed after metadata.max.age.ms in --command-config (5 min).
+
     With --group the partitions are divided among the members of the group, which may be other clients; --from applies
     to partitions without a committed offset.  Offsets of the records shown are committed every 5 s
     (auto.commit.interval.ms), before a rebalance and at the end, also after SIGINT and SIGTERM.  After SIGKILL, records

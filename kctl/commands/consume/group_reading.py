@@ -108,6 +108,7 @@ async def read_in_group(
         reading.settings,
         begin,
         on_lost=warn_of_reset,
+        on_recreated=lambda change: console.warn(f"{change}; reading the new topic"),
         isolation=reading.isolation,
         limits=reading.limits,
         auto_commit_interval_ms=reading.auto_commit_interval_ms,

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.offset_spec import Anchor
-from kctl.admin.offsets import partitions_of, resolve
+from kctl.admin.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import CHUNKS, FetchLimits
+from kctl.client.following import TopicFollower
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
 from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_lines, record_row
-from kctl.commands.rows import known
 from kctl.commands.scan_progress import ScanProgress
-from kctl.commands.values import format_time
+from kctl.commands.values import format_time, known_time
 from kctl.console import Format
 from kctl.errors import MalformedRequest
 from kctl.quantities import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
@@ -190,6 +190,7 @@ async def _show_records(
             return showing.count
         starts = {tp: start for tp, (start, _) in bounds.items()}
         consumer = Consumer(client, starts, limits=reading.limits, isolation=source.isolation)
+        poll = _follower(run, client, consumer, reading, ends).poll if reading.follows else consumer.poll
 
         def polled() -> None:
             if reading.follows:
@@ -197,8 +198,30 @@ async def _show_records(
             else:
                 progress.update(consumer.positions, found=showing.count)
 
-        await _copy(consumer, showing.show_several, ends, reading.records_max, polled)
+        await _copy(consumer, poll, showing.show_several, ends, reading.records_max, polled)
         return showing.count
+
+
+def _follower(
+    run: Invocation, client: ClusterClient, consumer: Consumer, reading: Reading, ends: dict[TopicPartition, int]
+) -> TopicFollower:
+    """Reads partitions that are added, and a topic that is created again, from the start; adds to `ends`."""
+    requested, key = reading.partitions, reading.selecting.key_for_partition
+
+    async def begin(tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        held = await offset_ranges(client, tps)
+        if reading.upper is not None:
+            ends.update(await resolve(client, held, reading.upper))
+        return {tp: range_.start for tp, range_ in held.items()}
+
+    return TopicFollower(
+        client,
+        consumer,
+        reading.topic,
+        select=lambda tps: select_partitions(tps, requested, key),
+        begin=begin,
+        note=run.console.warn,
+    )
 
 
 async def _read_in_group(
@@ -247,6 +270,7 @@ async def _bounds(
 
 async def _copy(
     consumer: Consumer,
+    poll: Callable[[], Awaitable[list[tuple[TopicPartition, list[Record]]]]],
     write: Callable[[TopicPartition, Sequence[Record], int | None], int],
     ends: dict[TopicPartition, int],
     max_records: int | None,
@@ -259,7 +283,7 @@ async def _copy(
     left = max_records
     drop_finished(consumer, ends)
     while consumer.positions and left != 0:
-        for tp, records in await consumer.poll():
+        for tp, records in await poll():
             end = ends.get(tp)
             count = write(tp, records if end is None else _before(records, end), left)
             left = None if left is None else left - count
@@ -341,7 +365,7 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show
             return False
         if decoded is None:
             return False
-        timestamp_ms, time_text = known(record.timestamp), format_time(record.timestamp)
+        timestamp_ms, time_text = known_time(record.timestamp), format_time(record.timestamp)
         stream.write(DecodedRecordItem(tp.topic, tp.partition, record.offset, timestamp_ms, time_text, *decoded))
         return True
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kctl.commands.record_items import HeaderItem, RecordItem, record_members
 from kctl.commands.rows import known
-from kctl.commands.values import format_time
+from kctl.commands.values import format_time, known_time
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
 from kctl.records.control import ControlType, parse_end_transaction_marker
@@ -272,7 +272,7 @@ def batch_item(path: str, header: BatchHeader) -> BatchItem:
         last_offset=header.last_offset,
         count=header.record_count,
         codec=_codec(header),
-        max_timestamp_ms=known(header.max_timestamp),
+        max_timestamp_ms=known_time(header.max_timestamp),
         max_time=format_time(header.max_timestamp),
         leader_epoch=known(header.leader_epoch),
         producer_id=known(header.producer_id),
@@ -367,7 +367,7 @@ def _producer_item(path: str, entry: SnapshotEntry) -> ProducerItem:
         last_sequence=known(entry.last_sequence),
         last_offset=known(entry.last_offset),
         offset_delta=entry.offset_delta,
-        timestamp_ms=known(entry.timestamp),
+        timestamp_ms=known_time(entry.timestamp),
         time=format_time(entry.timestamp),
         coordinator_epoch=known(entry.coordinator_epoch),
         current_txn_first_offset=known(entry.current_txn_first_offset),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 500
 _BASE_END = 1 << 62
-_MINUTES_SIZE = len("2026-11-21T09:30:")
+_SECONDS_SIZE = len("00.000Z")
 _MAGIC = 2
 
 
@@ -110,7 +110,7 @@ def row_texts(line: BatchLine, form: RowForm) -> Generator[RowsText, None, int |
 
 
 def _minutes(timestamp_ms: int) -> bytes:
-    return (format_time(timestamp_ms) or "")[:_MINUTES_SIZE].encode()
+    return (format_time(timestamp_ms) or "")[:-_SECONDS_SIZE].encode()
 
 
 def _json_headers(headers: Headers) -> bytes:

@@ -12,8 +12,8 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import HINT, back_up, unreadable
 from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.deletion import previewed_deletion
-from kctl.commands.groups.options import All, BackupDir, DryRun, GroupRegex, NoBackup
-from kctl.commands.groups.selection import all_selected_groups, group_pattern
+from kctl.commands.groups.options import All, BackupDir, DryRun, EmptyName, GroupRegex, NoBackup
+from kctl.commands.groups.selection import all_selected_groups, group_pattern, with_empty_name
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
@@ -22,6 +22,8 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
+
+THE_EMPTY_NAME = "the group with the empty name"
 
 app = typer.Typer(add_completion=False)
 
@@ -38,6 +40,7 @@ def delete(
     *,
     all_: All = False,
     group_regex: GroupRegex = None,
+    empty_name: EmptyName = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
@@ -49,6 +52,7 @@ def delete(
     first saved to a file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
+    names = with_empty_name(names, empty_name=empty_name)
     pattern = group_pattern(names, group_regex, all_=all_)
     if not (names or all_ or pattern):
         raise UsageError("name the groups to delete, or use --all or --group-regex")
@@ -65,7 +69,7 @@ def delete(
         return sorted([*unsaved.values(), *deleted], key=lambda one: one.name)
 
     if not dry_run:
-        run.consent(f"Delete {', '.join(requested)} with all committed offsets?")
+        run.consent(f"Delete {', '.join(name or THE_EMPTY_NAME for name in requested)} with all committed offsets?")
         if requested and not no_backup:
             groups = run.on_brokers(lambda client: look_up_groups(client, requested))
             unsaved = unreadable(groups)

@@ -12,8 +12,8 @@ from kctl.commands.compat.groups import describe_as_kafka
 from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
-from kctl.commands.groups.options import All, GroupRegex, Names
-from kctl.commands.groups.selection import group_pattern, selected_groups
+from kctl.commands.groups.options import All, EmptyName, GroupRegex, Names
+from kctl.commands.groups.selection import group_pattern, selected_groups, with_empty_name
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
@@ -44,6 +44,7 @@ def describe(
     ] = "offsets",
     all_: All = False,
     group_regex: GroupRegex = None,
+    empty_name: EmptyName = False,
     compat: Compat = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="With --compat: more columns, as in Kafka's tool.")
@@ -54,6 +55,7 @@ def describe(
     LAG is LOG-END-OFFSET minus CURRENT-OFFSET; it is empty where nothing has been committed.
     """
     run: Invocation = ctx.obj
+    names = with_empty_name(names, empty_name=empty_name)
     pattern = group_pattern(names, group_regex, all_=all_)
 
     async def query(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:

@@ -7,6 +7,13 @@ from typing import Annotated
 import typer
 
 Names = Annotated[list[str] | None, typer.Argument(help="Groups.  Default: all.", metavar="GROUP")]
+EmptyName = Annotated[
+    bool,
+    typer.Option(
+        "--empty-name",
+        help="The group whose name is empty: Kafka accepts offsets for it from consumers without a group.",
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="All groups except those of type share and streams.")]
 GroupRegex = Annotated[
     str | None,

@@ -26,6 +26,14 @@ def group_pattern(names: list[str] | None, group_regex: str | None, *, all_: boo
     return None if group_regex is None else NamePattern("--group-regex", group_regex)
 
 
+def with_empty_name(names: list[str] | None, *, empty_name: bool) -> list[str] | None:
+    """The named groups, and with --empty-name the one without a name.
+
+    As an argument an empty name is refused, because it is usually a shell variable that is not set.
+    """
+    return [*(names or ()), ""] if empty_name else names
+
+
 def topic_pattern(topic_regex: str | None) -> NamePattern | None:
     """The pattern of --topic-regex; None without it."""
     return None if topic_regex is None else NamePattern("--topic-regex", topic_regex)

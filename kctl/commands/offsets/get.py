@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.offsets import partitions_by_topic
-from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
+from kctl.client.list_offsets import SPECIAL, IsolationLevel, list_offsets
 from kctl.commands.command import examples
 from kctl.commands.compat import offsets as offset_compat
 from kctl.commands.compat.versions import Compat
@@ -20,7 +20,7 @@ from kctl.commands.shown import shows
 from kctl.commands.timed_search import NamePattern
 from kctl.commands.times import parse_time_ms
 from kctl.commands.topics.options import TopicRegex
-from kctl.commands.values import format_time, parse_partitions
+from kctl.commands.values import format_time, known_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
@@ -28,6 +28,8 @@ from kctl.model import TopicPartition
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.list_offsets import OffsetAt
+
+_EPOCH_MS_DIGITS = 13
 
 app = typer.Typer(add_completion=False)
 
@@ -82,9 +84,11 @@ def get(
         str,
         typer.Option(
             "--time",
-            metavar="earliest|latest|@TIME",
-            help="Which offset.  @TIME is that of the first record at or after the time: RFC 3339 (UTC without a zone),"
-            " a date, epoch seconds (10 digits) or milliseconds (13 digits), or a duration before now such as @-1h.",
+            metavar="NAME|@TIME",
+            help="Which offset: earliest, latest, max-timestamp (the record with the largest one; Kafka 3.0),"
+            " earliest-local and latest-tiered (with remote storage; Kafka 3.4 and 3.8), or Kafka's numbers for these,"
+            " -2, -1, -3, -4 and -5.  @TIME is that of the first record at or after the time: RFC 3339 (UTC without a"
+            " zone), a date, epoch seconds (10 digits) or milliseconds (13 digits), or a duration back from now: @-1h.",
         ),
     ] = "latest",
     partition: Annotated[
@@ -148,13 +152,13 @@ def get(
 
 def _timestamp(text: str) -> int:
 
-    match text:
-        case "earliest" | "start":
-            return EARLIEST
-        case "latest" | "end":
-            return LATEST
-    if not text.startswith("@"):
-        raise UsageError(f"--time takes earliest, latest or @TIME, not '{text}'")
+    name = {"start": "earliest", "end": "latest"}.get(text, text)
+    if name in SPECIAL:
+        return SPECIAL[name]
+    if text in {str(number) for number in SPECIAL.values()}:
+        return int(text)
+    if not text.startswith("@") and not (len(text) == _EPOCH_MS_DIGITS and text.isdecimal()):  # as Kafka's tool takes
+        raise UsageError(f"--time takes {', '.join(SPECIAL)}, their numbers or @TIME, not '{text}'")
     return parse_time_ms(text, now_ms=round(time.time() * 1000))
 
 
@@ -167,7 +171,7 @@ def _row(tp: TopicPartition, outcome: OffsetAt | ApiError) -> OffsetRow:
         topic=tp.topic,
         partition=tp.partition,
         offset=known(outcome.offset),
-        timestamp_ms=known(outcome.timestamp_ms),
+        timestamp_ms=known_time(outcome.timestamp_ms),
         time=format_time(outcome.timestamp_ms),
         leader_epoch=known(outcome.leader_epoch),
     )

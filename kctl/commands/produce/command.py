@@ -24,9 +24,9 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.produce.encoding import Encoding, encoding_of
 from kctl.commands.produce.record_input import InputOptions, read_chunks, read_lines
 from kctl.commands.record_options import NullMarker, RecordFormat, SchemaRegistry
-from kctl.commands.rows import ErrorFields, code_error, known
+from kctl.commands.rows import ErrorFields, code_error
 from kctl.commands.shown import shows
-from kctl.commands.values import format_time, parse_pair
+from kctl.commands.values import format_time, known_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
@@ -318,7 +318,7 @@ class DeliveryLog:
                     topic=batch.tp.topic,
                     partition=batch.tp.partition,
                     offset=None if batch.base_offset < 0 else batch.base_offset + index,
-                    timestamp_ms=known(timestamp_ms),
+                    timestamp_ms=known_time(timestamp_ms),
                     time=format_time(timestamp_ms),
                     **_failure(batch.error),
                 )
@@ -424,6 +424,9 @@ async def _feed(
     try:
         async for group in lines.groups(descriptor):
             for record in group:
+                if record is None:
+                    number += 1
+                    continue
                 if every.partition is None and record.partition is not None:
                     try:
                         await partitions.check(record.partition)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
 from kctl.commands.record_format.read_record import ReadRecord
@@ -41,8 +41,10 @@ class LineFormat(NamedTuple):
         return None if data == self.null_marker else data
 
 
-def json_record(line: bytes) -> ReadRecord:
-    """A record from a line that `kctl consume --format jsonl` wrote.  Raises UsageError."""
+def json_record(line: bytes) -> ReadRecord | None:
+    """A record from a line that `kctl consume --format jsonl` wrote; None for a blank line.  Raises UsageError."""
+    if not line.strip():
+        return None
     try:
         return read_record(json.loads(line))
     except (ValueError, RecursionError) as error:
@@ -75,15 +77,20 @@ class InputOptions:
             self.input == "lines" and self._reader is None and (self._key_separator, self._null_marker) == (None, None)
         )
 
-    async def groups(self, descriptor: int) -> AsyncIterator[Iterator[ReadRecord]]:
-        """The records of the input, in groups as they arrive; a group raises UsageError at its first invalid record."""
+    async def groups(self, descriptor: int) -> AsyncIterator[Iterator[ReadRecord | None]]:
+        """The records of the input, in groups as they arrive; a group raises UsageError at its first invalid record.
+
+        None is a blank line, which counts and is no record.
+        """
         if self._reader is not None:
             async for data in read_chunks(descriptor):
                 yield self._reader.feed(data)
             yield self._reader.finish()
             return
         is_json = self.input == "jsonl"
-        to_record = json_record if is_json else LineFormat(self._key_separator, self._null_marker).record
+        to_record: Callable[[bytes], ReadRecord | None] = json_record
+        if not is_json:
+            to_record = LineFormat(self._key_separator, self._null_marker).record
         async for lines in read_lines(descriptor):
             yield map(to_record, lines)
 

@@ -12,7 +12,7 @@ import re
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from kctl.commands.times import parse_time_ms
+from kctl.commands.times import parse_any_year_ms, parse_time_ms
 from kctl.commands.values import format_time
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
@@ -170,6 +170,8 @@ def read_time(data: bytes) -> int | None:
     """Milliseconds since 1970; None for no text.  Raises UsageError."""
     if not data:
         return None
+    if data.isascii() and (any_year_ms := parse_any_year_ms(data.decode())) is not None:
+        return any_year_ms
     if not re.match(rb"[0-9]{4}-", data):
         raise UsageError(f"{_shown(data)} is not a time in RFC 3339")
     return parse_time_ms(data.decode(errors="backslashreplace"), now_ms=0)

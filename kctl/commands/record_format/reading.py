@@ -10,6 +10,7 @@ from kctl.commands.record_format.forms import NULL_ESCAPED, NUMBER_BYTES_MAX, Te
 from kctl.commands.record_format.plan import Step, check_readable, steps_of
 from kctl.commands.record_format.read_record import ReadRecord
 from kctl.commands.record_format.syntax import Fixed, HeadersPiece, NumberPiece, Piece, TextPiece, TimePiece
+from kctl.commands.values import known_time
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
@@ -155,7 +156,7 @@ def _record(source: _Input, steps: list[Step], null_marker: bytes | None) -> Gen
         found.texts.get("value"),
         tuple(found.headers),
         partition,
-        None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms,
+        None if timestamp_ms is None else known_time(timestamp_ms),
     )
 
 

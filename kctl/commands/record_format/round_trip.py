@@ -8,7 +8,7 @@ from kctl.commands.record_format.plan import check_readable
 from kctl.commands.record_format.read_record import ReadRecord
 from kctl.commands.record_format.reading import FormatReader
 from kctl.commands.record_format.syntax import HeadersPiece, NumberPiece, Piece, TextPiece, TimePiece
-from kctl.commands.rows import known
+from kctl.commands.values import known_time
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class RoundTrip:
             record.value if "value" in self._fields else None,
             headers,
             tp.partition if "partition" in self._fields else None,
-            known(record.timestamp) if "timestamp" in self._fields else None,
+            known_time(record.timestamp) if "timestamp" in self._fields else None,
         )
 
     def check(self, tp: TopicPartition, record: Record, text: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.commands.record_format.forms import NULL_ESCAPED, TextForm, write_time
 from kctl.commands.record_format.plan import Step, steps_of
 from kctl.commands.record_format.syntax import Fixed, HeadersPiece, NumberPiece, Piece, TextPiece, TimePiece
+from kctl.commands.values import NO_TIMESTAMP
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _time(layout: str) -> _Write:
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
     def write(fields: _Fields) -> bytes:
-        if fields.timestamp_ms < 0:
+        if fields.timestamp_ms == NO_TIMESTAMP:
             return b""
         try:
             moment = epoch + datetime.timedelta(milliseconds=fields.timestamp_ms)

@@ -1,7 +1,8 @@
-"""ListOffsets (key 2, versions 0-6): looks up offsets by timestamp (KIP-79).
+"""ListOffsets (key 2, versions 0-9): looks up offsets by timestamp (KIP-79).
 
 1: one offset with its timestamp instead of `old_style_offsets`.  2: isolation level (KIP-98), throttle time.  4: leader
-epochs (KIP-320).  6: flexible.
+epochs (KIP-320).  6: flexible.  7: timestamp -3 for the record with the largest timestamp (KIP-734).  8: -4 for the
+start of the local log (KIP-405).  9: -5 for the end of what is in remote storage (KIP-1005).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@request(key=2, versions="0-6", flexible="6+")
+@request(key=2, versions="0-9", flexible="6+", served="0-6")
 class ListOffsetsRequest:
     """Sent to the leaders of the partitions."""
 
@@ -64,7 +65,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@response(key=2, versions="0-6", flexible="6+")
+@response(key=2, versions="0-9", flexible="6+")
 class ListOffsetsResponse:
     """The result for each partition."""
 

@@ -1,7 +1,8 @@
 """ApiVersions (key 18, versions 0-3): the APIs and versions that this broker serves; the first request of most clients.
 
 A version above 3 gets UNSUPPORTED_VERSION in the layout of version 0, from dispatch.  Version 3 carries the client's
-software name and version, which must consist of letters, digits, dots and dashes, else INVALID_REQUEST (KIP-511).
+software name and version, which must consist of letters, digits, dots and dashes, else INVALID_REQUEST (KIP-511).  Its
+response has the finalized features and their epoch, from inter.broker.protocol.version 2.7 on (KIP-584).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import re
 from collections.abc import Callable
 
 from kctl.errors import ErrorCode
-from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
+from kctl.server.finalized_features import UNKNOWN_EPOCH, FinalizedFeatures
 from kctl.server.requests.context import RequestContext
 
 _SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
@@ -20,8 +22,9 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 class ApiVersionsHandler:
     """Serves ApiVersions requests; `served` returns the list from the table of handlers."""
 
-    def __init__(self, served: Callable[[], list[ApiVersion]]) -> None:
+    def __init__(self, served: Callable[[], list[ApiVersion]], features: FinalizedFeatures | None = None) -> None:
         self._served = served
+        self._features = features
 
     def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         """Serves one request and returns the response."""
@@ -31,4 +34,11 @@ class ApiVersionsHandler:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
             if context.peer.timing is not None:
                 context.peer.timing.software = client_software
-        return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._served())
+        response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._served())
+        if self._features is not None and self._features.epoch != UNKNOWN_EPOCH:
+            response.finalized_features_epoch = self._features.epoch
+            response.finalized_features = [
+                FinalizedFeatureKey(name=name, max_version_level=highest, min_version_level=lowest)
+                for name, (lowest, highest) in self._features.levels.items()
+            ]
+        return response

@@ -154,6 +154,9 @@ class FakeCluster:
 
     def __init__(self, brokers: int = 1, *, versions: dict[int, tuple[int, int]] | None = None) -> None:
         self.topics: dict[str, list[FakePartition]] = {}
+        self.topic_ids: dict[str, int] = {}
+        """Without one a topic has none, as before Kafka 2.8."""
+        self._created = 0
         self.configs: dict[str, dict[str, str]] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
@@ -165,6 +168,7 @@ class FakeCluster:
         supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
         self.versions = supports | (versions or {})
         self.cluster_id = "fake-cluster"
+        self.advertised_host = "127.0.0.1"
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
@@ -187,6 +191,7 @@ class FakeCluster:
         if isinstance(leaders, int):
             leaders = [index % len(self.ports) for index in range(leaders)]
         self.topics[name] = [FakePartition(leader) for leader in leaders]
+        self.topic_ids[name] = self._created = self._created + 1
         self.configs[name] = {}
         return self.topics[name]
 
@@ -299,7 +304,7 @@ class FakeCluster:
         names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
         return metadata.MetadataResponse(
             brokers=[
-                metadata.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+                metadata.MetadataResponseBroker(node_id=node_id, host=self.advertised_host, port=port)
                 for node_id, port in enumerate(self.ports)
             ],
             cluster_id=self.cluster_id,
@@ -312,7 +317,7 @@ class FakeCluster:
         return metadata.MetadataResponseTopic(
             error_code=UNKNOWN_TOPIC if found is None else 0,
             name=name,
-            topic_id=UUID(int=0 if found is None else 1 + sorted(self.topics).index(name)),
+            topic_id=UUID(int=self.topic_ids.get(name, 0) if found is not None else 0),
             is_internal=name.startswith("__"),
             partitions=[
                 metadata.MetadataResponsePartition(

@@ -197,3 +197,30 @@ def test_connections_are_shared(cluster: FakeCluster) -> None:
         assert await client.broker(1) is await client.broker(1)
 
     call(cluster, work)
+
+
+def test_advertised_address_that_cannot_be_reached_is_explained_and_can_be_replaced(cluster: FakeCluster) -> None:
+    """On both transports; kctl.resolve leads to the broker, and names itself in the errors of a wrong address."""
+    cluster.create("orders", leaders=[1])
+    cluster.advertised_host = "broker-1.invalid"
+    orders = TopicPartition("orders", 0)
+    address = f"broker-1.invalid:{cluster.ports[1]}"
+    for transport in (BlockingTransport, AsyncioTransport):
+        for resolved, texts in (
+            ((), [f"advertised by broker 1 as {address}", "--resolve broker-1.invalid=ADDRESS gives its address"]),
+            ((("broker-1.invalid", "127.0.0.1"),), []),
+            ((("broker-1.invalid", "other.invalid"),), ["reached at other.invalid, because of --resolve"]),
+        ):
+
+            async def main(
+                transport: type[BlockingTransport | AsyncioTransport] = transport,
+                resolved: tuple[tuple[str, str], ...] = resolved,
+            ) -> object:
+                settings = cluster.settings()._replace(resolved=resolved)
+                async with ClusterClient(settings, transport()) as client:
+                    with client.one_deadline():
+                        return (await list_offsets(client, {orders: -1}))[orders]
+
+            outcome = run_blocking(main()) if transport is BlockingTransport else asyncio.run(main())
+            assert isinstance(outcome, ApiError) == bool(texts), outcome
+            assert all(text in str(outcome) for text in texts), outcome

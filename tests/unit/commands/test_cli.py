@@ -22,9 +22,11 @@ from kctl.commands.parameters import metavar_of, name_of
 from kctl.commands.root import NOUNS, all_commands
 from kctl.commands.values_of_parameters import check
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.peers.ran import Ran
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -113,7 +115,7 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("zookeeper get / --zookeeper user:pa,ss@host:1/x", "--zookeeper host:1/x: 'host:1' is given with a user"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
-        ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),
+        ("offsets get orders --time yesterday", "--time takes latest, earliest, max-timestamp"),
         ("consume orders --from begin", "--from: 'begin' is not a valid offset; use start, end, N, +N, -N or @TIME"),
         ("consume orders --from -1h", "--from: '-1h' is not a valid offset; for the time, use @-1h"),
         ("consume orders --until 10:05", "--until: '10:05' is not a valid offset; for the time, use @10:05"),
@@ -391,3 +393,56 @@ main()
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (ran.returncode, ran.stderr) == (-signal.SIGINT, b"")
+
+
+def test_blank_lines_of_jsonl_are_skipped_and_times_of_any_year_are_kept(cluster: FakeCluster, kctl: Kctl) -> None:
+    cluster.create("orders")
+    times = [-86_400_000, -5, 253_402_300_800_001, 1_700_000_000_000]
+    lines = "".join(f'{{"value": "v", "timestamp_ms": {time_ms}}}\n\n  \r\n' for time_ms in times)
+    command = [sys.executable, "-m", "kctl", "produce", "orders", "--input", "jsonl"]
+    environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": cluster.bootstrap}
+    for text, status, message in (
+        (lines, 0, f"{len(times)} records"),
+        ('\n{"value": "a"}\n\n{"value"\n', 2, "standard input line 4: "),
+    ):
+        ran = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+        )
+        assert (ran.returncode, message in ran.stderr) == (status, True), ran
+    assert [record.timestamp for record in cluster.records_of("orders", 0)][: len(times)] == times
+    rows = [json.loads(line) for line in kctl("consume orders --format jsonl").out.splitlines()]
+    assert [row["timestamp_ms"] for row in rows][: len(times)] == times
+    assert [row["time"] for row in rows][:3] == [
+        "1969-12-31T00:00:00.000Z",
+        "1969-12-31T23:59:59.995Z",
+        "+10000-01-01T00:00:00.001Z",
+    ]
+
+
+def test_special_offsets_have_names_and_the_numbers_of_kafka(cluster: FakeCluster, kctl: Kctl) -> None:
+    cluster.create("orders")
+    for words, timestamp in (
+        (("latest", "end", "-1"), -1),
+        (("earliest", "start", "-2"), -2),
+        (("max-timestamp", "-3"), -3),
+        (("earliest-local", "-4"), -4),
+        (("latest-tiered", "-5"), -5),
+        (("1700000000000", "@1700000000000"), 1_700_000_000_000),
+    ):
+        for word in words:
+            kctl(f"offsets get orders --time {word}")
+            (_, request) = cluster.requested(ListOffsetsRequest)[-1]
+            assert request.topics[0].partitions[0].timestamp == timestamp, word
+    with FakeCluster(versions={2: (0, 6)}) as older:
+        older.create("orders")
+        ran = kctl(f"offsets get orders --time -3 --bootstrap-server {older.bootstrap}")
+        assert (ran.status, "max-timestamp" in ran.err, "Kafka 3.0" in ran.err) == (1, True, True), ran
+
+
+def test_group_with_the_empty_name_is_selected_by_an_option(cluster: FakeCluster, kctl: Kctl) -> None:
+    cluster.create("orders")
+    cluster.groups[""] = FakeGroup(offsets={TopicPartition("orders", 0): 0})
+    (described,) = json.loads(kctl("groups describe --empty-name --format json").out)
+    assert described["group"] == ""
+    assert kctl("groups delete --empty-name --yes --no-backup").status == 0
+    assert "" not in cluster.groups

@@ -9,7 +9,7 @@ import pytest
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.dump_log.selection import parse_time_range
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.times import parse_duration_ms, parse_time_ms
+from kctl.commands.times import parse_any_year_ms, parse_duration_ms, parse_time_ms
 from kctl.commands.values import (
     format_time,
     parse_number_range,
@@ -145,7 +145,14 @@ def test_partitions_are_sorted_and_unique() -> None:
 def test_time_is_shown_in_utc_with_milliseconds() -> None:
     assert format_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert format_time(-1) is None
-    assert format_time(1 << 62) is None
+    for timestamp_ms, text in (  # as java.time.Instant
+        (-2, "1969-12-31T23:59:59.998Z"),
+        (-62_167_219_200_001, "-0001-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, "+10000-01-01T00:00:00.000Z"),
+        ((1 << 63) - 1, "+292278994-08-17T07:12:55.807Z"),
+        (-(1 << 63), "-292275055-05-16T16:47:04.192Z"),
+    ):
+        assert (format_time(timestamp_ms), parse_any_year_ms(text)) == (text, timestamp_ms)
 
 
 @pytest.mark.parametrize(
