@@ -15,7 +15,7 @@ _kctl() {
     if [[ $cur == --*=* ]]; then prev=${cur%%=*} cur=${cur#*=}; fi
     for ((position = 1; position < ${#given[@]} - 1; position++)); do
         case ${given[position]} in
-        -b | --bootstrap-server | --command-config | --profile | --timeout | --format) ((position++)) ;;
+        -b | --bootstrap-server | --command-config | --profile | --resolve | --timeout | --format) ((position++)) ;;
         -*) ;;
         *)
             if [[ -n $noun ]]; then verb=${given[position]} && break; fi
@@ -24,7 +24,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion' flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion' flags='-b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -70,66 +70,66 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'topics list')
-        flags='--internal --under-replicated --unavailable --under-min-isr --at-min-isr --overrides --topic-regex --id --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--internal --under-replicated --unavailable --under-min-isr --at-min-isr --overrides --topic-regex --id --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --id | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --id | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr --at-min-isr --overrides --topic-regex --id --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--under-replicated --unavailable --under-min-isr --at-min-isr --overrides --topic-regex --id --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --id | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --id | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --replication-factor | --config | --replica-assignment | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --replication-factor | --config | --replica-assignment | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics alter')
-        flags='--partitions --replica-assignment --config --delete-config --topic-regex --expect --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --replica-assignment --config --delete-config --topic-regex --expect --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --replica-assignment | --config | --delete-config | --topic-regex | --expect | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --replica-assignment | --config | --delete-config | --topic-regex | --expect | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics delete')
-        flags='--topic-regex --expect --if-exists --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --expect --if-exists --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --expect | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --expect | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'produce produce')
-        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --schema --human --no-color --quiet --debug --help'
+        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --schema --human --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -139,12 +139,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --value-schema | --key-schema | --schema-registry | --transactional-id | -b | --bootstrap-server | --timeout) kind='none' ;;
+        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --value-schema | --key-schema | --schema-registry | --transactional-id | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -155,12 +155,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | -f | --record-format | --null-marker | --schema-registry | --mask | --mask-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | -f | --record-format | --null-marker | --schema-registry | --mask | --mask-regex | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'copy copy')
-        flags='--from-cluster --from-config --from-profile --to-cluster --to-config --to-profile --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from-cluster --from-config --from-profile --to-cluster --to-config --to-profile --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from-config) kind='file' ;;
         --from-profile) kind='names-profiles' ;;
@@ -175,12 +175,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --transactional-id | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --transactional-id | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'groups list')
-        flags='--state --type --group-regex --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--state --type --group-regex --compat --verbose -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
         --type) words='classic consumer share streams' flags='' ;;
@@ -188,23 +188,23 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --all --group-regex --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--show --all --group-regex --empty-name --compat --verbose -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups lag')
-        flags='--by --group-regex --topic --topic-regex --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --help'
+        flags='--by --group-regex --topic --topic-regex --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --help'
         case $prev in
         --by) words='group topic partition member all' flags='' ;;
         --topic) kind='names-topics' ;;
@@ -213,45 +213,45 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | --topic-regex | --lag | --window | --interval | --rounds | -b | --bootstrap-server | --timeout | --expect) kind='none' ;;
+        --group-regex | --topic-regex | --lag | --window | --interval | --rounds | -b | --bootstrap-server | --resolve | --timeout | --expect) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups members')
-        flags='--all --group-regex -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--all --group-regex -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups history')
-        flags='--topic --topic-regex --since --limit -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--topic --topic-regex --since --limit -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --since | --limit | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --since | --limit | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete')
-        flags='--all --group-regex --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --empty-name --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --topic-regex --all-topics --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --topic-regex --all-topics --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
@@ -259,12 +259,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --group-regex --topic --topic-regex --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --topic --topic-regex --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --from-file) kind='file' ;;
@@ -274,12 +274,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | --topic-regex | --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | --topic-regex | --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--at --backup --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
         --topic) kind='names-topics' ;;
@@ -288,12 +288,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --at | --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --at | --topic-regex | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups export')
-        flags='--all --group-regex --topic --topic-regex --as --file -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --topic --topic-regex --as --file -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --as) words='json csv' flags='' ;;
@@ -301,12 +301,12 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | --topic-regex | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups import')
-        flags='--group --group-regex --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--group --group-regex --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --topic) kind='names-topics' ;;
@@ -315,68 +315,68 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --group-regex | --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | --topic-regex | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'transactions list')
-        flags='--state --producer-id --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--state --producer-id --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --producer-id | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --producer-id | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'transactions describe')
-        flags='--compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-transactions' ;;
         esac
         ;;
     'transactions find-hanging')
-        flags='--topic --idle --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--topic --idle --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --idle | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --idle | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'transactions abort')
-        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'producers describe')
-        flags='--partition --broker --open --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--partition --broker --open --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partition | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --partition | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'streams reset')
-        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --input-topic) kind='names-topics' ;;
         --intermediate-topic) kind='names-topics' ;;
@@ -387,43 +387,43 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'offsets get')
-        flags='--topic-regex --time --partition --committed --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--topic-regex --time --partition --committed --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --time | --partition | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --time | --partition | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'records delete')
-        flags='--before-offset --before-time --to-end --offset-json-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--before-offset --before-time --to-end --offset-json-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --offset-json-file) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --before-offset | --before-time | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --before-offset | --before-time | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'cluster describe')
-        flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='-b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas --by --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--broker --topic --replicas --by --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --topic) kind='names-topics' ;;
@@ -432,11 +432,11 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'cluster roll')
-        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --brokers) kind='names-brokers' ;;
@@ -444,11 +444,11 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --restart-command | --broker-timeout | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --restart-command | --broker-timeout | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'cluster maintenance')
-        flags='--allow-unavailable --state-dir --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--allow-unavailable --state-dir --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         words='on off'
         case $prev in
         --state-dir) kind='directory' ;;
@@ -456,17 +456,17 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(on|off)' '* ]] || kind='names-brokers' ;;
         esac
         ;;
     'cluster health')
-        flags='--wait -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--wait -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --wait | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --wait | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'cluster start')
@@ -494,17 +494,17 @@ _kctl() {
         esac
         ;;
     'verify replicas')
-        flags='--topic --interval -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --interval -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --interval | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --interval | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'perf produce')
-        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --payload-file) kind='file' ;;
         --acks) words='all -1 1 0' flags='' ;;
@@ -514,24 +514,24 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --records | --duration | --rate | --size | --linger | --batch-size | --warmup | --interval | --partitions | --replication-factor | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --records | --duration | --rate | --size | --linger | --batch-size | --warmup | --interval | --partitions | --replication-factor | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'perf consume')
-        flags='--from --records --duration --warmup --interval --client -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from --records --duration --warmup --interval --client -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from) words='start end' flags='' ;;
         --client) words='auto librdkafka kctl' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --records | --duration | --warmup | --interval | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --records | --duration | --warmup | --interval | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'perf latency')
-        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --payload-file) kind='file' ;;
         --acks) words='all 1' flags='' ;;
@@ -540,68 +540,68 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --records | --duration | --rate | --size | --warmup | --interval | --partitions | --replication-factor | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --records | --duration | --rate | --size | --warmup | --interval | --partitions | --replication-factor | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'api-versions api-versions')
-        flags='--differing -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--differing -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'features describe')
-        flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='-b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'features upgrade')
-        flags='--feature --metadata-version --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--feature --metadata-version --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --feature | --metadata-version | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --feature | --metadata-version | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'features downgrade')
-        flags='--feature --metadata-version --unsafe --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--feature --metadata-version --unsafe --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --feature | --metadata-version | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --feature | --metadata-version | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'metadata-quorum describe')
-        flags='--replication -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--replication -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'top top')
-        flags='--interval --once --metrics --no-metrics -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--interval --once --metrics --no-metrics -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --interval | --metrics | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --interval | --metrics | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'reassign plan')
-        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         words='drain add replication-factor rebalance'
         case $prev in
         --topic) kind='names-topics' ;;
@@ -610,23 +610,23 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --exclude | --throttle | --phases | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --exclude | --throttle | --phases | --max-moves | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'reassign plan-disks')
-        flags='--drain --topic --output -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--drain --topic --output -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --output) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --drain | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --drain | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-brokers' ;;
         esac
         ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --max-moves --additional --rollback-file --state-dir --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --max-moves --additional --rollback-file --state-dir --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
@@ -636,22 +636,22 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --throttle | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --throttle | --max-moves | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'reassign status')
-        flags='--reassignment-json-file --state-dir -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--reassignment-json-file --state-dir -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'reassign verify')
-        flags='--reassignment-json-file --state-dir --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
@@ -660,11 +660,11 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'reassign cancel')
-        flags='--reassignment-json-file --all --state-dir --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --all --state-dir --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
@@ -673,21 +673,21 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'reassign list')
-        flags='--compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --path-to-json-file) kind='file' ;;
@@ -696,23 +696,23 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partition | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partition | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'configs describe')
-        flags='--all --property --topic-regex --client --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--all --property --topic-regex --client --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --property | --topic-regex | --client | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --property | --topic-regex | --client | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --topic-regex --client --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--set --delete --append --subtract --dry-run --topic-regex --client --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
@@ -720,12 +720,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --set | --delete | --append | --subtract | --topic-regex | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --set | --delete | --append | --subtract | --topic-regex | --client | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs diff')
-        flags='--own --property --file --other-bootstrap-server --other-command-config --other-profile -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--own --property --file --other-bootstrap-server --other-command-config --other-profile -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
         --file) kind='file' ;;
@@ -734,136 +734,136 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --property | --other-bootstrap-server | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --property | --other-bootstrap-server | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'plan plan')
-        flags='--delete --export -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --export -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'apply apply')
-        flags='--delete --throttle --state-dir --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --throttle --state-dir --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --throttle | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --throttle | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'acls list')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'acls add')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'acls remove')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'acls check')
-        flags='--host --from -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--host --from -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --host | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --host | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'acls export')
-        flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'acls apply')
-        flags='--delete --check --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --check --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'quotas describe')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --user | --client-id | --ip | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --user | --client-id | --ip | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'quotas alter')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'quotas check')
-        flags='--user --client-id --ip -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--user --client-id --ip -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --user | --client-id | --ip | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --user | --client-id | --ip | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'users list')
-        flags='--zookeeper --zk-tls-config-file -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--zookeeper --zk-tls-config-file -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --zookeeper | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --zookeeper | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
@@ -871,12 +871,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --mechanism | --iterations | --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --mechanism | --iterations | --zookeeper | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
@@ -884,59 +884,59 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --mechanism | --iterations | --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --mechanism | --iterations | --zookeeper | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --mechanism | --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --mechanism | --zookeeper | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'tokens create')
-        flags='--renewer --max-lifetime -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--renewer --max-lifetime -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --renewer | --max-lifetime | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --renewer | --max-lifetime | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'tokens describe')
-        flags='--owner --show-hmac -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--owner --show-hmac -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --owner | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --owner | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'tokens renew')
-        flags='--period --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--period --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --period | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --period | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'tokens expire')
-        flags='--after --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--after --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --after | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --after | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'dump-log dump-log')
@@ -953,63 +953,63 @@ _kctl() {
         esac
         ;;
     'tls check')
-        flags='--server-name --expires-after -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--server-name --expires-after -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --server-name | --expires-after | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --server-name | --expires-after | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'loggers list')
-        flags='--broker --match -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--broker --match -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --match | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --match | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'loggers set')
-        flags='--broker --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--broker --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'loggers reset')
-        flags='--broker --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--broker --dry-run -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'metrics show')
-        flags='--match --endpoint --broker -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--match --endpoint --broker -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --match | --endpoint | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --match | --endpoint | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'metrics serve')
-        flags='--port --listen --cache --window -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--port --listen --cache --window -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --port | --listen | --cache | --window | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --port | --listen | --cache | --window | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')
@@ -1090,7 +1090,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --on-corrupt-batch --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --on-corrupt-batch --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1108,32 +1108,32 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'tables verify')
-        flags='--partitions --from-start --isolation --catalog --namespace --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --from-start --isolation --catalog --namespace --no-progress -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --catalog | --namespace | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'tables status')
-        flags='--lag --check --catalog --namespace -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--lag --check --catalog --namespace -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --lag | --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --lag | --catalog | --namespace | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'tables import')
-        flags='--from-topic --compression --append --catalog --namespace --dry-run --no-progress -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from-topic --compression --append --catalog --namespace --dry-run --no-progress -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from-topic) kind='names-topics' ;;
         --compression) words='none gzip snappy lz4 zstd' flags='' ;;
@@ -1141,7 +1141,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --catalog | --namespace | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* || " ${given[*]:0:${#given[@]} - 1} " != *' '@()' '* ]] || kind='names-topics' ;;
         esac
         ;;
@@ -1154,19 +1154,19 @@ _kctl() {
         esac
         ;;
     'tables profile')
-        flags='--partitions --from --until --isolation --html --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --from --until --isolation --html --no-progress -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --html) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --on-corrupt-batch --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --on-corrupt-batch --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1184,7 +1184,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --partitions | --from | --until | --headers | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
@@ -1239,13 +1239,13 @@ _kctl() {
         esac
         ;;
     'mcp mcp')
-        flags='--allow-writes --allow-root -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--allow-writes --allow-root -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --allow-root) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --resolve | --timeout) kind='none' ;;
         esac
         ;;
     'completion completion')
