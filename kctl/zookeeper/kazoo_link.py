@@ -93,6 +93,7 @@ class KazooLink:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
         self.session_id = 0
+        self._password = b""
         self.session_timeout_ms = session_timeout_ms
         """The timeout that the ensemble has granted."""
         self.is_secured = False
@@ -124,7 +125,7 @@ class KazooLink:
     @property
     def session_key(self) -> SessionKey:
         """The session with its password, when connected."""
-        return SessionKey(self.session_id, self._client._session_passwd)
+        return SessionKey(self.session_id, self._password)
 
     def start(self) -> None:
         """Start kazoo's thread and connect."""
@@ -281,6 +282,7 @@ class KazooLink:
         if not self._ended.done():
             self._ended.set_result(None)
         # kazoo's client, its connection, its handler and this link refer to each other.
+        self._client._connection.__dict__.clear()
         self._client.__dict__.clear()
         self._handler.__dict__.clear()
 
@@ -298,6 +300,7 @@ class KazooLink:
         self._is_up = state is SessionState.CONNECTED
         if self._is_up:
             self.session_id = session_id
+            self._password = self._client._session_passwd
             self._waiting.extendleft(reversed(self._to_repeat))
             self._to_repeat.clear()
             if not self.connected.done():

@@ -250,10 +250,9 @@ def test_a_session_that_another_client_closed_has_expired(ensemble: str) -> None
         async with session_on(folder, received) as session, session_on(folder) as other:
             await session.create("/e", ephemeral=True)
             await session.get("/e", watch=True)
-            assert session._link is not None
-            client = session._link._client
+            ended = session.session_key
             received.clear()
-            end_session(ensemble, client._session_id, client._session_passwd)
+            end_session(ensemble, ended.session_id, ended.password)
             await until(lambda: session.state is SessionState.EXPIRED)
             assert received == [SessionState.SUSPENDED, SessionState.EXPIRED]
             assert await other.exists("/e") is None
@@ -261,7 +260,7 @@ def test_a_session_that_another_client_closed_has_expired(ensemble: str) -> None
                 await session.get("/")
             await session.reconnect(START_TIMEOUT_MS)
             assert received[-1] is SessionState.CONNECTED
-            assert session.session_id != client._session_id
+            assert session.session_id != ended.session_id
             await session.create("/e", ephemeral=True)
             assert received[-1] is SessionState.CONNECTED, "watches of the old session are gone"
 
