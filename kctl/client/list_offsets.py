@@ -120,7 +120,7 @@ async def _send_one(
         version, release = _SINCE.get(timestamp, (0, ""))
         if highest < version and timestamp in timestamps.values():
             text = (
-                f"the broker has no {name} offsets: they need ListOffsets version {version}, as of Kafka {release},"
+                f"the broker cannot look up {name}: that needs ListOffsets version {version}, as of Kafka {release},"
                 f" and it serves version {highest}"
             )
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
