@@ -10,25 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kctl.admin.group_description import GroupDescription
+from kctl.client.committed_offsets import CommittedOffset
+from kctl.client.positions import NO_EPOCH
 from kctl.documents import read_json
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 from kctl.model import TopicPartition
 
 VERSION = 1
-NO_EPOCH = -1
-
-
-class CommittedOffset(NamedTuple):
-    """The commit of a group for one partition."""
-
-    offset: int
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
-
 
 GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 """Committed offsets by group and partition."""

@@ -18,6 +18,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import committed_offsets
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings, Phase
+from kctl.client.positions import Position
 from kctl.client.producer import Delivery
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
@@ -189,8 +190,8 @@ def is_settled(consumer: GroupConsumer) -> bool:
     return consumer.member.phase is Phase.STABLE
 
 
-async def _from_the_start(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-    return dict.fromkeys(partitions, 0)
+async def _from_the_start(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Position]:
+    return dict.fromkeys(partitions, Position(0))
 
 
 async def read_beside_a_slow_one(run: Run) -> None:
@@ -213,7 +214,7 @@ async def read_beside_a_slow_one(run: Run) -> None:
             await run.poll(steady)
         assert steady.member.phase is Phase.JOINING, "the slow one has not come yet"
         committed = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
-        assert all(before[tp] < committed[tp] <= run.read_to[tp] for tp in steady.member.owned)
+        assert all(before[tp] < committed[tp].offset <= run.read_to[tp] for tp in steady.member.owned)
         assert not coming.done()
         run.is_writing = False
         await writing

@@ -111,6 +111,14 @@ def consume(
         IsolationLevelName,
         typer.Option("--isolation", help="Whether records of open and aborted transactions are read."),
     ] = "read_committed",
+    on_truncation: Annotated[
+        Literal["stop", "continue"],
+        typer.Option(
+            "--on-truncation",
+            help="When records that were read are not in the log any more: stop with exit status 5, or read on from "
+            "where the logs part.",
+        ),
+    ] = "stop",
     formatter: Annotated[
         Formatter | None,
         typer.Option(
@@ -152,6 +160,12 @@ def consume(
     (auto.commit.interval.ms), before a rebalance and at the end, also after SIGINT and SIGTERM.  After SIGKILL, records
     since the last commit are shown again.  --command-config may set group.instance.id, session.timeout.ms,
     heartbeat.interval.ms and max.poll.interval.ms.
+
+    After an unclean leader election, or when a topic was deleted and created again, the log does not have the records
+    that were read before a position, and others may have their offsets.  This is checked by leader epochs (KIP-320),
+    which are committed with the offsets: when the command starts, and when a leader changes.  It then names the lost
+    range and ends with exit status 5, and the group keeps its offsets; with --on-truncation continue it warns and reads
+    on from where the logs part, or from --from if that is unknown.
 
     --assignor, or partition.assignment.strategy in --command-config, lists the assignors that the member supports; all
     members of a group must have one in common.  If cooperative-sticky is the only one, the member keeps reading during
@@ -244,5 +258,6 @@ def consume(
         text=text,
         selecting=chosen,
         expected=expect,
+        continues_after_truncation=on_truncation == "continue",
     )
     return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading))

@@ -5,22 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.offset_spec import Anchor
-from kctl.admin.offsets import partitions_of, resolve
+from kctl.admin.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import CHUNKS
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.lost_positions import reset_positions
+from kctl.client.positions import LogTruncated
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
+from kctl.commands.partition_ranges import CONTINUE_REMEDY, drop_finished, inside, reachable, select_partitions, starts
 from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_lines, record_row
 from kctl.commands.rows import known
 from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time
 from kctl.console import Format
-from kctl.errors import MalformedRequest
+from kctl.errors import MalformedRequest, PositionLost
 from kctl.quantities import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
@@ -68,6 +70,8 @@ class Reading(NamedTuple):
     selecting: Selecting
     expected: int | None
     """The number of records to show; another number is exit status 3."""
+    continues_after_truncation: bool = False
+    """Whether reading continues where the histories part if a log no longer has the records before a position."""
 
 
 class DecodedRecordItem(NamedTuple):
@@ -184,8 +188,8 @@ async def _show_records(
         if reading.group is not None:
             await _read_in_group(run, client, reading, reading.group, source, showing.show, writers.flush)
             return showing.count
-        starts = {tp: start for tp, (start, _) in bounds.items()}
-        consumer = Consumer(client, starts, limits=CHUNKS, isolation=source.isolation)
+        begins = {tp: start for tp, (start, _) in bounds.items()}
+        consumer = Consumer(client, begins, limits=CHUNKS, isolation=source.isolation)
 
         def polled() -> None:
             if reading.follows:
@@ -193,8 +197,39 @@ async def _show_records(
             else:
                 progress.update(consumer.positions, found=showing.count)
 
-        await _copy(consumer, showing.show_several, ends, reading.records_max, polled)
+        async def poll() -> list[tuple[TopicPartition, list[Record]]]:
+            try:
+                return await consumer.poll()
+            except LogTruncated as truncated:
+                if not reading.continues_after_truncation:
+                    raise PositionLost(f"{truncated}: {CONTINUE_REMEDY}") from truncated
+                progress.hide()
+                await _continue_after(run, client, reading, source, consumer, truncated, ends)
+                return []
+
+        await _copy(consumer, poll, showing.show_several, ends, reading.records_max, polled)
         return showing.count
+
+
+async def _continue_after(
+    run: Invocation,
+    client: ClusterClient,
+    reading: Reading,
+    source: Source,
+    consumer: Consumer,
+    truncated: LogTruncated,
+    ends: dict[TopicPartition, int],
+) -> None:
+    """Sets positions to where the histories part, and ends to the ends of the logs as they are now."""
+    positions = await reset_positions(
+        truncated.divergences, lambda tps: starts(client, tps, reading.lower, source.isolation)
+    )
+    for divergence in truncated.divergences:
+        run.console.warn(f"{divergence}; reading from {positions[divergence.tp].offset}")
+    consumer.restart(positions)
+    if renewed := [tp for tp in positions if tp in ends]:
+        held = await offset_ranges(client, renewed, isolation=source.isolation)
+        ends.update((tp, range_.end) for tp, range_ in held.items())
 
 
 async def _read_in_group(
@@ -217,6 +252,7 @@ async def _read_in_group(
         isolation=source.isolation,
         ends=None if reading.follows else {tp: range_.end for tp, range_ in source.held.items()},
         records_max=reading.records_max,
+        continues_after_truncation=reading.continues_after_truncation,
     )
     await read_in_group(client, run.console, in_group, write, flush)
 
@@ -225,14 +261,14 @@ async def _bounds(
     run: Invocation, client: ClusterClient, held: dict[TopicPartition, OffsetRange], reading: Reading
 ) -> dict[TopicPartition, tuple[int, int | None]]:
     """Start and end (None for never) of each partition, moved into its range."""
-    starts = await resolve(client, held, reading.lower)
+    requested = await resolve(client, held, reading.lower)
     ends = await resolve(client, held, reading.upper) if reading.upper is not None else {}
     bounds: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, range_ in held.items():
-        start = inside(range_, starts[tp])
-        if start != starts[tp] and reading.lower.anchor is Anchor.ZERO:
+        start = inside(range_, requested[tp])
+        if start != requested[tp] and reading.lower.anchor is Anchor.ZERO:
             bounds_text = f"{range_.start} to {range_.end}"
-            run.console.note(f"{tp}: offset {starts[tp]} lies outside of {bounds_text}; reading from {start}")
+            run.console.note(f"{tp}: offset {requested[tp]} lies outside of {bounds_text}; reading from {start}")
         end = ends.get(tp)
         if not reading.follows:
             end = range_.end if end is None else min(end, range_.end)
@@ -242,6 +278,7 @@ async def _bounds(
 
 async def _copy(
     consumer: Consumer,
+    poll: Callable[[], Awaitable[list[tuple[TopicPartition, list[Record]]]]],
     write: Callable[[TopicPartition, Sequence[Record], int | None], int],
     ends: dict[TopicPartition, int],
     max_records: int | None,
@@ -254,7 +291,7 @@ async def _copy(
     left = max_records
     drop_finished(consumer, ends)
     while consumer.positions and left != 0:
-        for tp, records in await consumer.poll():
+        for tp, records in await poll():
             end = ends.get(tp)
             count = write(tp, records if end is None else _before(records, end), left)
             left = None if left is None else left - count

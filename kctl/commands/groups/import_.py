@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.offset_document import CommittedOffset, GroupOffsets, parse_document
+from kctl.admin.offset_document import GroupOffsets, parse_document
 from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets, rows_of
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.change_rows import ResetRow

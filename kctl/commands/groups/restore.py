@@ -28,7 +28,7 @@ from kctl.input_files import read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kctl.admin.offset_document import CommittedOffset
+    from kctl.client.committed_offsets import CommittedOffset
     from kctl.model import TopicPartition
 
 app = typer.Typer(add_completion=False)

@@ -17,10 +17,11 @@ from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
-    from kctl.admin.offset_document import CommittedOffset, GroupOffsets
+    from kctl.admin.offset_document import GroupOffsets
     from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
+    from kctl.client.committed_offsets import CommittedOffset
     from kctl.commands.invocation import Invocation
 
 

@@ -130,6 +130,8 @@ class FakeGroup:
     """NON_EMPTY_GROUP unless it is Stable or Empty."""
     metadata: dict[TopicPartition, str] = field(default_factory=dict)
     """Of commits of clients."""
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """Leader epochs of commits of clients."""
 
     @property
     def reported_state(self) -> str:
@@ -154,6 +156,9 @@ class FakeCluster:
 
     def __init__(self, brokers: int = 1, *, versions: dict[int, tuple[int, int]] | None = None) -> None:
         self.topics: dict[str, list[FakePartition]] = {}
+        self.topic_ids: dict[str, int] = {}
+        """Without one a topic has none, as before Kafka 2.8."""
+        self._created = 0
         self.configs: dict[str, dict[str, str]] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
@@ -187,6 +192,7 @@ class FakeCluster:
         if isinstance(leaders, int):
             leaders = [index % len(self.ports) for index in range(leaders)]
         self.topics[name] = [FakePartition(leader) for leader in leaders]
+        self.topic_ids[name] = self._created = self._created + 1
         self.configs[name] = {}
         return self.topics[name]
 
@@ -312,7 +318,7 @@ class FakeCluster:
         return metadata.MetadataResponseTopic(
             error_code=UNKNOWN_TOPIC if found is None else 0,
             name=name,
-            topic_id=UUID(int=0 if found is None else 1 + sorted(self.topics).index(name)),
+            topic_id=UUID(int=self.topic_ids.get(name, 0) if found is not None else 0),
             is_internal=name.startswith("__"),
             partitions=[
                 metadata.MetadataResponsePartition(
@@ -624,6 +630,7 @@ class FakeCluster:
                 offset_fetch.OffsetFetchResponsePartition(
                     partition_index=tp.partition,
                     committed_offset=offset,
+                    committed_leader_epoch=group.epochs.get(tp, -1),
                     metadata=group.metadata.get(tp, ""),
                     error_code=0,
                 )
@@ -639,6 +646,7 @@ class FakeCluster:
                 if not error:
                     tp = TopicPartition(topic.name, one.partition_index)
                     group.offsets[tp], group.metadata[tp] = one.committed_offset, one.committed_metadata or ""
+                    group.epochs[tp] = one.committed_leader_epoch
             partitions = [
                 offset_commit.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
                 for one in topic.partitions

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kctl.admin.backup_files import backups_of, save_backup
-from kctl.admin.offset_document import CommittedOffset, OffsetDocument
+from kctl.admin.offset_document import OffsetDocument
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.commands.exit_status import ExitStatus
 from kctl.limits import OFFSET_BACKUPS_MAX
 from kctl.model import TopicPartition
