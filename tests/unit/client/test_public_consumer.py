@@ -58,7 +58,7 @@ def values(records: list[ConsumerRecord]) -> list[Any]:
 
 def read(consumer: Consumer, count: int) -> list[Any]:
     """The values of the next records."""
-    return [record.value for record, _ in zip(consumer, range(count), strict=False)]
+    return [record.value for _, record in zip(range(count), consumer, strict=False)]
 
 
 def test_reads_from_the_beginning_in_bounded_lists(cluster: FakeCluster) -> None:
@@ -317,7 +317,7 @@ def test_lost_records_are_found_and_reading_follows_the_reset_policy(
         assert values(strict.poll(WAIT_MS))[0] == b"new-0"
         if is_restarted:
             reader.assign([ORDERS])
-        records = [record for record, _ in zip(reader, range(10), strict=False)]
+        records = [record for _, record in zip(range(10), reader, strict=False)]
         assert values(records) == [b"new-%d" % number for number in range(10)]
         assert "reading continues at offset=6" in caplog.text
 
