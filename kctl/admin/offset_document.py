@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kctl.admin.group_description import GroupDescription
@@ -36,6 +36,8 @@ class OffsetDocument:
     reason: str
     """The command before which the offsets were saved, or `export`."""
     groups: GroupOffsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics then, as Kafka writes them; without those of brokers before Kafka 2.8."""
 
 
 def committed_of(groups: Iterable[GroupDescription]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
@@ -63,12 +65,14 @@ def format_document(document: OffsetDocument) -> str:
         }
         for name in sorted(document.groups)
     ]
-    front = {
+    front: dict[str, object] = {
         "version": VERSION,
         "cluster_id": document.cluster_id,
         "created": document.created,
         "reason": document.reason,
     }
+    if document.topic_ids:
+        front["topic_ids"] = dict(sorted(document.topic_ids.items()))
     return json.dumps({**front, "groups": groups}, indent=1, ensure_ascii=True) + "\n"
 
 
@@ -85,12 +89,15 @@ def parse_document(text: str) -> OffsetDocument:
         if name in groups:
             raise UsageError(f"group '{name}' occurs twice")
         groups[name] = _parse_offsets(name, item["offsets"])
-    cluster_id = data.get("cluster_id")
+    cluster_id, topic_ids = data.get("cluster_id"), data.get("topic_ids")
     return OffsetDocument(
         cluster_id if isinstance(cluster_id, str) else None,
         str(data.get("created") or ""),
         str(data.get("reason") or ""),
         groups,
+        {name: topic_id for name, topic_id in topic_ids.items() if isinstance(topic_id, str)}
+        if isinstance(topic_ids, dict)
+        else {},
     )
 
 

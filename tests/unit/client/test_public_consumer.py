@@ -296,7 +296,7 @@ def test_commits_have_the_leader_epochs_of_the_records_before_them(cluster: Fake
 def test_lost_records_are_found_and_reading_follows_the_reset_policy(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture, is_restarted: bool
 ) -> None:
-    settings = {"group_id": "billing", "max_poll_records": 100}
+    settings: dict[str, Any] = {"group_id": "billing", "max_poll_records": 100}
     reader = Consumer(config(cluster, **settings))
     strict = Consumer(ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none", **settings))
     with reader, strict:
