@@ -173,13 +173,13 @@ class Run:
 
     async def _have_caught_up(self, client: ClusterClient) -> bool:
         try:
-            committed = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
+            commits = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
         except (ApiError, ConnectionLost):
             client.forget_coordinator(GROUP)  # The trouble has just ended.
             return False
         owned = sorted(tp for consumer in self.consumers for tp in consumer.member.owned)
         return (
-            all(self._written[tp] <= self.read_to[tp] == committed.get(tp, 0) for tp in PARTITIONS)
+            all(self._written[tp] <= self.read_to[tp] == (commits[tp].offset if tp in commits else 0) for tp in PARTITIONS)
             and len(self.consumers) == PLACES
             and all(is_settled(consumer) for consumer in self.consumers)
             and owned == list(PARTITIONS)
