@@ -179,7 +179,10 @@ class Run:
             return False
         owned = sorted(tp for consumer in self.consumers for tp in consumer.member.owned)
         return (
-            all(self._written[tp] <= self.read_to[tp] == (commits[tp].offset if tp in commits else 0) for tp in PARTITIONS)
+            all(
+                self._written[tp] <= self.read_to[tp] == (commits[tp].offset if tp in commits else 0)
+                for tp in PARTITIONS
+            )
             and len(self.consumers) == PLACES
             and all(is_settled(consumer) for consumer in self.consumers)
             and owned == list(PARTITIONS)
