@@ -1,4 +1,4 @@
-"""What a reader knows about the history before its positions: leader epochs, topics, and what was checked.  Pure.
+"""What a reader knows about the history before its positions: leader epochs, topics, and what was checked.
 
 Leader epochs come from the batches that are read.  A position is checked (see `positions`) before the first fetch from
 a leader that the reader has not used for it, and again when the leader, its epoch or the topic is another one.
