@@ -472,13 +472,13 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --stop-with --log-format --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --brokers) kind='names-brokers' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --port | --zookeeper | -o | --override) kind='none' ;;
+        --port | --zookeeper | -o | --override | --stop-with) kind='none' ;;
         esac
         ;;
     'cluster status')
@@ -1015,13 +1015,13 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --processes --port-step --log-format --detach --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --processes --port-step --stop-with --log-format --detach --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port | --processes | --port-step) kind='none' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port | --processes | --port-step | --stop-with) kind='none' ;;
         esac
         ;;
     'broker stop')
@@ -1059,12 +1059,12 @@ _kctl() {
         esac
         ;;
     'zookeeper start')
-        flags='--data-dir --port --log-format --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--data-dir --port --stop-with --log-format --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --port) kind='none' ;;
+        --port | --stop-with) kind='none' ;;
         esac
         ;;
     'zookeeper ls')
@@ -1092,12 +1092,13 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --on-corrupt-batch --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --on-corrupt-batch) words='fail skip' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --value) words='binary string json avro protobuf variant' flags='' ;;
         --key) words='binary string json avro protobuf variant' flags='' ;;
@@ -1167,12 +1168,13 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --headers --compression --target-file-size --on-data-loss --on-corrupt-batch --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --dead-letter-topic --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --on-corrupt-batch) words='fail skip' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --value) words='binary string json avro protobuf variant' flags='' ;;
         --key) words='binary string json avro protobuf variant' flags='' ;;
@@ -1239,8 +1241,9 @@ _kctl() {
         esac
         ;;
     'mcp mcp')
-        flags='--allow-writes -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--allow-writes --allow-root -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
+        --allow-root) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from kctl import __version__
 from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
-from kctl.console import Console, Format, discard, terminal_width, uses_colors
+from kctl.console import Console, Format, terminal_width, uses_colors
 from kctl.errors import (
     ApiError,
     ClusterUnreachable,
@@ -24,26 +23,31 @@ from kctl.errors import (
     UsageError,
 )
 from kctl.records.compiled import walk_is_compiled
-from kctl.terminal_text import escape_lines
+from kctl.standard_streams import CannotWrite, ReaderLeft, discard, standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; writes errors to stderr and never raises."""
     command_line = list(sys.argv[1:] if arguments is None else arguments)
-    _replace_closed_streams()
     Console.default_format = None
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
+        with standard_streams():
+            return _status_of(command_line)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _status_of(command_line: list[str]) -> int:
+    try:
         status = _run(command_line)
         _flush()
-    except BrokenPipeError:
+    except ReaderLeft:
         # The reader has enough, and the rest of the work was for output only.
         discard(sys.stdout)
         return ExitStatus.DONE
     except BaseException as error:
         return _report(error, command_line)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     return int(status)
 
 
@@ -53,13 +57,6 @@ def _flush() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         discard(sys.stdout)
-
-
-def _replace_closed_streams() -> None:
-    """Replaces standard streams that were closed when the process was started by the null device."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - lives as long as the process
 
 
 def exit_status_of(error: BaseException) -> ExitStatus:
@@ -121,7 +118,7 @@ def _report(error: BaseException, command_line: Sequence[str]) -> int:
     if "--debug" in command_line:
         import traceback  # noqa: PLC0415 - rarely needed, and --version does without
 
-        sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
+        Console.standard().complain("".join(traceback.format_exception(error)).rstrip("\n"))
     status = exit_status_of(error)
     try:
         _flush()
@@ -156,6 +153,8 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
             return "REFUSED", str(error), False
         case KctlError():
             return "FAILED", str(error), False
+        case CannotWrite(strerror=str() as reason):
+            return "OS_ERROR", reason, False
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG, filename=None, strerror=str() as reason):
             return "OS_ERROR", f"cannot write: {reason}", False
         case OSError(strerror=str() as reason):

@@ -24,6 +24,7 @@ from kctl.cells import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, cell, i
 from kctl.progress_line import Progress, terminal_height, terminal_width
 from kctl.quantities import readable
 from kctl.row_streams import CsvStream, DocumentStream, JsonLinesStream, PlainStream, RowStream, TableStream
+from kctl.standard_streams import discard
 from kctl.table_layout import block_lines
 from kctl.terminal_text import escape, escape_json, escape_lines
 
@@ -62,10 +63,12 @@ class Format(Enum):
 
 
 class _Enduring:
-    """A stream whose reader may leave: everything that follows is discarded, and the command continues."""
+    """A stream that may fail: everything that follows is discarded, and the command continues."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, failure: type[OSError]) -> None:
+        """With BrokenPipeError as `failure`, only its reader may leave."""
         self._stream = stream
+        self._failure = failure
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -73,7 +76,7 @@ class _Enduring:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
+        except self._failure:
             discard(self._stream)
             return len(text)
 
@@ -84,7 +87,7 @@ class _Enduring:
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
+        except self._failure:
             discard(self._stream)
 
 
@@ -107,7 +110,7 @@ class Console:
         stdin: TextIO | None = None,
     ) -> None:
         self.stdout = stdout
-        self.stderr = cast("TextIO", _Enduring(stderr))
+        self.stderr = cast("TextIO", _Enduring(stderr, OSError))
         self.stdin = stdin
         self.format = format or (Format.TABLE if stdout.isatty() else Format.PLAIN)
         self.header = header
@@ -153,7 +156,7 @@ class Console:
 
     def outlive_reader(self) -> None:
         """Continue when the reader of stdout leaves: for commands whose purpose is not their output."""
-        self.stdout = cast("TextIO", _Enduring(self.stdout))
+        self.stdout = cast("TextIO", _Enduring(self.stdout, BrokenPipeError))
 
     @property
     def is_machine_readable(self) -> bool:
@@ -306,13 +309,6 @@ _STREAMS: dict[Format, type[RowStream]] = {
     Format.YAML: DocumentStream,
     Format.CSV: CsvStream,
 }
-
-
-def discard(stream: TextIO) -> None:
-    """Replace a pipe without a reader by the null device, so that the flush at exit does not fail either."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
 
 
 def uses_colors() -> bool:

@@ -18,6 +18,14 @@ class Clock(Protocol):
         ...
 
 
+class MachineClock(Clock, Protocol):
+    """The clocks of a machine that other machines communicate with."""
+
+    def elapsed_ms(self) -> int:
+        """As `monotonic_ms`, and goes on while the machine is suspended, for deadlines that other machines measure."""
+        ...
+
+
 class TimerTask(Protocol):
     """A scheduled callback; cancelling it twice or after it ran has no effect."""
 

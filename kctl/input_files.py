@@ -57,11 +57,19 @@ def read_input(path: str) -> bytes:
 
     Shells pass process substitutions, `<(command)`, as /dev/fd/N.
     """
+    return _read(open_input(path), "standard input" if path == STANDARD_INPUT else path)
+
+
+def is_pipe(path: str) -> bool:
+    """Whether `open_input` reads the path to its end, because it is standard input or a descriptor of this process."""
+    return path == STANDARD_INPUT or _OWN_DESCRIPTOR.fullmatch(path) is not None
+
+
+def open_input(path: str) -> int:
+    """Opens what `read_input` reads, and returns the descriptor.  Raises OSError."""
     if path == STANDARD_INPUT:
-        return _read(os.dup(0), "standard input")
-    if _OWN_DESCRIPTOR.fullmatch(path):
-        return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
-    return read_regular(path)
+        return os.dup(0)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if is_pipe(path) else open_regular(path)
 
 
 def read_text(path: str) -> str:
@@ -80,10 +88,26 @@ def _refuse_others(status: os.stat_result, path: str) -> None:
         raise OSError(errno.EINVAL, f"is {kind}, not a regular file", path)
 
 
+def read_piece(descriptor: int, path: str) -> bytes:
+    """The next bytes of a descriptor, empty at its end; waits also for one that another process has made non-blocking.
+
+    Raises OSError with the path.
+    """
+    while True:
+        try:
+            return os.read(descriptor, _READ_SIZE)
+        except BlockingIOError:
+            import select  # noqa: PLC0415 - rarely needed
+
+            select.select([descriptor], [], [])
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+
+
 def _read(descriptor: int, path: str) -> bytes:
     data = bytearray()
     try:
-        while piece := os.read(descriptor, _READ_SIZE):
+        while piece := read_piece(descriptor, path):
             data += piece
             if len(data) > NAMED_FILE_BYTES_MAX:
                 raise OSError(errno.EFBIG, f"has more than {NAMED_FILE_BYTES_MAX} bytes", path)

@@ -358,6 +358,12 @@ NAMED_FILE_BYTES_MAX = _limit(
     "bytes",
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
+DUMP_INPUT_BYTES_MAX = _limit(
+    "size, decompressed, of what `kctl dump-log` reads from standard input, a pipe or a compressed file",
+    (2 << 30) + (64 << 20),
+    "bytes",
+    on_excess="the command fails; a segment of a broker has at most 2 GiB",
+)
 NAMES_FROM_INPUT_MAX = _limit(
     "names that `-` reads from standard input",
     100_000,
@@ -536,9 +542,23 @@ TRANSACTION_PARTITIONS_MAX = _limit(
 """Each addition writes all partitions of the transaction into one record: 10,000 take 13 ms."""
 _configured(
     "transactional.id.expiration.ms",
-    "time for which an unused transactional id and the state of an idle producer are kept",
+    "time for which an unused transactional id is kept",
     "7 days",
     on_excess="the state is removed",
+)
+_configured(
+    "producer.id.expiration.ms",
+    "time for which a partition keeps the sequence numbers of an idle producer without an open transaction",
+    "1 day",
+    on_excess="the state is removed; the producer may continue with any sequence number",
+)
+PRODUCERS_MAX = _limit(
+    "producer ids whose sequence numbers a broker keeps, counted in each partition (0.5 KB each); checked every 10 s",
+    1_000_000,
+    "producers",
+    on_excess="those without an open transaction that have been idle the longest, at least 15 minutes, are forgotten "
+    "earlier; if that is not enough, batches of further producers get THROTTLING_QUOTA_EXCEEDED, which clients retry, "
+    "and none that is in use is forgotten",
 )
 PRODUCERS_PER_PARTITION_MAX = _limit(
     "producer ids whose sequence numbers one partition keeps",
@@ -715,10 +735,11 @@ RECORD_WORK_BYTES_MAX = _limit(
 """Two batches of the largest decompressed size."""
 
 RECORD_WORK_WAITING_BYTES_MAX = _limit(
-    "produced records that wait to be decompressed or converted, over all requests",
+    "produced records that wait to be checked, decompressed or converted in a thread, over all requests; also the size "
+    "of one record batch",
     256 * _MIB,
     "bytes",
-    on_excess="REQUEST_TIMED_OUT for the partition, which producers retry",
+    on_excess="REQUEST_TIMED_OUT for the partition, which producers retry; MESSAGE_TOO_LARGE for a larger batch",
 )
 """Includes requests whose connection has closed: with acks=0 a producer may disconnect before the append."""
 
@@ -737,6 +758,15 @@ INLINE_RECORD_BYTES_MAX = _limit(
     on_excess="the work is done in a thread",
 )
 """gzip compresses them in 2 ms to 4 ms."""
+
+APPENDED_INLINE_BYTES_MAX = _limit(
+    "batches of one partition in a Produce request, or fetched by a follower, that are checked and written on the "
+    "event loop",
+    4 << 20,
+    "bytes",
+    on_excess="both are done in a thread, in pieces; the batches begin a segment",
+)
+"""Takes up to 8 ms."""
 
 INLINE_RECORDS_MAX = _limit(
     "records of one request that are read on the event loop",
@@ -859,6 +889,12 @@ ISR_CHANGES_PER_REQUEST_MAX = _limit(
     500,
     "partitions",
     on_excess="the changes of further partitions are in the next request",
+)
+CREATIONS_AWAITING_DELETION_MAX = _limit(
+    "creations that wait until a topic of the same name is deleted",
+    1000,
+    "topics",
+    on_excess="TOPIC_ALREADY_EXISTS, as when the time of the request is over",
 )
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",

@@ -16,6 +16,7 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 TOPIC_NAME_LENGTH_MAX = 249
+CLUSTER_ID_LENGTH_MAX = 200
 INT32_MAX = 2**31 - 1
 ZERO_UUID = UUID(int=0)
 
@@ -80,6 +81,18 @@ def partition_problem(topic: str, partition: int) -> str | None:
     if problem is None and not 0 <= partition <= INT32_MAX:
         problem = f"partition {partition} is not between 0 and {INT32_MAX}"
     return problem
+
+
+def cluster_id_problem(cluster_id: str) -> str | None:
+    """Why `cluster_id` cannot be the id of a cluster, or None if it can.
+
+    Kafka's are base64 of a UUID, those of others are names; all of them can be parts of a path.
+    """
+    if len(cluster_id) > CLUSTER_ID_LENGTH_MAX:
+        return f"the id of the cluster is longer than {CLUSTER_ID_LENGTH_MAX} characters"
+    if cluster_id in {".", ".."} or not cluster_id.isprintable() or {"/", "\\"} & set(cluster_id):
+        return f"the id of the cluster is {cluster_id!r}"
+    return None
 
 
 def topic_names_collide(one: str, other: str) -> bool:

@@ -10,11 +10,13 @@ import fcntl
 import mmap
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 MSG_MORE = 0x8000 if sys.platform == "linux" else 0
 """socket.MSG_MORE, a flag of `send`: more follows at once, so that the system may wait for it to fill a packet."""
@@ -23,6 +25,7 @@ _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _HAS_PREADV = hasattr(os, "preadv")
 _HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+_HAS_PIDFD = hasattr(os, "pidfd_open")
 _HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 _PROCESSES = Path("/proc")
 _COPIED_BYTES_MAX = 1 << 17
@@ -46,6 +49,17 @@ def private_pages(size: int) -> mmap.mmap:
     one process was the parent would write into each other's buffers.
     """
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def boot_id() -> str | None:
+    """What this start of the machine's kernel is called, which no other start and no other machine has.
+
+    None where the system has no such name.  Containers of one machine have the same.
+    """
+    try:
+        return (_PROCESSES / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 def flush_to_disk(descriptor: int) -> None:
@@ -110,6 +124,58 @@ def signals_wait() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class HasDescriptor(Protocol):
+    """What an event loop can wait for."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        ...
+
+
+class _Descriptor:
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+
+def end_of_process(pid: int) -> HasDescriptor | None:
+    """A descriptor that becomes readable when the process ends, whatever ends it; None if the system has none.
+
+    A pidfd on Linux, a kqueue on macOS.  Raises ProcessLookupError if there is no such process.
+    """
+    if _HAS_PIDFD:
+        try:
+            return _Descriptor(os.pidfd_open(pid))
+        except ProcessLookupError:
+            raise
+        except OSError:  # An old kernel, or a sandbox that does not permit the call.
+            return None
+    if sys.platform != "linux" and hasattr(select, "kqueue"):
+        queue = select.kqueue()
+        event = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)
+        queue.control([event], 0)
+        return queue
+    return None
+
+
+def is_process_alive(pid: int) -> bool:
+    """Whether the process exists; one that has ended and that its parent has not waited for does not, on Linux."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    with contextlib.suppress(OSError, IndexError):
+        return (_PROCESSES / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+    return True
 
 
 def raise_open_files_limit() -> int:

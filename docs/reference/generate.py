@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from kctl.client.property_table import PROPERTIES
 from kctl.commands.help import summary_of
 from kctl.commands.json_schema import schema_of
 from kctl.commands.man_pages import man_pages
@@ -235,10 +236,45 @@ def _equivalent(tool: str, option: str) -> str:
     return f"`{command}`" + (f"; {remark}" if remark else "")
 
 
+_CLIENT_PROPERTIES_HEAD = """\
+# Client properties
+
+All properties of Apache Kafka's admin, consumer and producer clients, 2.8.2 to 4.3.1, and what kctl does with them: in
+the file of `--command-config`, in a profile, in the `command.config` of the Spark source and in `from_properties` of
+the Python client. This page is generated from `kctl/client/property_table.py` by `./dev docs`; do not edit it by hand.
+
+- A value is checked as Kafka checks it: a command checks the properties of the admin client, one that reads records
+  those of the consumer, one that writes records those of the producer. Exit status 2 names the property.
+- *Obeyed*: the third column has the commands. An option of the command line takes precedence. Defaults in parentheses
+  differ from Kafka's; kctl's own options show theirs.
+- *No meaning here*: accepted, since existing files contain it; the reason follows.
+- *Refused*: ignoring it would change what a command does; the remedy follows. An empty value is accepted.
+- Properties of another client (A admin, C consumer, P producer) are ignored, so that a file can be shared; commands
+  that read or write records note which. A name that is in no client is ignored with a warning, as by Kafka's tools;
+  `from_properties` refuses it. Names of librdkafka are refused with Kafka's name.
+
+`kctl.mask.*` and `schema.registry.*`, `basic.auth.*` and `bearer.auth.*` are described in
+[schema-registry.md](../schema-registry.md), security in [client-security.md](../client-security.md).
+
+| Property | Clients | Use | By what, why not, or what to do |
+|---|---|---|---|
+"""
+
+
+def client_properties() -> str:
+    """The page of Kafka's client properties."""
+    rows = (
+        f"| `{declared.name}` | {' '.join(declared.clients)} | {declared.use} | {declared.text} |\n"
+        for declared in (PROPERTIES[name] for name in sorted(PROPERTIES))
+    )
+    return _CLIENT_PROPERTIES_HEAD + "".join(rows)
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
     "kctl/commands/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
+    "docs/reference/client-properties.md": lambda _: client_properties(),
     "docs/security.md": limits_tables,
     "docs/metrics.md": metric_tables,
     "docs/kafka-tools.md": lambda page: _between(page, "options of Kafka's tools", _sections_of_kafkas_tools()),

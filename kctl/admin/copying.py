@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kctl.admin.group_offsets import commit_offsets
@@ -23,12 +23,14 @@ from kctl.client.positions import NO_EPOCH, Position
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
+from kctl.reference_cycles import copy_of
 
 if TYPE_CHECKING:
     from kctl.admin.copy_groups import CopiedGroups
     from kctl.admin.record_filter import RecordFilter
     from kctl.client.cluster import ClusterClient
     from kctl.client.list_offsets import IsolationLevel
+    from kctl.client.partitioners import Partitioner
     from kctl.client.transaction import Transaction
     from kctl.records.header import Record
 
@@ -101,6 +103,8 @@ class Copier:
         target: ClusterClient | None,
         settings: ProducerSettings,
         *,
+        limits: FetchLimits = CHUNKS,
+        partitioner: Partitioner | None = None,
         transaction: Transaction | None = None,
         groups: CopiedGroups | None = None,
         on_poll: Callable[[], None] = lambda: None,
@@ -108,6 +112,7 @@ class Copier:
         """`target` None: counts the records without writing.  `groups` require that partitions are kept."""
         self.plan = plan
         self.counts = CopyCounts({tp: CopiedPartition(start) for tp, (start, _) in plan.bounds.items()})
+        self._limits = _fetch_limits(limits, plan.bytes_per_s)
         self._groups = groups
         self._translations = groups.translations if groups is not None else {}
         self._source = source
@@ -121,7 +126,9 @@ class Copier:
         self._committed: dict[TopicPartition, int] = {}
         self._pacer = None if plan.bytes_per_s is None else Pacer(plan.bytes_per_s, self._now_ms())
         self._producer = (
-            None if target is None else Producer(target, settings, self._delivered, transaction=transaction)
+            None
+            if target is None
+            else Producer(target, settings, self._delivered, transaction=transaction, partitioner=partitioner)
         )
 
     async def run(self) -> None:
@@ -134,14 +141,13 @@ class Copier:
             raise
 
     async def _read(self) -> None:
-        limits = _fetch_limits(self.plan.bytes_per_s)
         positions = self.plan.positions
         starts = {
             tp: positions[tp] if tp in positions and positions[tp].offset == start else start
             for tp, (start, end) in self.plan.bounds.items()
             if start < end
         }
-        consumer = Consumer(self._source, starts, limits=limits, isolation=self.plan.isolation)
+        consumer = Consumer(self._source, starts, limits=self._limits, isolation=self.plan.isolation)
         self._consumer = consumer
         left = self.plan.records_max
         while consumer.positions and left != 0:
@@ -218,7 +224,7 @@ class Copier:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise copy_of(self._failure)
 
     async def _checkpoint(self) -> None:
         """Makes what has been sent durable, then commits the positions, with the transaction if there is one.
@@ -275,9 +281,9 @@ def size_of(record: Record) -> int:
     return size + sum(len(name.encode(errors="surrogateescape")) + len(data or b"") for name, data in record.headers)
 
 
-def _fetch_limits(bytes_per_s: int | None) -> FetchLimits:
+def _fetch_limits(limits: FetchLimits, bytes_per_s: int | None) -> FetchLimits:
     """Smaller fetches at a low rate, so that a chunk is not held long."""
     if bytes_per_s is None:
-        return CHUNKS
-    size = max(FETCH_BYTES_MIN, min(bytes_per_s, CHUNKS.max_bytes))
-    return FetchLimits(max_bytes=size, partition_max_bytes=min(size, CHUNKS.partition_max_bytes))
+        return limits
+    size = max(FETCH_BYTES_MIN, min(bytes_per_s, limits.max_bytes))
+    return replace(limits, max_bytes=size, partition_max_bytes=min(size, limits.partition_max_bytes))

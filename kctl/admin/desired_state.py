@@ -30,13 +30,11 @@ from kctl.errors import KctlError, UsageError
 from kctl.integers import INT16_MAX, INT32_MAX, parse_integer
 from kctl.limits import SCRAM_ITERATIONS_MAX
 from kctl.security.acls import AclBinding
-from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType
+from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType, joined_names, name_text, parse_name
 from kctl.security.scram_credentials import Mechanism
 from kctl.security.scram_messages import ITERATIONS_MIN
 
 VERSION = "1"
-DEFAULT_NAME = "<default>"
-"""The name of a default user, client id or address in a quota."""
 _SECTIONS = ("topics", "acls", "quotas", "users")
 _ENTITY_FIELDS = {"user": EntityType.USER, "client_id": EntityType.CLIENT_ID, "ip": EntityType.IP}
 _ITERATIONS = 4096
@@ -104,8 +102,11 @@ class DesiredState:
 
 
 def entity_key(entity: Entity) -> str:
-    """The entity as in `managed`, such as `user=alice,client-id=<default>`."""
-    return ",".join(f"{kind}={DEFAULT_NAME if name is None else name}" for kind, name in entity)
+    """The entity as in `managed`, such as `user=alice,client-id=<default>`.
+
+    In the name of a user, `,client-id=` is `+,client-id=`, so that none reads as a pair of a user and a client id.
+    """
+    return f"{entity[0][0]}={joined_names(entity, f',{EntityType.CLIENT_ID}=')}"
 
 
 def parse_state(document: Yaml, path: str) -> DesiredState:
@@ -186,7 +187,7 @@ def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
         what = f"quota {number}"
         given = _mapping(each, what, (*_ENTITY_FIELDS, "values"))
         entity = tuple(
-            (kind.value, None if given[name] == DEFAULT_NAME else _text(given[name], f"{name} of {what}"))
+            (kind.value, parse_name(_text(given[name], f"{name} of {what}")))
             for name, kind in _ENTITY_FIELDS.items()
             if name in given
         )
@@ -238,7 +239,7 @@ def _topic_fields(topic: DesiredTopic) -> dict[str, Any]:
 
 def _quota_fields(entity: Entity, values: Mapping[str, float]) -> dict[str, Any]:
     names = {kind.value: name for name, kind in _ENTITY_FIELDS.items()}
-    parts = {names[kind]: DEFAULT_NAME if name is None else name for kind, name in entity}
+    parts = {names[kind]: name_text(name) for kind, name in entity}
     return {**parts, "values": {key: plain(number_text(values[key])) for key in sorted(values)}}
 
 
@@ -248,6 +249,9 @@ def _user_fields(key: UserKey, user: DesiredUser) -> dict[str, Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
+    """Whether a pattern of `managed` covers the name; `[*]` at its end is the character, as in `User:[*]`."""
+    if pattern.endswith("[*]"):
+        return name == f"{pattern[:-3]}*"
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 

@@ -96,7 +96,7 @@ async def elect_leaders(
             text = f"the broker at {connection.address} supports preferred elections only (before Kafka 2.4)"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         request = ElectLeadersRequest(
-            election_type=kind, topic_partitions=requested, timeout_ms=client.settings.timeout_ms
+            election_type=kind, topic_partitions=requested, timeout_ms=client.delayed_timeout_ms
         )
         response = await connection.send(request, ElectLeadersResponse, version=version)
         if response.error_code:

@@ -14,6 +14,7 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import GROUP_HISTORY_BYTES_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition, partition_for_key
 from kctl.records.header import CorruptBatch
+from kctl.reference_cycles import copy_of
 
 _LIMITS = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=4 << 20, partition_max_bytes=4 << 20)
 _ISOLATION = IsolationLevel.READ_COMMITTED
@@ -71,7 +72,7 @@ async def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> Fe
 
     outcome = (await on_leaders(client, [tp], send))[tp]
     if isinstance(outcome, ApiError):
-        raise outcome
+        raise copy_of(outcome)
     return outcome
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kctl.admin.configs import ConfigResource, ResourceType, describe_configs, entry_named
@@ -11,10 +11,12 @@ from kctl.admin.outcome import Outcome
 from kctl.admin.partition_health import MIN_INSYNC_REPLICAS, PartitionProblem, problems_of
 from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.client.cluster import ClusterClient
+from kctl.client.list_offsets import LATEST, list_offsets_of_leader
 from kctl.client.metadata import ClusterMetadata, Topic
-from kctl.client.transport import ConnectionLost
-from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, AuthenticationFailed, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kctl.quantities import counted
 
 
@@ -24,6 +26,8 @@ class HealthProblem(Enum):
     NO_CONTROLLER = "no controller"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_MISSING = "broker missing"
+    NOT_LEADING = "not leading"
+    NO_CHANGES = "no changes in ZooKeeper"
     OFFLINE_PARTITION = "offline partition"
     UNDER_MIN_ISR = "under min ISR"
     UNDER_REPLICATED = "under-replicated"
@@ -52,6 +56,10 @@ class Observation:
     """Live brokers that do not respond, and the error."""
     min_insync_replicas: Mapping[str, int]
     ongoing: Mapping[TopicPartition, Ongoing]
+    not_leading: Mapping[int, TopicPartition] = field(default_factory=dict)
+    """Live brokers that refuse to act as leader, and a partition that they lead in the metadata."""
+    without_changes: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that cannot change anything in ZooKeeper, and the reason."""
     is_restricted: bool = False
     """Whether the user may not describe the cluster; then topics may be hidden as well."""
 
@@ -60,16 +68,19 @@ async def observe(client: ClusterClient) -> Observation:
     """Queries brokers, topics and reassignments.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
 
-    async def problem_of(broker_id: int) -> str | None:
-        try:
-            await client.broker(broker_id)
-        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
-            return str(error)
-        return None
+    unreachable: dict[int, str] = {}
+    without_changes: dict[int, str] = {}
 
-    problems = await client.gather([problem_of(broker_id) for broker_id in metadata.brokers])
-    found = zip(metadata.brokers, problems, strict=True)
-    unreachable = {broker_id: problem for broker_id, problem in found if problem is not None}
+    async def look_at(broker_id: int) -> None:
+        try:
+            problem = await _zookeeper_problem(await client.broker(broker_id))
+        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
+            unreachable[broker_id] = str(error)
+            return
+        if problem is not None:
+            without_changes[broker_id] = problem
+
+    await client.gather([look_at(broker_id) for broker_id in metadata.brokers])
     ongoing: Mapping[TopicPartition, Ongoing] = {}
     is_restricted = False
     if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
@@ -79,8 +90,65 @@ async def observe(client: ClusterClient) -> Observation:
             if error.code not in _NOT_LISTED:
                 raise
             is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    minimum = await min_insync_replicas(client, metadata.topics)
-    return Observation(metadata, unreachable, minimum, ongoing, is_restricted)
+    not_leading = await _not_leading(client, metadata, unreachable)
+    minimum: Mapping[str, int] = {}
+    # A broker without ZooKeeper does not respond to questions about configuration.
+    if not without_changes and (not_leading.keys() < metadata.brokers.keys() or not not_leading):
+        try:
+            minimum = await min_insync_replicas(client, metadata.topics)
+        except ClusterUnreachable:
+            if not not_leading:
+                raise
+    return Observation(
+        metadata,
+        unreachable,
+        minimum,
+        ongoing,
+        not_leading=not_leading,
+        without_changes=without_changes,
+        is_restricted=is_restricted,
+    )
+
+
+async def _not_leading(
+    client: ClusterClient, metadata: ClusterMetadata, unreachable: Collection[int]
+) -> dict[int, TopicPartition]:
+    """Brokers that refuse a request for the first partition that they lead, as a kctl broker does that has lost its
+    registration in ZooKeeper.  One that refuses because the leader has just changed is not among them.
+    """
+    led: dict[int, TopicPartition] = {}
+    for topic in metadata.topics.values():
+        for partition in topic.partitions:
+            if partition.leader in metadata.brokers and partition.leader not in unreachable:
+                led.setdefault(partition.leader, TopicPartition(topic.name, partition.partition))
+
+    async def refuses(broker_id: int, tp: TopicPartition) -> bool:
+        try:
+            found = (await list_offsets_of_leader(await client.broker(broker_id), [tp], LATEST)).get(tp)
+        except (ConnectionLost, AuthenticationFailed, ApiError):
+            return False  # A broker that has just ended.
+        return isinstance(found, ApiError) and found.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    outcomes = await client.gather([refuses(broker_id, tp) for broker_id, tp in led.items()])
+    refused = {broker_id: tp for (broker_id, tp), refuses in zip(led.items(), outcomes, strict=True) if refuses}
+    if not refused:
+        return {}
+    now = await client.metadata({tp.topic for tp in refused.values()})
+    leaders = {
+        TopicPartition(topic.name, each.partition): each.leader
+        for topic in now.topics.values()
+        for each in topic.partitions
+    }
+    return {broker_id: tp for broker_id, tp in refused.items() if leaders.get(tp) == broker_id}
+
+
+async def _zookeeper_problem(connection: Connection) -> str | None:
+    """Why the broker cannot change anything in ZooKeeper; None if it can, or does not say, as Apache Kafka's."""
+    if not connection.versions.supports(DescribeClusterRequest):
+        return None
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    response = await connection.send(request, DescribeClusterResponse)
+    return response.error_message if response.error_code == ErrorCode.NONE else None
 
 
 def health_reasons(seen: Observation) -> list[Reason]:
@@ -94,6 +162,18 @@ def health_reasons(seen: Observation) -> list[Reason]:
         for broker_id, why in sorted(seen.unreachable.items())
     ]
     reasons += _missing_brokers(metadata)
+    reasons += [
+        Reason(
+            HealthProblem.NOT_LEADING,
+            f"refuses to act as leader, for example of {tp}: its registration in ZooKeeper is lost, or not verified",
+            broker_id=broker_id,
+        )
+        for broker_id, tp in sorted(seen.not_leading.items())
+    ]
+    reasons += [
+        Reason(HealthProblem.NO_CHANGES, f"{why}; {MIN_INSYNC_REPLICAS} is not checked", broker_id=broker_id)
+        for broker_id, why in sorted(seen.without_changes.items())
+    ]
     partitions = []
     for topic in metadata.topics.values():
         for partition in topic.partitions:

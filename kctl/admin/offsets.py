@@ -19,6 +19,7 @@ from kctl.client.list_offsets import (
     list_offsets_at,
 )
 from kctl.client.metadata import Topic
+from kctl.client.positions import NO_EPOCH
 from kctl.client.retrying import retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -34,6 +35,8 @@ class OffsetRange:
 
     start: int
     end: int
+    leader_epoch: int = NO_EPOCH
+    """Of the leader that told them; NO_EPOCH from brokers before Kafka 2.1."""
 
 
 async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
@@ -103,7 +106,9 @@ async def find_offset_ranges(
     """As `offset_ranges`, with an error per partition."""
     found = await list_offsets_at(client, partitions, (EARLIEST, LATEST), isolation=isolation)
     return {
-        tp: bounds if isinstance(bounds, ApiError) else OffsetRange(bounds[0].offset, bounds[1].offset)
+        tp: bounds
+        if isinstance(bounds, ApiError)
+        else OffsetRange(bounds[0].offset, bounds[1].offset, bounds[1].leader_epoch)
         for tp, bounds in found.items()
     }
 

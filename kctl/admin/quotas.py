@@ -37,6 +37,7 @@ from kctl.security.quotas import (
     EntityType,
     QuotaEntity,
     candidates,
+    name_text,
 )
 
 ANY = 2
@@ -120,12 +121,18 @@ async def describe_quotas(
         raise ApiError(ErrorCode.of(response.error_code), response.error_message or None)
     found = [
         EntityQuotas(
-            tuple((part.entity_type, part.entity_name) for part in entry.entity),
+            tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=_order_of_part)),
             {value.key: value.value for value in entry.values},
         )
         for entry in response.entries or []
     ]
     return found, response.throttle_time_ms
+
+
+def _order_of_part(part: tuple[str, str | None]) -> int:
+    """User, client id, address: brokers return the parts in the order of a hash table."""
+    types = list(EntityType)
+    return types.index(EntityType(part[0])) if part[0] in types else len(types)
 
 
 async def alter_quotas(
@@ -227,7 +234,7 @@ def _usual_address(name: str | None) -> str | None:
 
 def entity_text(entity: Entity) -> str:
     """The entity for people, such as "user alice, client-id (default)"."""
-    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
+    return ", ".join(f"{kind} {name_text(name, '(default)')}" for kind, name in entity)
 
 
 def _shared_by(entity: QuotaEntity) -> str:

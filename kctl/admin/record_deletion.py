@@ -71,7 +71,7 @@ async def delete_records(client: ClusterClient, offsets: Mapping[TopicPartition,
                 )
                 for topic, own in by_topic(tps).items()
             ],
-            timeout_ms=client.settings.timeout_ms,
+            timeout_ms=client.delayed_timeout_ms,
         )
         response = await connection.send(request, DeleteRecordsResponse)
         return {

@@ -14,9 +14,9 @@ from kctl.model import TopicPartition
 
 PLACEHOLDERS = ("id", "host", "port", "rack")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_SAFE = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%/\[\]-]*|")
+_SAFE = re.compile(r"[A-Za-z0-9_:\[](?!.*\.\.)[A-Za-z0-9_.:%/\[\]-]*|")
 """Addresses and racks are reported by brokers: a text that begins with `-`, or has blanks or characters of a shell,
-would change the command."""
+would change the command, and `..` or the `/` of a host a path in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def command_for(template: str, broker: Broker) -> list[str]:
         if name not in values:
             known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
             raise UsageError(f"--restart-command: {{{name}}} is none of {known}")
-        if not _SAFE.fullmatch(values[name]):
+        if not _SAFE.fullmatch(values[name]) or (name == "host" and "/" in values[name]):
             raise UsageError(f"broker {broker.node_id}: its {name} {values[name]!r} must not be part of a command")
         return values[name]
 

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -79,5 +80,5 @@ def key_of(partitions: Collection[TopicPartition]) -> str:
 
 def folder_of(state_dir: Path, cluster_id: str | None) -> Path:
     """The folder of one cluster."""
-    name = "".join(character if character.isalnum() or character in "-_" else "_" for character in cluster_id or "")
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", cluster_id or "")
     return state_dir / (name or "unnamed-cluster")

@@ -90,7 +90,7 @@ async def create_topics(
         version = connection.versions.highest(CreateTopicsRequest)
         request = CreateTopicsRequest(
             topics=[_creatable(topic, version) for topic in topics],
-            timeout_ms=client.settings.timeout_ms,
+            timeout_ms=client.delayed_timeout_ms,
             validate_only=validate_only,
         )
         response = await connection.send(request, CreateTopicsResponse, version=version)
@@ -130,7 +130,7 @@ async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[O
         request = DeleteTopicsRequest(
             topics=[] if by_name else [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in requested],
             topic_names=requested if by_name else [],
-            timeout_ms=client.settings.timeout_ms,
+            timeout_ms=client.delayed_timeout_ms,
         )
         response = await connection.send(request, DeleteTopicsResponse, version=version)
         for topic in response.responses:
@@ -160,7 +160,7 @@ async def create_partitions(
     assignments = [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignment] or None
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=assignments)],
-        timeout_ms=client.settings.timeout_ms,
+        timeout_ms=client.delayed_timeout_ms,
         validate_only=validate_only,
     )
 

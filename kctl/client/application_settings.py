@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
@@ -12,7 +12,16 @@ from kctl.client.list_offsets import IsolationLevel
 from kctl.client.membership.member import MembershipSettings
 from kctl.client.partitioners import Partitioner
 from kctl.client.producer import ACKS_ALL, ProducerSettings
-from kctl.client.settings import CONNECT_TIMEOUT_MS_MAX, ClientSettings, parse_servers
+from kctl.client.property_values import offset_reset
+from kctl.client.settings import (
+    CONNECT_TIMEOUT_MS_MAX,
+    METADATA_MAX_AGE_MS,
+    PLAINTEXT,
+    RETRY_BACKOFF_MS,
+    RETRY_BACKOFF_MS_MAX,
+    ClientSettings,
+    parse_servers,
+)
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS
 from kctl.client.transport import Security
 from kctl.errors import UsageError
@@ -25,7 +34,8 @@ Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes | None], Any]
 Acks = Literal["all", "1", "0"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-OffsetReset = Literal["earliest", "latest", "none"]
+OffsetReset = str
+"""earliest, latest, none, or by_duration:DURATION with a duration such as PT1H (KIP-1106)."""
 
 
 def as_bytes(data: Any) -> bytes | None:
@@ -46,7 +56,8 @@ def as_is(data: bytes | None) -> bytes | None:
 class ProducerConfig:
     """Settings of a producer, with the meanings of Kafka's properties; sizes in bytes, times in ms."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str | Sequence[str]
+    """host:port, several separated by commas or as a list."""
     client_id: str = "kctl"
     security: Security | None = None
     """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
@@ -64,7 +75,12 @@ class ProducerConfig:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     """How long a record is retried after it has been added to a batch."""
-    metadata_max_age_ms: int = 300_000
+    retries: int | None = None
+    """How often a batch is sent again; None for as long as `delivery_timeout_ms` permits."""
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
     """How long the partitions of a topic are cached; added ones are used afterwards."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
@@ -76,7 +92,7 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
-        _require_positive(self, "batch_size", "buffer_memory", "max_request_size", "request_timeout_ms")
+        _require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
         _require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
         if self.acks not in _ACKS:
             raise UsageError(f"acks is '{self.acks}'; it must be one of {', '.join(_ACKS)}")
@@ -84,8 +100,8 @@ class ProducerConfig:
             raise UsageError(
                 f"compression_type is '{self.compression_type}'; it must be one of {', '.join(_COMPRESSIONS)}"
             )
-        if self.linger_ms < 0:
-            raise UsageError("linger_ms must not be negative")
+        if self.linger_ms < 0 or self.batch_size < 0:
+            raise UsageError("linger_ms and batch_size must not be negative")
         if self.acks != "all" and (self.enable_idempotence or self.transactional_id is not None):
             raise UsageError("idempotence and transactions require acks='all'; else set enable_idempotence=False")
         if self.transactional_id is not None and not self.enable_idempotence:
@@ -95,15 +111,17 @@ class ProducerConfig:
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
         """The settings of Kafka's client properties; `overrides` are fields, and replace them.
 
-        Unknown properties are ignored.  Raises ConfigError and UsageError.
+        Properties of other clients of Kafka are ignored (kctl.client.property_table).  Raises ConfigError and
+        UsageError, also for a name that no client has.
         """
-        from kctl.client.property_names import producer_fields  # noqa: PLC0415 - it also parses security
+        from kctl.client.property_settings import producer_fields  # noqa: PLC0415 - it also parses security
 
-        return cls(**(producer_fields(properties) | overrides))
+        known = frozenset(field.name for field in fields(cls))
+        return cls(**(producer_fields(properties, known - overrides.keys()) | overrides))
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        return _client_settings(self.bootstrap_servers, self.client_id, self.request_timeout_ms, "", self.security)
+        return _client_settings(self)
 
     def producer_settings(self) -> ProducerSettings:
         """The settings of the accumulator and the sender."""
@@ -117,6 +135,7 @@ class ProducerConfig:
             max_block_ms=self.max_block_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
             metadata_max_age_ms=self.metadata_max_age_ms,
+            retries=self.retries,
         )
 
 
@@ -124,7 +143,8 @@ class ProducerConfig:
 class ConsumerConfig:
     """Settings of a consumer, with the meanings of Kafka's properties; sizes in bytes, times in ms."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str | Sequence[str]
+    """host:port, several separated by commas or as a list."""
     client_id: str = "kctl"
     security: Security | None = None
     """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
@@ -149,15 +169,26 @@ class ConsumerConfig:
     """The most that one broker returns to a fetch; the next fetch starts when its records have been returned."""
     max_partition_fetch_bytes: int = 1 << 20
     request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int | None = None
+    """The time of one operation with its retries; None for `request_timeout_ms`."""
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
     key_deserializer: Deserializer = as_is
     value_deserializer: Deserializer = as_is
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
-        _require_positive(self, "fetch_max_bytes", "max_partition_fetch_bytes", "request_timeout_ms")
-        _require_positive(self, "max_poll_records", "auto_commit_interval_ms", "heartbeat_interval_ms")
-        if self.auto_offset_reset not in {"earliest", "latest", "none"}:
-            raise UsageError(f"auto_offset_reset is '{self.auto_offset_reset}'; use earliest, latest or none")
+        _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "heartbeat_interval_ms")
+        if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
+            raise UsageError(
+                "fetch_max_bytes, max_partition_fetch_bytes and auto_commit_interval_ms must not be negative"
+            )
+        try:
+            offset_reset(self.auto_offset_reset)
+        except UsageError as error:
+            raise UsageError(f"auto_offset_reset is '{self.auto_offset_reset}'; {error}") from None
         if self.isolation_level.upper() not in IsolationLevel.__members__:
             raise UsageError(f"isolation_level is '{self.isolation_level}'; use read_committed or read_uncommitted")
         if wrong := [name for name in self.assignors if name not in ASSIGNORS]:
@@ -171,11 +202,13 @@ class ConsumerConfig:
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
         """The settings of Kafka's client properties; `overrides` are fields, and replace them.
 
-        Unknown properties are ignored.  Raises ConfigError and UsageError.
+        Properties of other clients of Kafka are ignored (kctl.client.property_table).  Raises ConfigError and
+        UsageError, also for a name that no client has.
         """
-        from kctl.client.property_names import consumer_fields  # noqa: PLC0415 - it also parses security
+        from kctl.client.property_settings import consumer_fields  # noqa: PLC0415 - it also parses security
 
-        return cls(**(consumer_fields(properties) | overrides))
+        known = frozenset(field.name for field in fields(cls))
+        return cls(**(consumer_fields(properties, known - overrides.keys()) | overrides))
 
     @property
     def isolation(self) -> IsolationLevel:
@@ -184,9 +217,9 @@ class ConsumerConfig:
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        return _client_settings(
-            self.bootstrap_servers, self.client_id, self.request_timeout_ms, self.client_rack, self.security
-        )
+        settings = _client_settings(self)
+        timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
+        return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
 
     def fetch_limits(self) -> FetchLimits:
         """The limits of Fetch requests."""
@@ -220,14 +253,17 @@ def _require_positive(config: object, *names: str) -> None:
             raise UsageError(f"{name} must be positive")
 
 
-def _client_settings(
-    bootstrap_servers: str, client_id: str, timeout_ms: int, rack: str, security: Security | None
-) -> ClientSettings:
+def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
+    protocol = PLAINTEXT if config.security is None else config.security.protocol
+    servers = config.bootstrap_servers
     return ClientSettings(
-        bootstrap=parse_servers(bootstrap_servers),
-        client_id=client_id,
-        timeout_ms=timeout_ms,
-        connect_timeout_ms=min(timeout_ms, CONNECT_TIMEOUT_MS_MAX),
-        rack=rack,
-        security=security,
+        bootstrap=parse_servers(servers if isinstance(servers, str) else ",".join(servers), protocol),
+        client_id=config.client_id,
+        timeout_ms=config.request_timeout_ms,
+        connect_timeout_ms=min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms),
+        security=config.security,
+        request_timeout_ms=config.request_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_ms_max=max(config.retry_backoff_ms, config.retry_backoff_max_ms),
+        metadata_max_age_ms=config.metadata_max_age_ms,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -18,6 +19,7 @@ from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.lost_positions import lost_positions, reset_positions
 from kctl.client.positions import Divergence, LogTruncated, Position
+from kctl.client.property_values import BY_DURATION, iso_duration_ms
 from kctl.client.ready_records import ReadyRecords
 from kctl.client.rebalance_listener import RebalanceListener
 from kctl.client.transport import Connection
@@ -366,6 +368,11 @@ class AsyncConsumer:
         if reset == "none":
             text = f"{min(partitions)}: no valid committed offset, and auto_offset_reset is 'none'"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if reset.startswith(BY_DURATION):
+            start_ms = time.time_ns() // 1_000_000 - iso_duration_ms(reset[len(BY_DURATION) :])
+            ends = await self.end_offsets(partitions)
+            times = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
+            return {tp: Position(ends[tp] if at is None else at.offset) for tp, at in times.items()}
         found = await self._look_up(dict.fromkeys(partitions, EARLIEST if reset == "earliest" else LATEST))
         return {tp: Position(one.offset, one.leader_epoch, is_of_leader=True) for tp, one in found.items()}
 

@@ -21,6 +21,7 @@ from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 from kctl.records.header import Record
+from kctl.reference_cycles import copy_of
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class AsyncProducer:
             if future.done():
                 return
             if isinstance(result, KctlError):
-                future.set_exception(result)
+                future.set_exception(copy_of(result))
             else:
                 future.set_result(result)
 
@@ -166,7 +167,7 @@ class AsyncProducer:
         producer = self._opened()
         await producer.flush()
         if producer.failure is not None:
-            raise producer.failure
+            raise copy_of(producer.failure)
         await transaction.commit()
         self._is_in_transaction = False
 

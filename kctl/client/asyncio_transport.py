@@ -34,6 +34,7 @@ from kctl.client.transport import (
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
 from kctl.limits import CONCURRENT_REQUESTS_MAX, OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
+from kctl.reference_cycles import copy_of
 
 CLOSE_TIMEOUT_MS = 1_000
 """How long closing waits for written bytes to be sent."""
@@ -96,9 +97,12 @@ class AsyncioTransport:
             outcomes = await asyncio.gather(*map(in_turn, work))
         finally:
             close_unawaited(work)
-        error = next((one.error for one in outcomes if one.error is not None), None)
-        if error is not None:
-            raise error
+        for outcome in outcomes:
+            if outcome.error is not None:
+                try:
+                    raise outcome.error
+                finally:
+                    del outcome, outcomes
         return [cast("T", one.result) for one in outcomes]
 
     async def sleep(self, duration_ms: int) -> None:
@@ -208,7 +212,7 @@ class AsyncioConnection:
     async def post(self, request: object, *, version: int | None = None) -> None:
         """Sends a request that has no response."""
         if self._lost is not None:
-            raise self._lost
+            raise copy_of(self._lost)
         if version is None:
             version = self.versions.highest(type(request))
         if self._renew_at_s is not None:
@@ -220,7 +224,7 @@ class AsyncioConnection:
         except TimeoutError:
             raise ConnectionLost(f"{self.address}: accepted no bytes for {self._timeout_ms} ms") from None
         if self._lost is not None:
-            raise self._lost
+            raise copy_of(self._lost)
 
     async def close(self) -> None:
         """Closes the connection; pending requests get ConnectionLost."""
@@ -246,7 +250,7 @@ class AsyncioConnection:
             if self._renew_at_s is None or asyncio.get_running_loop().time() < self._renew_at_s:
                 return
             if self._lost is not None:
-                raise self._lost
+                raise copy_of(self._lost)
             timeout_ms = self._limited(self._timeout_ms)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
@@ -274,37 +278,39 @@ class AsyncioConnection:
     async def _hold(self, dialogue: Dialogue[T], timeout_ms: int, *, in_thread: bool = False) -> T:
         """Sends the requests of the dialogue until it has finished."""
         event: memoryview | KctlError | None = None
-        while True:
-            try:
-                step = await asyncio.to_thread(advance, dialogue, event) if in_thread else advance(dialogue, event)
-            except AuthenticationFailed as error:
-                if error is event:
-                    raise
-                raise AuthenticationFailed(f"{self.address}: {error}") from None
-            if isinstance(step, Finished):
-                return cast("T", step.result)
-            try:
-                event = await self._step(step, timeout_ms)
-            except KctlError as error:
-                event = error
+        try:
+            while True:
+                try:
+                    step = await asyncio.to_thread(advance, dialogue, event) if in_thread else advance(dialogue, event)
+                except AuthenticationFailed as error:
+                    if error is event:
+                        raise
+                    raise AuthenticationFailed(f"{self.address}: {error}") from None
+                if isinstance(step, Finished):
+                    return cast("T", step.result)
+                try:
+                    event = await self._step(step, timeout_ms)
+                except KctlError as error:
+                    event = error
+        finally:
+            del event
 
     async def _step(self, step: Send | RawToken, timeout_ms: int) -> memoryview:
         if isinstance(step, Send):
             return await self._exchange(step.request, step.version, timeout_ms)
         if self._lost is not None:
-            raise self._lost
+            raise copy_of(self._lost)
         self._raw = asyncio.get_running_loop().create_future()
         self._receiver.write([SIZE.pack(len(step.message)), step.message])
         return await self._raw
 
     async def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
         if self._lost is not None:
-            raise self._lost
+            raise copy_of(self._lost)
         limit_ms = timeout_ms if self._budget is None else self._budget.limited(timeout_ms)
         correlation_id = self._write(request, version)
-        arrival = self._pending.expect(correlation_id, limit_ms)
         try:
-            return await arrival
+            return await self._pending.expect(correlation_id, limit_ms)
         except TimeoutError:
             raise ConnectionLost(f"{self.address}: {no_response(request, timeout_ms)}") from None
         finally:
@@ -354,11 +360,11 @@ class AsyncioConnection:
     def _lose(self, error: KctlError) -> KctlError:
         """Records the first reason of a lost connection and fails all pending requests with it."""
         if self._lost is None:
-            self._lost = error
+            self._lost = copy_of(error)
         self._pending.close(self._lost)
         if self._raw is not None and not self._raw.done():
-            self._raw.set_exception(self._lost)
-        return self._lost
+            self._raw.set_exception(copy_of(self._lost))
+        return copy_of(self._lost)
 
 
 def reason_of(error: OSError) -> str:

@@ -19,6 +19,7 @@ from kctl.client.positions import Position
 from kctl.client.producer_batches import RecordMetadata
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
+from kctl.reference_cycles import copy_of
 
 
 class Producer:
@@ -130,6 +131,7 @@ class Producer:
             thread.run(self._after_intake(self._producer.close))
         finally:
             thread.close()
+            del self._drainer
 
     async def _open(self) -> None:
         self._drain_due = asyncio.Event()
@@ -162,7 +164,7 @@ class Producer:
                 self._buffered_bytes -= size
                 self._room.notify_all()
             if isinstance(result, Exception):
-                future.set_exception(result)
+                future.set_exception(copy_of(result) if isinstance(result, KctlError) else result)
             else:
                 future.set_result(result)
 

@@ -35,6 +35,7 @@ from kctl.client.transport import (
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError
 from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -102,8 +103,11 @@ class BlockingTransport:
                     first_error = first_error or error
         finally:
             close_unawaited(work)
-        if first_error is not None:
-            raise first_error
+        try:
+            if first_error is not None:
+                raise first_error
+        finally:
+            del first_error
         return results
 
     async def sleep(self, duration_ms: int) -> None:
@@ -130,7 +134,7 @@ def _connected_socket(host: str, port: int, end_s: float) -> socket.socket:
             problem = error
             continue
         return sock
-    raise problem
+    raise copy_of(problem)
 
 
 def _remaining_s(end_s: float) -> float:

@@ -9,12 +9,14 @@ from typing import Self, TypeVar
 
 from kctl.client.budget import Budget
 from kctl.client.metadata import ClusterMetadata, metadata_of
+from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import Connection, ConnectionLost, Transport
 from kctl.client.versions import OLDEST_KAFKA
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -53,7 +55,22 @@ class ClusterClient:
 
     def deadline(self) -> Deadline:
         """The deadline of an operation that starts now."""
-        return Deadline(self.transport, self.settings.timeout_ms, self.budget)
+        settings = self.settings
+        return Deadline(
+            self.transport,
+            settings.timeout_ms,
+            self.budget,
+            backoff_ms=settings.retry_backoff_ms,
+            backoff_ms_max=settings.retry_backoff_ms_max,
+        )
+
+    @property
+    def delayed_timeout_ms(self) -> int:
+        """The timeout of a request whose response the broker delays until its work is done.
+
+        A tenth less than the time that is left, so that a response that says why it is not done arrives in time.
+        """
+        return self.budget.limited(self.settings.timeout_ms) * 9 // 10
 
     def one_deadline(self, *, follows_elections: bool = False) -> AbstractContextManager[None]:
         """All operations in the block share one timeout, and try each broker at most once.
@@ -167,7 +184,7 @@ class ClusterClient:
         if address is None:
             found = (await self._find_coordinators(await self.any_broker(), [key], kind))[key]
             if isinstance(found, ApiError):
-                raise found
+                raise copy_of(found)
             address = found
         return await self._connect(*address, purpose)
 
@@ -241,12 +258,12 @@ class ClusterClient:
             if connect_timeout_ms == 0:
                 raise ConnectionLost(f"{host}:{port}: the timeout of {self.settings.timeout_ms} ms has expired")
         try:
-            connection = await self.transport.connect(
+            connection: Connection = await self.transport.connect(
                 host,
                 port,
                 client_id=self.settings.client_id,
                 connect_timeout_ms=connect_timeout_ms,
-                timeout_ms=self.settings.timeout_ms,
+                timeout_ms=self.settings.response_timeout_ms,
                 budget=budget,
                 security=self.settings.security,
             )
@@ -258,6 +275,7 @@ class ClusterClient:
             await connection.close()
             text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        connection = CheckedConnection(connection)
         if self.settings.guard is None:
             return connection
         from kctl.client.guard import guarded  # noqa: PLC0415 - only with a profile

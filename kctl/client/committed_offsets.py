@@ -22,6 +22,7 @@ from kctl.protocol.apis.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from kctl.reference_cycles import copy_of
 
 STABLE_VERSION_MIN = 7
 SEVERAL_GROUPS_VERSION_MIN = 8
@@ -99,12 +100,12 @@ async def committed_offsets(
     is_stable = not may_be_unstable and connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
     found = (await fetch_commits(connection, {group_id: topics}, require_stable=is_stable)).get(group_id, [])
     if isinstance(found, ApiError):
-        raise found
+        raise copy_of(found)
     committed: dict[TopicPartition, CommittedOffset] = {}
     for topic in found:
         for one in topic.partitions:
             if error := _error(one.error_code):
-                raise error
+                raise copy_of(error)
             if one.committed_offset >= 0:
                 tp = TopicPartition(topic.name, one.partition_index)
                 committed[tp] = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.metadata or "")

@@ -1,7 +1,7 @@
 """Consumes given partitions from given offsets, without a group.
 
-With a rack in its settings it fetches from the preferred read replica that the leader names (KIP-392) for at most five
-minutes or until that replica returns an error; then it fetches from the leader again.
+With a rack in its settings it fetches from the preferred read replica that the leader names (KIP-392) for at most
+metadata.max.age.ms or until that replica returns an error; then it fetches from the leader again.
 
 Positions are checked against the history in the log at the start, where their leader epoch is known, and when a leader
 or its epoch changes (KIP-320; see kctl.client.positions).
@@ -28,11 +28,9 @@ SEVERAL_LEADERS_WAIT_MS = 100
 """`max_wait_ms` with several leaders: a poll returns when all have responded, so each may wait less."""
 PAUSED_WAIT_MS = 100
 """How long a poll takes when all partitions are paused."""
+
 Positions = Mapping[TopicPartition, int] | Mapping[TopicPartition, Position] | Mapping[TopicPartition, int | Position]
 """Offsets to read next; with a Position, the history before it is checked."""
-
-PREFERRED_REPLICA_MS = 300_000
-"""How long a preferred read replica is used: metadata.max.age.ms of the Java consumer."""
 
 
 class Consumer:
@@ -54,6 +52,8 @@ class Consumer:
         self._limits = limits or FetchLimits()
         self._isolation = isolation
         self._metadata: ClusterMetadata | None = None
+        self._metadata_end_ms = 0
+        """When the metadata is requested again."""
         self._near: dict[TopicPartition, tuple[int, int]] = {}
         """Preferred read replicas: the broker, and the time (ms) until which it is used."""
         self.assign(positions)
@@ -164,7 +164,7 @@ class Consumer:
             del self._near[fetched.tp]
             return False
         if fetched.preferred_read_replica != NO_REPLICA:
-            until_ms = self._client.transport.monotonic_ms() + PREFERRED_REPLICA_MS
+            until_ms = self._client.transport.monotonic_ms() + self._client.settings.metadata_max_age_ms
             self._near[fetched.tp] = (fetched.preferred_read_replica, until_ms)
         return True
 
@@ -184,10 +184,12 @@ class Consumer:
 
         Partitions without a leader are omitted, and the metadata is refreshed.
         """
-        if self._metadata is None:
+        now_ms = self._client.transport.monotonic_ms()
+        if self._metadata is None or now_ms >= self._metadata_end_ms:
             metadata = await self._client.metadata({tp.topic for tp in self.positions})
             await self._check_history(metadata)
             self._metadata = metadata
+            self._metadata_end_ms = now_ms + self._client.settings.metadata_max_age_ms
         by_broker: dict[int, dict[TopicPartition, int]] = {}
         without_leader = None
         for tp, position in self.positions.items():

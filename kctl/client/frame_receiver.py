@@ -16,6 +16,7 @@ from collections.abc import Callable
 from kctl.client.framing import SIZE
 from kctl.limits import RESPONSE_BYTES_MAX
 from kctl.operating_system import private_pages
+from kctl.reference_cycles import free_transports, transports_under
 
 _BUFFER_BYTES = 65_536
 _REUSABLE_BYTES_MAX = 16 << 20
@@ -56,6 +57,14 @@ def _is_viewed(pages: mmap.mmap) -> bool:
     return False
 
 
+def _ignore_frame(_frame: memoryview) -> None:
+    """What happens with frames of a closed connection."""
+
+
+def _ignore_loss(_reason: OSError | int | None) -> None:
+    """What happens when a closed connection is lost."""
+
+
 class FrameReceiver(asyncio.BufferedProtocol):
     """`on_frame` is called with each frame without its size field, as a view that the callee may keep.
 
@@ -75,6 +84,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
+        self._transports: tuple[asyncio.BaseTransport, ...] = ()
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._filled = 0
         self._memory = _FrameMemory()
@@ -89,6 +99,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         """Keeps the transport for `write`."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._transports = transports_under(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The memory for the next bytes."""
@@ -116,6 +127,8 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._on_lost(exc if isinstance(exc, OSError) else None)
         self._writable.set()
         self._closed.set()
+        free_transports(self._transports)
+        self._release()
 
     def pause_writing(self) -> None:
         """Makes `drain` wait: the write buffer is full."""
@@ -138,6 +151,8 @@ class FrameReceiver(asyncio.BufferedProtocol):
         """Closes the connection after sending the written bytes."""
         if self._transport is not None:
             self._transport.close()
+        else:
+            self._release()
 
     def abort(self) -> None:
         """Closes the connection at once and discards unsent bytes."""
@@ -148,6 +163,12 @@ class FrameReceiver(asyncio.BufferedProtocol):
         """Waits until the connection is closed."""
         if self._transport is not None:
             await self._closed.wait()
+
+    def _release(self) -> None:
+        """Drops the callbacks, whose objects refer to this one, and the memory."""
+        self._on_frame, self._on_lost = _ignore_frame, _ignore_loss
+        self._transport, self._transports = None, ()
+        self._buffer, self._filled, self._frame, self._memory = memoryview(b""), 0, None, _FrameMemory()
 
     def _cut(self) -> None:
         position = 0

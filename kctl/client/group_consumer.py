@@ -42,6 +42,7 @@ from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.records.header import Record
+from kctl.reference_cycles import copy_of
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class GroupConsumer:
     async def _poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         self.confirm()
         if self._runner.failure is not None:
-            raise self._runner.failure
+            raise copy_of(self._runner.failure)
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._keep_beating(), name="group heartbeats")
         await self._settle()
@@ -217,6 +218,7 @@ class GroupConsumer:
         """Commits processed offsets and leaves the group, if that is possible within a few seconds."""
         self._runner.is_closing = True
         tasks = [task for task in (self._heartbeats, self._joining) if task is not None]
+        self._heartbeats = self._joining = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -238,7 +240,7 @@ class GroupConsumer:
         member = self.member
         while True:
             if self._runner.failure is not None:
-                raise self._runner.failure
+                raise copy_of(self._runner.failure)
             self._read_only_owned()
             if lost := self._progress.missing(self._announced):
                 self._announced.difference_update(lost)
@@ -384,7 +386,7 @@ class GroupConsumer:
             except ClusterUnreachable:
                 continue  # The next poll reports the problem, or the session expires.
             except ApiError as error:
-                self._runner.failure = error
+                self._runner.failure = copy_of(error)
                 return
 
     async def _leave_if_overdue(self) -> None:

@@ -18,6 +18,7 @@ from kctl.errors import ApiError, GuardRefused, TextTooLong
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.definition import definition_of
 from kctl.quantities import counted
+from kctl.security.quotas import name_text
 
 T = TypeVar("T")
 
@@ -145,7 +146,7 @@ def changed_items(request: object) -> list[str]:
     for users in ("deletions", "upsertions"):
         names += [str(user.name) for user in getattr(request, users, ())]
     for quota in getattr(request, "entries", ()):
-        names.append(" ".join(f"{part.entity_type} {part.entity_name or '<default>'}" for part in quota.entity))
+        names.append(" ".join(f"{part.entity_type} {name_text(part.entity_name)}" for part in quota.entity))
     names += [f"{acl.principal} on {acl.resource_name}" for acl in getattr(request, "creations", ())]
     for acl in getattr(request, "filters", ()):
         names.append(f"{acl.principal_filter or 'any'} on {acl.resource_name_filter or 'any'}")

@@ -41,8 +41,9 @@ async def on_leaders(
     *,
     known: ClusterMetadata | None = None,
     note_metadata: Callable[[ClusterMetadata], None] = lambda _: None,
+    is_repeated: bool = True,
 ) -> Outcomes[T]:
-    """The outcome of every partition, in the order of topic and partition.
+    """The outcome of every partition, in the order of topic and partition; after one attempt unless `is_repeated`.
 
     Leaders are looked up first unless `known` has them; each attempt passes the metadata that it uses to
     `note_metadata`.  Partitions whose leader has moved are retried until the client's timeout, and so are partitions
@@ -64,7 +65,7 @@ async def on_leaders(
             and not (client.budget.follows_elections and _may_get_leader(metadata, tp, outcomes[tp]))
             for tp in open_partitions
         )
-        if not open_partitions or not await deadline.pause(for_absent=is_absence):
+        if not open_partitions or not is_repeated or not await deadline.pause(for_absent=is_absence):
             _raise_if_unknown_to_all(outcomes)
             return {tp: outcomes[tp] for tp in sorted(outcomes)}
 

@@ -88,6 +88,13 @@ async def list_offsets_of_replicas(
     return _outcomes(await connection.send(request, ListOffsetsResponse))
 
 
+async def list_offsets_of_leader(
+    connection: Connection, tps: Collection[TopicPartition], timestamp: int
+) -> Outcomes[OffsetAt]:
+    """As `list_offsets_of_replicas`, of partitions that this broker leads: the others are errors."""
+    return await _send_one(connection, dict.fromkeys(tps, timestamp), IsolationLevel.READ_UNCOMMITTED)
+
+
 async def _send_one(
     connection: Connection, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> Outcomes[OffsetAt]:

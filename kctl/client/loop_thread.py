@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -40,23 +41,17 @@ class LoopThread:
             except BaseException:
                 future.cancel()
                 raise
+            finally:
+                del future
 
     async def in_caller(self, call: Callable[[], None]) -> None:
         """Executes `call` in the thread that is in `run`, where it may call `run` again.  Raises what it raises."""
         done: Future[None] = Future()
-
-        def execute() -> None:
-            if not done.set_running_or_notify_cancel():
-                return
-            try:
-                call()
-            except BaseException as error:
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-
-        self._calls.put(execute)
-        await asyncio.wrap_future(done)
+        self._calls.put(partial(_complete, done, call))
+        try:
+            await asyncio.wrap_future(done)
+        finally:
+            del done
 
     def close(self) -> None:
         """Stops the loop and waits for the thread."""
@@ -65,6 +60,18 @@ class LoopThread:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
             self.loop.close()
+
+
+def _complete(done: Future[None], call: Callable[[], None]) -> None:
+    """Executes the call and passes its result or exception to the future."""
+    if not done.set_running_or_notify_cancel():
+        return
+    try:
+        call()
+    except BaseException as error:
+        done.set_exception(error)
+    else:
+        done.set_result(None)
 
 
 async def _cancel_all() -> None:

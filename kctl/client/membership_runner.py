@@ -43,6 +43,7 @@ from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kctl.protocol.apis.sync_group import SyncGroupResponse
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -52,8 +53,6 @@ RESPONSE_MARGIN_MS = 5_000
 """How much longer than the largest rebalance timeout a JoinGroup may take."""
 LEAVERS_VERSION_MIN = 3
 """First version of LeaveGroup with several members."""
-PARTITIONS_CHECK_MS = 300_000
-"""How often the leader checks for new partitions: metadata.max.age.ms of the Java consumer."""
 
 
 class MembershipRunner:
@@ -95,8 +94,10 @@ class MembershipRunner:
                 waiting += self.step(outcome)
 
     async def look_for_more_partitions(self) -> None:
-        """If the member is the leader and a check is due, rejoins if subscribed topics have new partitions."""
-        if not self.member.is_leader or self.now_ms() < self._counted_ms + PARTITIONS_CHECK_MS:
+        """If the member is the leader, rejoins if subscribed topics have new partitions; checks every
+        metadata.max.age.ms.
+        """
+        if not self.member.is_leader or self.now_ms() < self._counted_ms + self._client.settings.metadata_max_age_ms:
             return
         before = self._partition_counts
         if await self._counts(before) != before:
@@ -155,7 +156,7 @@ class MembershipRunner:
                 if self.member.phase is Phase.OUTSIDE:
                     await self.look_elsewhere("its coordinator does not respond")
             case Fail(error):
-                self.failure = error
+                self.failure = copy_of(error)
             case Revoke() | StopReading():
                 pass  # The consumer examines the phase at the next poll.
         return None

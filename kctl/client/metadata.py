@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kctl.errors import ErrorCode
-from kctl.model import ZERO_UUID, TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition, topic_name_problem
 from kctl.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
 
 
@@ -112,4 +112,7 @@ def _topic(topic: MetadataResponseTopic) -> Topic:
         )
         for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
     )
-    return Topic(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, partitions, ErrorCode.of(topic.error_code))
+    error = ErrorCode.of(topic.error_code)
+    if error is ErrorCode.NONE and topic_name_problem(topic.name):
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION  # Requested by this name, which no broker can have.
+    return Topic(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, partitions, error)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from kctl.reference_cycles import copy_of
+
 
 class _Pending(NamedTuple):
     arrival: asyncio.Future[memoryview]
@@ -53,7 +55,7 @@ class PendingResponses:
             self._timer = None
         for pending in self._pending.values():
             if not pending.arrival.done():
-                pending.arrival.set_exception(error)
+                pending.arrival.set_exception(copy_of(error))
 
     def _arm(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         if self._timer is not None:

@@ -23,7 +23,7 @@ from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 from kctl.client.producer_batches import Batch, OnResult, size_of
-from kctl.client.retrying import BACKOFF_MS_MAX, COORDINATOR_MOVED, LEADER_MOVED
+from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
 from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
@@ -40,6 +40,7 @@ from kctl.quantities import counted
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import SEQUENCE_MAX, Record
+from kctl.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -76,6 +77,10 @@ class ProducerSettings:
     """Time from the first record of a batch until the batch fails; None for the client's timeout per request."""
     metadata_max_age_ms: int = 300_000
     """How long the partitions of a topic are cached; added ones are used afterwards."""
+    retries: int | None = None
+    """How often a batch is sent again; None for as long as the time permits."""
+    record_bytes_max: int | None = None
+    """max.request.size: a larger record fails; None without a bound.  `batch_bytes` must not be larger."""
 
 
 @dataclass(slots=True)
@@ -354,9 +359,10 @@ class Producer:
         while queue.closed:
             batch = queue.closed.popleft()
             try:
+                self._check_size(batch)
                 delivery = await self._deliver_in_time(queue, batch)
             except KctlError as error:
-                delivery = Delivery(queue.tp, batch.records, -1, -1, error)
+                delivery = Delivery(queue.tp, batch.records, -1, -1, copy_of(error))
             if _is_too_large(delivery) and len(batch.records) > 1:
                 # The topic's max.message.bytes is smaller than the batch.  As in Java, its halves are sent instead,
                 # with the sequence numbers of the batch, of which the broker has stored nothing.
@@ -374,6 +380,13 @@ class Producer:
             self._buffer(-len(batch.records), -batch.size)
             batch.finish(queue.tp, delivery.base_offset, delivery.timestamp_ms, delivery.error)
             self._on_delivery(delivery)
+
+    def _check_size(self, batch: Batch) -> None:
+        """Raises ApiError for a record above `record_bytes_max`, which is alone in its batch."""
+        size_max = self._settings.record_bytes_max
+        if size_max is not None and batch.size > size_max:
+            text = f"a record of {counted(batch.size, 'byte')} is larger than max.request.size={size_max}"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     async def _deliver_in_time(self, queue: _PartitionQueue, batch: Batch) -> Delivery:
         """Delivers a batch, or fails when delivery_timeout_ms have passed since its first record."""
@@ -421,21 +434,27 @@ class Producer:
         """
         is_delivery_timed = self._settings.delivery_timeout_ms is not None
         deadline = self._client.deadline()
+        left = self._settings.retries
+        is_counted = is_delivery_timed or left is not None
         while True:
             try:
                 return await attempt()
             except ApiError as error:
-                if error.code not in (RETRIED | MOVED if is_delivery_timed else RETRIED):
+                if error.code not in (RETRIED | MOVED if is_counted else RETRIED):
                     raise
                 queue.last_error = error
             except ClusterUnreachable as error:
-                if not is_delivery_timed:
+                if not is_counted:
                     raise
                 queue.last_error = error
+            if left is not None:
+                if left == 0:
+                    raise queue.last_error
+                left -= 1
             if not await deadline.pause():
                 if not is_delivery_timed:
                     raise queue.last_error
-                await self._client.transport.sleep(BACKOFF_MS_MAX)
+                await self._client.transport.sleep(self._client.settings.retry_backoff_ms_max)
                 deadline = self._client.deadline()
 
     async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int]:
@@ -443,7 +462,7 @@ class Producer:
         request = ProduceRequest(
             transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             acks=self._settings.acks,
-            timeout_ms=self._client.settings.timeout_ms,
+            timeout_ms=self._client.settings.response_timeout_ms,
             topic_data=[
                 TopicProduceData(name=tp.topic, partition_data=[PartitionProduceData(index=tp.partition, records=data)])
             ],
@@ -466,9 +485,16 @@ class Producer:
                 self._metadata.pop(tp.topic, None)
             return {tp: ApiError(code, _refusal(result))}
 
-        outcome = (await on_leaders(self._client, [tp], send_to, known=self._metadata.get(tp.topic)))[tp]
+        outcomes = await on_leaders(
+            self._client,
+            [tp],
+            send_to,
+            known=self._metadata.get(tp.topic),
+            is_repeated=self._settings.retries is None,
+        )
+        outcome = outcomes[tp]
         if isinstance(outcome, ApiError):
-            raise outcome
+            raise copy_of(outcome)
         return outcome
 
     async def _producer_id(self) -> tuple[int, int]:
@@ -488,6 +514,8 @@ class Producer:
             if self._producer is requested:
                 self._producer = None
             raise
+        finally:
+            del requested
 
 
 def _refusal(result: PartitionProduceResponse) -> str | None:

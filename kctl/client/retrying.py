@@ -6,13 +6,11 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from kctl.client.budget import Budget
+from kctl.client.settings import RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX
 from kctl.client.transport import ClosedAtFirstRequest, ConnectionLost, Transport
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 
 T = TypeVar("T")
-
-BACKOFF_MS_MIN = 50
-BACKOFF_MS_MAX = 1_000
 
 LEADER_MOVED = frozenset(
     {
@@ -55,13 +53,22 @@ CONTROLLER_MOVED = frozenset({ErrorCode.NOT_CONTROLLER})
 class Deadline:
     """Deadline of an operation, and the pause before each further attempt (doubling)."""
 
-    def __init__(self, transport: Transport, timeout_ms: int, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        timeout_ms: int,
+        budget: Budget | None = None,
+        *,
+        backoff_ms: int = RETRY_BACKOFF_MS,
+        backoff_ms_max: int = RETRY_BACKOFF_MS_MAX,
+    ) -> None:
         """The deadline of the command in `budget` applies too."""
         self.timeout_ms = timeout_ms
         self._transport = transport
         self._budget = budget or Budget(transport.monotonic_ms)
         self._end_ms = transport.monotonic_ms() + timeout_ms
-        self._backoff_ms = BACKOFF_MS_MIN
+        self._backoff_ms = backoff_ms
+        self._backoff_ms_max = backoff_ms_max
 
     @property
     def remaining_ms(self) -> int:
@@ -79,7 +86,7 @@ class Deadline:
         if remaining_ms <= self._backoff_ms:
             return False
         await self._transport.sleep(self._backoff_ms)
-        self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
+        self._backoff_ms = min(2 * self._backoff_ms, self._backoff_ms_max)
         return True
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kctl.addresses import parse_addresses
+from kctl.addresses import parse_addresses, without_user
 from kctl.client.transport import Security
 from kctl.errors import ConfigError, UsageError
-from kctl.integers import parse_integer
 
 if TYPE_CHECKING:
     from kctl.client.guard import Guard
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
 PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+RETRY_BACKOFF_MS = 50
+RETRY_BACKOFF_MS_MAX = 1_000
+METADATA_MAX_AGE_MS = 300_000
+
+_SCHEME = re.compile(r"\s*([A-Za-z0-9._-]*)://(.*)", re.DOTALL)
+_OTHER_SCHEMES = {"http", "https", "ftp", "file", "zookeeper"}
 
 
 class ClientSettings(NamedTuple):
@@ -32,6 +39,18 @@ class ClientSettings(NamedTuple):
     """None for PLAINTEXT."""
     guard: Guard | None = None
     """Checks of every connection; None for none."""
+    request_timeout_ms: int | None = None
+    """request.timeout.ms: timeout of one request; None for that of the operation."""
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    """The pause before the second attempt of an operation; it doubles with each further one."""
+    retry_backoff_ms_max: int = RETRY_BACKOFF_MS_MAX
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    """How old the metadata of readers and writers may become."""
+
+    @property
+    def response_timeout_ms(self) -> int:
+        """How long one response may take."""
+        return self.timeout_ms if self.request_timeout_ms is None else min(self.request_timeout_ms, self.timeout_ms)
 
 
 def client_settings(
@@ -47,39 +66,73 @@ def client_settings(
 
     `security` is made of the same properties; see kctl.client.security.
 
-    Raises UsageError and ConfigError.  Other properties of Kafka's admin client are only checked, and those of its
-    producer and consumer ignored, as by Kafka's tools.
+    Raises UsageError and ConfigError.  kctl.client.property_table has all properties.
     """
+    values: dict[str, Any] = {}
     if properties:
-        from kctl.client.property_values import ANY_CLIENT, check_properties  # noqa: PLC0415 - most commands have none
+        from kctl.client.property_table import Client, check_properties  # noqa: PLC0415 - most commands have none
 
-        check_properties(properties, ANY_CLIENT)
-    protocol = properties.get("security.protocol", PLAINTEXT)
-    if security is None and protocol.strip().upper() != PLAINTEXT:
+        values = check_properties(properties, Client.ADMIN)
+    protocol = values.get("security.protocol", PLAINTEXT)
+    if security is None and protocol != PLAINTEXT:
         raise ConfigError("security.protocol", protocol, "must not be ignored")
     servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
-    timeout = timeout_ms or parse_milliseconds(properties, "default.api.timeout.ms", default_timeout_ms)
-    return ClientSettings(
-        bootstrap=parse_servers(servers),
-        client_id=properties.get("client.id", "kctl"),
-        timeout_ms=timeout,
-        connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
-        rack=properties.get("client.rack", ""),
-        security=security,
+    timeout = timeout_ms or max(1, values.get("default.api.timeout.ms", default_timeout_ms))
+    return with_properties(
+        ClientSettings(
+            bootstrap=parse_servers(servers, protocol),
+            client_id=properties.get("client.id") or "kctl",
+            timeout_ms=timeout,
+            connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
+            rack=properties.get("client.rack", ""),
+            security=security,
+        ),
+        values,
     )
 
 
-def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """Parses `host:port,[::1]:9092,host`; the port defaults to 9092.  Raises UsageError."""
-    return parse_addresses(text, default_port=DEFAULT_PORT)
+def with_properties(settings: ClientSettings, values: Mapping[str, Any]) -> ClientSettings:
+    """The settings with the times that the properties of any client set."""
+    backoff_ms = max(1, values.get("retry.backoff.ms", settings.retry_backoff_ms))
+    connect_ms = values.get("socket.connection.setup.timeout.ms")
+    request_ms = values.get("request.timeout.ms")
+    return settings._replace(
+        connect_timeout_ms=settings.connect_timeout_ms
+        if connect_ms is None
+        else min(settings.timeout_ms, max(1, connect_ms)),
+        request_timeout_ms=settings.request_timeout_ms if request_ms is None else max(1, request_ms),
+        retry_backoff_ms=backoff_ms,
+        retry_backoff_ms_max=max(backoff_ms, values.get("retry.backoff.max.ms", settings.retry_backoff_ms_max)),
+        metadata_max_age_ms=values.get("metadata.max.age.ms", settings.metadata_max_age_ms),
+    )
 
 
-def parse_milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
-    """Parses a property in milliseconds.  Raises ConfigError."""
-    text = properties.get(name)
-    if text is None:
-        return default
-    try:
-        return parse_integer(text, "a number of milliseconds", low=1)
-    except UsageError as error:
-        raise ConfigError(name, text, str(error)) from None
+def parse_servers(
+    text: str, protocol: str | None = None, *, default_port: int = DEFAULT_PORT
+) -> tuple[tuple[str, int], ...]:
+    """Parses `host:port,[::1]:9092,host`.
+
+    As for Kafka's clients, a part may begin with the protocol or the name of a listener, `SASL_SSL://host:9093`; kcat
+    accepts a / after the port.  Raises UsageError, also for a part that names another protocol than `protocol`, the
+    security protocol that will be used; None accepts all.
+    """
+    if "://" not in text:
+        return parse_addresses(text, default_port=default_port)
+    addresses = ",".join(_without_scheme(part, protocol) for part in text.split(","))
+    return parse_addresses(addresses, default_port=default_port)
+
+
+def _without_scheme(part: str, protocol: str | None) -> str:
+    found = _SCHEME.fullmatch(part)
+    if found is None:
+        return part
+    scheme, address = found[1].upper(), found[2].strip()
+    shown = f"{found[1]}://{without_user(address)}"
+    if found[1].lower() in _OTHER_SCHEMES:
+        raise UsageError(f"'{shown}' is not the address of a broker; write HOST:PORT")
+    if scheme in PROTOCOLS and protocol is not None and scheme != protocol.strip().upper():
+        raise UsageError(
+            f"'{shown}' names {scheme}, but security.protocol is {protocol}: set security.protocol={scheme} in the"
+            f" client properties (--command-config), or leave {scheme}:// out"
+        )
+    return address.removesuffix("/")

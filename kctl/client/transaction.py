@@ -95,6 +95,8 @@ class Transaction:
             if self._adding.get(tp) is adding:
                 del self._adding[tp]  # it may be repeated
             raise
+        finally:
+            del adding
 
     async def add_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position | CommittedOffset]

@@ -134,6 +134,12 @@ class LocalChange(LocalCommand):
 
     takes_consent = True
 
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """The change is completed although the reader of its output leaves."""
+        run = super().invocation(common, ctx)
+        run.console.outlive_reader()
+        return run
+
 
 class ClusterCommand(LocalCommand):
     """A command that connects to a cluster."""

@@ -26,6 +26,8 @@ from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
+    import typer
+
     from kctl.client.settings import ClientSettings
     from kctl.client.transport import Security
     from kctl.commands.profile_document import Profile
@@ -47,6 +49,8 @@ class Invocation:
         self._properties: dict[str, str] | None = None
         self._security: Security | None = None
         self._exposed: set[str] = set()
+        self._reported: set[str] = set()
+        """What has been said about the properties."""
         self._reads_environment = True
         self._is_authorized = False
         self.changes: SentChanges | None = None
@@ -57,6 +61,7 @@ class Invocation:
         """The invocation of another round of the same command: --timeout starts again."""
         following = Invocation(self.console, self._given)
         following.profile = self.profile
+        following._reported = self._reported
         return following
 
     def of_side(self, bootstrap_server: str | None, command_config: str | None, profile: str | None) -> Invocation:
@@ -103,6 +108,7 @@ class Invocation:
         """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
         timeout = self._given.get("timeout") or (self.profile and self.profile.timeout)
         properties = self.client_properties()
+        self._report_unknown(properties)
         settings = client_settings(
             bootstrap_servers=self._servers,
             properties=properties,
@@ -197,17 +203,64 @@ class Invocation:
 
     def producer_properties(self) -> dict[str, str]:
         """The properties, with those of Kafka's producer checked.  Raises UsageError and ConfigError."""
-        from kctl.client.property_values import PRODUCER, check_properties  # noqa: PLC0415 - few commands produce
-
-        check_properties(self.client_properties(), PRODUCER)
-        return self.client_properties()
+        return self._checked("PRODUCER")
 
     def consumer_properties(self) -> dict[str, str]:
         """The properties, with those of Kafka's consumer checked.  Raises UsageError and ConfigError."""
-        from kctl.client.property_values import CONSUMER, check_properties  # noqa: PLC0415 - few commands consume
+        return self._checked("CONSUMER")
 
-        check_properties(self.client_properties(), CONSUMER)
-        return self.client_properties()
+    def _checked(self, client: str) -> dict[str, str]:
+        properties = self.client_properties()
+        if properties:
+            from kctl.client.property_table import Client, check_properties  # noqa: PLC0415 - most commands have none
+
+            check_properties(properties, Client[client])
+        return properties
+
+    def note_unused(self, command: str, *options: str) -> None:
+        """Notes the given properties that other commands obey and this one, with these options, does not."""
+        properties = self.client_properties()
+        if properties:
+            from kctl.client.property_table import not_obeyed  # noqa: PLC0415 - most commands have none
+
+            if names := not_obeyed(properties, command, *options):
+                self.note_once(f"kctl {command} does not use {', '.join(names)} of {self._properties_source}")
+
+    def note_once(self, text: str) -> None:
+        """Writes a note, unless an earlier round of the same command has written it."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self.console.note(text)
+
+    def setting(self, ctx: typer.Context, option: str, name: str) -> str:
+        """The value of an option that is given, else of the property `name`, else the default of the option.
+
+        The property must have been checked.
+        """
+        source = ctx.get_parameter_source(option)
+        given = self.client_properties().get(name)
+        if given is None or (source is not None and source.name == "COMMANDLINE"):
+            return str(ctx.params[option])
+        return given.strip()
+
+    def _report_unknown(self, properties: dict[str, str]) -> None:
+        """Warns of names that no client of Kafka has, as Kafka's tools do."""
+        if not properties:
+            return
+        from kctl.client.property_table import unknown_names  # noqa: PLC0415 - most commands have none
+
+        unknown = unknown_names(properties)
+        text = f"{self._properties_source}: not a property of Kafka's clients, and ignored: {', '.join(unknown)}"
+        if unknown and text not in self._reported:
+            self._reported.add(text)
+            self.console.warn(text)
+
+    @property
+    def _properties_source(self) -> str:
+        """The file or the profile that the properties are from."""
+        if self.config_file or self.profile is None:
+            return self.config_file or ""
+        return f"the profile '{self.profile.name}'"
 
     @functools.cached_property
     def _file_properties(self) -> dict[str, str]:

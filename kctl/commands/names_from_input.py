@@ -1,4 +1,7 @@
-"""`-` in a list of names: the names are read from standard input, one per line."""
+"""`-` in a list of names: the names are read from standard input, one per line.
+
+A topic or group can have the name `-`: it is written `+-`, and further `+` before it are part of the name.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,17 @@ def takes_names(param: Parameter) -> bool:
 def with_names_from_input(names: list[str] | None) -> list[str] | None:
     """The names, with those of standard input in place of `-`.  Raises UsageError and OSError."""
     if not names or STANDARD_INPUT not in names:
-        return names
+        return names if names is None else [_literal(name) for name in names]
     if names.count(STANDARD_INPUT) > 1:
         raise UsageError("- is given twice; standard input can be read once")
     position = names.index(STANDARD_INPUT)
-    return [*names[:position], *_names_from_input(), *names[position + 1 :]]
+    before, after = names[:position], names[position + 1 :]
+    return [*map(_literal, before), *_names_from_input(), *map(_literal, after)]
+
+
+def _literal(name: str) -> str:
+    """The name that an argument other than `-` gives."""
+    return name[1:] if name.startswith("+") and name.lstrip("+") == STANDARD_INPUT else name
 
 
 def _names_from_input() -> list[str]:

@@ -15,6 +15,10 @@ from kctl.config.problems import BrokerConfigError, Problem
 from kctl.limits import PROPERTY_HINTS_MAX
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
+_IS_OF_LISTENERS = re.compile(
+    r"ssl\.|sasl\.|principal\.builder\.class|connections\.max\.reauth\.ms|max\.connections$|max\.connection\.creation\.rate"
+)
+"""What a listener can have for itself.  Kafka: AbstractConfig.valuesWithPrefixOverride, SocketServer (2.8)."""
 KRAFT_ONLY = {
     "process.roles": "kctl uses ZooKeeper, not KRaft",
     "node.id": "in a ZooKeeper cluster the id of a broker is broker.id",
@@ -49,6 +53,7 @@ def load_broker_config(
 def examine(given: Mapping[str, str]) -> Examined:
     """The configuration of these properties with all its problems and warnings."""
     values, problems = parse_broker_properties(given)
+    problems += _problems_of_listeners(given)
     config = BrokerConfig(**values)
     unusable = [problem.name for problem in problems]
     # With the default of an unusable property, a contradiction to it is not reported.
@@ -131,10 +136,36 @@ def _old_format(config: BrokerConfig) -> list[str]:
 def _without_effect(given: Mapping[str, str]) -> list[str]:
     warnings: list[str] = []
     for name, text in given.items():
-        described = BROKER_PROPERTIES.get(name)
-        if described is not None and described.unused and not _is_default(described, text):
+        described = BROKER_PROPERTIES.get(name) or _of_listener(name)
+        if described is None:
+            continue
+        if described.unused and not _is_default(described, text):
             warnings.append(f"{name}: has no effect; {described.unused}")
+        elif name not in BROKER_PROPERTIES and not _IS_OF_LISTENERS.match(described.name):
+            warnings.append(f"{name}: has no effect; all listeners have {described.name} in common")
     return warnings
+
+
+def _of_listener(name: str) -> Property | None:
+    """The property of which `listener.name.X.NAME` or `listener.name.X.MECHANISM.NAME` is the value for a listener."""
+    found = _OF_LISTENER.fullmatch(name)
+    if found is None:
+        return None
+    return BROKER_PROPERTIES.get(found[2]) or BROKER_PROPERTIES.get(found[2].partition(".")[2])
+
+
+def _problems_of_listeners(given: Mapping[str, str]) -> list[Problem]:
+    problems = []
+    for name, text in given.items():
+        described = _of_listener(name)
+        if described is None or not text.strip() or not _IS_OF_LISTENERS.match(described.name):
+            continue
+        try:
+            described.parse(text)
+        except ValueError as error:
+            shown = "[hidden]" if described.sensitive else text
+            problems.append(Problem(name, shown, str(error), "correct or remove it"))
+    return problems
 
 
 def _is_default(described: Property, text: str) -> bool:

@@ -21,6 +21,8 @@ from kctl.errors import UsageError
 _REFERENCE = re.compile(r"\$\{([A-Za-z]+):([^{}]*)\}")
 _ONE = re.compile(r"(?:\$\{[A-Za-z]+:[^{}]*\})")
 _JAAS = "sasl.jaas.config"
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+"""In a login module the reference is inside quotes, which a line break would end."""
 
 
 class Readers(NamedTuple):
@@ -58,8 +60,7 @@ def resolve(name: str, value: str, readers: Readers) -> str:
 
     def replace(match: re.Match[str]) -> str:
         secret = _read(name, match, readers)
-        # In a login module the reference is inside quotes.
-        return secret.replace("\\", "\\\\").replace('"', '\\"') if name.endswith(_JAAS) else secret
+        return secret.translate(_ESCAPED) if name.endswith(_JAAS) else secret
 
     return _REFERENCE.sub(replace, value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, cast
 
 VERSION_MAX = 32767
@@ -23,6 +24,14 @@ FIXED_FORMATS = {
 FIXED_SIZES = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 
+class Role(Enum):
+    """What the value of a field names, where receivers have to check it."""
+
+    TOPIC = "topic"
+    PARTITION = "partition"
+    CLUSTER = "cluster"
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """The wire format of one field."""
@@ -41,6 +50,7 @@ class Field:
     """The elements of an array."""
     struct: type | None
     """The class if kind is struct."""
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)

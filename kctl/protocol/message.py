@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
 from kctl.limits import REQUEST_COST_MAX
-from kctl.protocol.definition import Definition, Field, parse_versions
+from kctl.protocol.definition import Definition, Field, Role, parse_versions
 
 T = TypeVar("T")
 
@@ -49,8 +49,11 @@ def _field(
     secret: bool = False,
     element: Field | None = None,
     struct: type | None = None,
+    role: Role | None = None,
 ) -> Any:
-    spec = Field("", kind, parse_versions(versions), parse_versions(nullable), default, ignorable, tag, element, struct)
+    spec = Field(
+        "", kind, parse_versions(versions), parse_versions(nullable), default, ignorable, tag, element, struct, role
+    )
     metadata = {"wire": spec}
     if default == []:
         return dataclasses.field(default_factory=list, repr=not secret, metadata=metadata)
@@ -81,9 +84,17 @@ def uint16(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = 
     return cast("int", _field("uint16", versions, default=default, ignorable=ignorable, tag=tag))
 
 
-def int32(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
-    """A signed integer of 4 bytes."""
-    return cast("int", _field("int32", versions, default=default, ignorable=ignorable, tag=tag))
+def int32(
+    versions: str = "0+",
+    *,
+    default: int = _REQUIRED,
+    ignorable: bool = False,
+    tag: int | None = None,
+    is_partition: bool = False,
+) -> int:
+    """A signed integer of 4 bytes; `is_partition` declares that it is the number of a partition."""
+    role = Role.PARTITION if is_partition else None
+    return cast("int", _field("int32", versions, default=default, ignorable=ignorable, tag=tag, role=role))
 
 
 def uint32(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
@@ -110,7 +121,14 @@ def uuid(versions: str = "0+", *, default: UUID = _REQUIRED, ignorable: bool = F
 
 @overload
 def string(
-    versions: str = ..., *, default: str = ..., ignorable: bool = ..., tag: int | None = ..., secret: bool = ...
+    versions: str = ...,
+    *,
+    default: str = ...,
+    ignorable: bool = ...,
+    tag: int | None = ...,
+    secret: bool = ...,
+    is_topic: bool = ...,
+    is_cluster_id: bool = ...,
 ) -> str:
     """A field that is never null."""
 
@@ -124,6 +142,8 @@ def string(
     ignorable: bool = ...,
     tag: int | None = ...,
     secret: bool = ...,
+    is_topic: bool = ...,
+    is_cluster_id: bool = ...,
 ) -> str | None:
     """A field that is null in the `nullable` versions."""
 
@@ -136,12 +156,36 @@ def string(
     ignorable: bool = False,
     tag: int | None = None,
     secret: bool = False,
+    is_topic: bool = False,
+    is_cluster_id: bool = False,
 ) -> str | None:
-    """UTF-8, at most 32767 bytes; `secret` excludes it from repr()."""
+    """UTF-8, at most 32767 bytes; `secret` excludes it from repr().
+
+    `is_topic` and `is_cluster_id` declare that it is the name of a topic or the id of a cluster.
+    """
     return cast(
         "str",
-        _field("string", versions, nullable=nullable, default=default, ignorable=ignorable, tag=tag, secret=secret),
+        _field(
+            "string",
+            versions,
+            nullable=nullable,
+            default=default,
+            ignorable=ignorable,
+            tag=tag,
+            secret=secret,
+            role=Role.TOPIC if is_topic else Role.CLUSTER if is_cluster_id else None,
+        ),
     )
+
+
+def topic_name() -> str:
+    """For arrays of names of topics."""
+    return string(is_topic=True)
+
+
+def partition_number() -> int:
+    """For arrays of numbers of partitions."""
+    return int32(is_partition=True)
 
 
 @overload

@@ -241,20 +241,22 @@ def is_possible(header: BatchHeader, least_offset: int) -> bool:
     )
 
 
-def possible_starts(chunk: Buffer, start: int, least_offset: int) -> Iterator[int]:
+def possible_starts(chunk: Buffer, start: int, least_offset: int | None) -> Iterator[int]:
     """Yield the positions in the chunk, from `start` on, where the header of a batch of magic 2 may begin.
+
+    `least_offset` is that of the segment, None if it is not known.
 
     Searching for the next magic byte is fast in Python.
     """
     # Offsets of a segment differ in 31 bits, so the upper four bytes of a base offset have one of two values.
-    high = {((least_offset >> 32) + more).to_bytes(4, "big") for more in (0, 1)}
+    high = {((least_offset >> 32) + more).to_bytes(4, "big") for more in (0, 1)} if least_offset is not None else None
     data = chunk if isinstance(chunk, bytes) else bytes(chunk)
     last = len(data) - HEADER_SIZE + MAGIC_POSITION
     at = data.find(_MAGIC, start + MAGIC_POSITION)
     while 0 <= at <= last:
         begin = at - MAGIC_POSITION
         # No bit in the upper byte of the attributes is in use.
-        if data[begin : begin + 4] in high and not data[begin + ATTRIBUTES_POSITION]:
+        if (high is None or data[begin : begin + 4] in high) and not data[begin + ATTRIBUTES_POSITION]:
             yield begin
         at = data.find(_MAGIC, at + 1)
 

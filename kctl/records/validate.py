@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import RECORDS_PER_BATCH_MAX
+from kctl.limits import APPENDED_INLINE_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import Allowance, AllowanceExceeded
 from kctl.records.batch import iterate_batches, iterate_plain, records_region
 from kctl.records.build import rebuild_batch, recompress
@@ -103,6 +103,7 @@ def validate_produced(
     is_converted = header is None
     if not rules.allows_zstd:
         _check_stored_codec(header, rules)
+    is_in_thread = allowance is None
     if allowance is None:
         allowance = Allowance.for_batches(len(view))
     if header is None:
@@ -113,6 +114,8 @@ def validate_produced(
         allowance = Allowance.for_batches(len(view))  # The conversion has used the allowance for the records.
     else:
         _check_produced_header(header, rules, request_version)
+        if header.size > APPENDED_INLINE_BYTES_MAX and not is_in_thread:
+            raise AllowanceExceeded(f"{header.size} bytes exceed the limit of {APPENDED_INLINE_BYTES_MAX}")
         _check_crc(view, header)
     if len(view) > header.size:
         view = view[: header.size]

@@ -32,14 +32,20 @@ CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 
 _TOKEN = re.compile(
     r"""
-    (?P<space>\s+ | //[^\n]* | /\*.*?\*/)
-    | "(?P<double>(?:[^"\\\n]|\\.)*)"
-    | '(?P<single>(?:[^'\\\n]|\\.)*)'
-    | (?P<word>(?:[^\s"'=;/]|/(?![/*]))+)
+    (?P<space>[\x00-\x20]+ | /\*.*?\*/ | /\*.* | /[^\r\n]*)
+    | "(?P<double>(?:[^"\\\r\n]|\\.)*)(?:"|(?=[\r\n]))
+    | '(?P<single>(?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n]))
+    | (?P<word>[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\xa0-\U0010ffff-]*)
     | (?P<mark>[=;])
+    | (?P<other>-?[0-9.]+ | [^"'])
     """,
     re.VERBOSE | re.DOTALL,
 )
+"""The tokens of java.io.StreamTokenizer as JaasConfig sets it up.
+
+A single / begins a comment too, a comment that is not closed ends the text, a line break ends a quoted string, and
+numbers are not words.
+"""
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -89,20 +95,30 @@ def parse_jaas(text: str) -> LoginModule:
         if not is_word:
             if name == ";":
                 break
-            raise JaasError("an option begins with '='")
+            if name == "=":
+                raise JaasError("an option begins with '='")
+            raise JaasError(f"{_shown_last(options)}: {_QUOTED}")
         if next(tokens, None) != ("=", False):
-            raise JaasError(f"option {_shown(name)} has no value")
-        value, is_value = next(tokens, ("", False))
+            # After another option it may be the rest of an unquoted password.
+            which = f"an option {_shown_last(options)}" if options else f"option {_shown(name)}"
+            raise JaasError(f"{which} has no value")
+        value, is_value = next(tokens, (";", False))
         if not is_value:
-            raise JaasError(f"option {_shown(name)} has no value")
+            what = "has no value" if value in {"=", ";"} else f"needs quotes: {_QUOTED}"
+            raise JaasError(f"option {_shown(name)} {what}")
         options[name] = value
     else:
-        raise JaasError("the semicolon at the end is missing")
+        hint = "; a / that is not in quotation marks begins a comment" if "/" in text else ""
+        raise JaasError(f"the semicolon at the end is missing{hint}")
     if next(tokens, None) is not None:
         raise JaasError("the value contains more than one login module")
     return LoginModule(class_name, options)
 
 
+_QUOTED = (
+    'write a value in quotation marks, NAME="VALUE", unless it begins with a letter and has only letters, digits, '
+    "., -, _ and $"
+)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,80}")
 
 
@@ -111,21 +127,24 @@ def _shown(name: str) -> str:
     return name if _NAME.fullmatch(name) else "(unreadable)"
 
 
+def _shown_last(options: dict[str, str]) -> str:
+    return f"after option {_shown(next(reversed(options)))}" if options else "after the control flag"
+
+
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
     """Each token, and whether it is a word or a quoted string and not one of the marks `=` and `;`."""
     position = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            what = "a quotation mark is not closed" if text[position] in "\"'" else "a comment is not closed"
-            raise JaasError(f"{what} at character {position + 1}")
+            raise JaasError(f"a quotation mark is not closed at character {position + 1}")
         position = found.end()
         if (quoted := found["double"] if found["double"] is not None else found["single"]) is not None:
             yield _ESCAPE.sub(_unescaped, quoted), True
         elif found["word"]:
             yield found["word"], True
-        elif found["mark"]:
-            yield found["mark"], False
+        elif unquoted := found["mark"] or found["other"]:
+            yield unquoted, False
 
 
 def _unescaped(found: re.Match[str]) -> str:

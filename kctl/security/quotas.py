@@ -17,6 +17,8 @@ Pure.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import Enum, StrEnum
 from typing import NamedTuple
 
@@ -36,6 +38,8 @@ class Default(Enum):
 
 
 DEFAULT = Default.DEFAULT
+DEFAULT_NAME = "<default>"
+"""The default user, client id or address in texts, as in Kafka's znodes."""
 Name = str | Default
 """The name of a user or client id, or the default."""
 
@@ -70,11 +74,42 @@ class QuotaEntity(NamedTuple):
 
     def __str__(self) -> str:
         parts = [
-            f"{kind} {'(default)' if name is DEFAULT else name}"
+            f"{kind} {name_text(None if name is DEFAULT else name, '(default)')}"
             for kind, name in ((EntityType.USER, self.user), (EntityType.CLIENT_ID, self.client_id))
             if name is not None
         ]
         return ", ".join(parts)
+
+
+def name_text(name: str | None, default: str = DEFAULT_NAME) -> str:
+    """The text for a name, and for None, the default; `parse_name` is the inverse.
+
+    A user can have the name `<default>`: its text is `+<default>`, and that of the user `+<default>` has two of `+`.
+    """
+    if name is None:
+        return default
+    return f"+{name}" if name.lstrip("+") == default else name
+
+
+def parse_name(text: str, reserved: str = DEFAULT_NAME) -> str | None:
+    """The name in a text of `name_text`; None for the reserved text itself."""
+    if text == reserved:
+        return None
+    return text[1:] if text.lstrip("+") == reserved else text
+
+
+def joined_names(entity: Sequence[tuple[str, str | None]], separator: str) -> str:
+    """The texts of the names of an entity, joined so that no other entity has the same text.
+
+    In a name, `+` is put before each separator, and `+` before a separator is doubled.
+    """
+    last = len(entity) - 1
+    texts = []
+    for index, (_, name) in enumerate(entity):
+        before = re.escape(separator) + ("" if index == last else r"|\Z")
+        doubled = re.sub(rf"(\++)(?={before})", r"\1\1", name_text(name))
+        texts.append(doubled.replace(separator, f"+{separator}"))
+    return separator.join(texts)
 
 
 def candidates(user: str, client_id: str) -> tuple[QuotaEntity, ...]:

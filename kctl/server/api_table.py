@@ -72,18 +72,26 @@ from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.parts import BrokerParts, Foundations
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.requests.dispatch import Dispatcher, Handler
+from kctl.server.topic_deletions import TopicDeletions
 
 Serve = Callable[[str, Handler], None]
 
 
 def register_handlers(
-    dispatcher: Dispatcher, base: Foundations, parts: BrokerParts, authorizer: Authorizer | None
+    dispatcher: Dispatcher,
+    base: Foundations,
+    parts: BrokerParts,
+    authorizer: Authorizer | None,
+    zookeeper_problem: Callable[[], str],
 ) -> None:
-    """Registers the handlers of all APIs that this broker serves."""
+    """Registers the handlers of all APIs that this broker serves.
+
+    `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
+    """
     serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     _register_records(dispatcher, base, parts)
-    _register_cluster(serve, base, parts)
+    _register_cluster(serve, base, parts, zookeeper_problem)
     _register_controller(serve, base, parts)
     _register_topics(serve, base, parts)
     _register_configs(serve, base, parts)
@@ -118,7 +126,9 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     serve("describe_log_dirs", DescribeLogDirsHandler(base.logs, replicas).handle)
 
 
-def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
+def _register_cluster(
+    serve: Serve, base: Foundations, parts: BrokerParts, zookeeper_problem: Callable[[], str]
+) -> None:
     metadata, inter_broker_protocol = base.metadata, base.configs.current.inter_broker_protocol_version
     features = UpdateFeaturesHandler(
         has_features=has_features(inter_broker_protocol), is_controller=_is_controller(parts)
@@ -127,7 +137,7 @@ def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> No
         "metadata",
         MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs, parts.control_plane.known).handle,
     )
-    serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata).handle)
+    serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata, zookeeper_problem).handle)
     serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, parts.auto_topics)).handle)
     serve("update_features", features.handle)
 
@@ -148,8 +158,9 @@ def _register_controller(serve: Serve, base: Foundations, parts: BrokerParts) ->
 def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     configs, metadata, waits, random = base.configs, base.metadata, base.metadata_waits, base.world.random
     topics, is_controller = parts.topics, _is_controller(parts)
+    deletions = TopicDeletions(parts.zookeeper, parts.controller.state, metadata, waits)
     create = CreateTopicsHandler(
-        topics, metadata, waits, configs, random, is_controller=is_controller, policies=base.policies
+        topics, deletions, metadata, waits, configs, random, is_controller=is_controller, policies=base.policies
     )
     delete = DeleteTopicsHandler(topics, metadata, waits, configs, is_controller=is_controller)
     partition_creation = CreatePartitionsHandler(topics, parts.zookeeper, metadata, waits, is_controller=is_controller)

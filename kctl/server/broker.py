@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
@@ -39,6 +39,7 @@ from kctl.server.connection_settings import set_size
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
+from kctl.server.leader_lease import LeaderLease, LeaseKeeper
 from kctl.server.limit_updates import LimitUpdates
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.listeners import Listeners
@@ -54,6 +55,9 @@ from kctl.server.peer_security import PeerSecurity
 from kctl.server.policies import policies_of
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import (
+    EXPIRY_DELAY_MS,
+    EndedSessions,
+    NoEndedSessions,
     announce_failed_log_dir,
     choose_broker_id,
     cluster_id,
@@ -84,10 +88,34 @@ log = logging.getLogger(__name__)
 _KNOWN_WAIT_S = 30.0
 
 
+class OwnZooKeeper(Protocol):
+    """A ZooKeeper that runs in the process of the broker."""
+
+    @property
+    def session_timeout_ms_max(self) -> int:
+        """The longest timeout of a session."""
+        ...
+
+    def has_session(self, session_id: int) -> bool:
+        """Whether the session is open."""
+        ...
+
+
 class Broker:
     """Call `bind`, `open_logs`, `start`, then `stop`; `failed` is done when the broker cannot continue."""
 
-    def __init__(self, world: World, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        properties: Mapping[str, str],
+        *,
+        sessions: EndedSessions | None = None,
+        own_zookeeper: OwnZooKeeper | None = None,
+        on_leadership: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`sessions` are those of earlier processes.  `on_leadership` is called with the reason when the broker stops
+        acting as leader, and with an empty text when it does so again.
+        """
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker_id = -1
         self.advertised: tuple[Endpoint, ...] = ()
@@ -95,6 +123,17 @@ class Broker:
         """The URL of the metrics; empty without an endpoint."""
         self.configs = ConfigView(properties)
         self._world = world
+        self._sessions = sessions or NoEndedSessions()
+        self._own_zookeeper = own_zookeeper
+        self._on_leadership = on_leadership
+        self._registering = asyncio.Lock()
+        self._lease = (
+            LeaderLease(world.clock)
+            if own_zookeeper is None
+            else LeaderLease(world.clock, is_session_open=own_zookeeper.has_session)
+        )
+        self._lease_keeper: LeaseKeeper | None = None
+        self._waking: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         timer = WheelTimer(world.clock, self._loop)
         self._logs = BrokerLogs(self.configs, world, on_log_dir_failure=self._announce_log_dir_failure, fail=self._fail)
@@ -112,6 +151,7 @@ class Broker:
             peer_security=PeerSecurity(self.configs),
             policies=policies_of(properties),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
+            lease=self._lease,
         )
         self._state = BrokerState.NOT_RUNNING
         self._dispatcher = dispatcher = Dispatcher(self._base.quotas, self._loop.time)
@@ -160,6 +200,11 @@ class Broker:
     def replicas(self) -> ReplicaManager | None:
         """The replica manager; None before `start` has created it."""
         return None if self._parts is None else self._parts.replicas
+
+    @property
+    def leadership_problem(self) -> str:
+        """Why the broker does not act as leader; empty if it does."""
+        return self._lease.problem
 
     @property
     def _config(self) -> BrokerConfig:
@@ -216,14 +261,23 @@ class Broker:
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
-        register_handlers(self._dispatcher, self._base, parts, self._authorizer)
+        register_handlers(self._dispatcher, self._base, parts, self._authorizer, lambda: self._session.problem)
         self._measure(parts)
-        self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
+        self._session.renew_by(on_expired=self._session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
         await parts.tokens.load()
         await self._channels.start()
-        await self._register(zookeeper, parts)
+        await self._register()
+        self._lease_keeper = LeaseKeeper(
+            self._lease,
+            self.broker_id,
+            zookeeper,
+            self._world.clock,
+            register_again=self._register_again,
+            on_change=self._leadership_changed,
+        )
+        self._lease_keeper.start()
         parts.controller.start(
             rebalance_every_ms=(
                 self._config.leader_imbalance_check_interval_seconds * 1000
@@ -246,7 +300,7 @@ class Broker:
             self.configs,
             replicas=parts.replicas,
             fetchers=parts.fetchers,
-            unclean_election_changed=parts.controller.unclean_election_changed,
+            unclean_election_changed=lambda: parts.controller.topic_configs_changed(None),
             listeners_changed=self._change_listeners,
         )
         self._config_updates.start()
@@ -274,6 +328,8 @@ class Broker:
             await parts.tokens.close()
             await parts.log_tasks.stop()
         await self._session.stop_renewing()
+        if self._lease_keeper is not None:
+            await self._lease_keeper.close()
         if self._config_updates is not None:
             await self._config_updates.close()
         if parts is not None:
@@ -367,8 +423,55 @@ class Broker:
             version=registration_version(self._config.inter_broker_protocol_version),
         )
 
-    async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
-        parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, self._registration())
+    async def _register(self) -> None:
+        """Registers in the present session, unless that has been done.  Raises BrokerIdInUse, ZooKeeperError."""
+        zookeeper = self._session.zookeeper
+        assert zookeeper is not None
+        async with self._registering:
+            if self._lease.is_of(zookeeper.session_id):
+                return
+            timeout_ms = zookeeper.session_timeout_ms
+            own = self._own_zookeeper
+            # The timeout of another session is unknown: with a ZooKeeper of its own, no later start could wait longer.
+            expiry_ms = timeout_ms if own is None else max(timeout_ms, own.session_timeout_ms_max)
+            session_id = zookeeper.session_id
+            registered = await register(
+                zookeeper,
+                self.broker_id,
+                self._registration(),
+                sessions=self._sessions,
+                clock=self._world.clock,
+                patience_ms=expiry_ms + EXPIRY_DELAY_MS,
+            )
+            if zookeeper.session_id == session_id:
+                asked_ms = registered.asked_ms
+                self._lease.begin(registered.broker_epoch, session_id, asked_ms=asked_ms, timeout_ms=timeout_ms)
+                if self._lease_keeper is not None:
+                    self._lease_keeper.check()
+
+    async def _register_again(self) -> None:
+        """After the registration was deleted, for example by a user, in a session that has not expired."""
+        try:
+            await self._register()
+        except ZooKeeperError:
+            raise
+        except KctlError as error:
+            self._fail(error)
+
+    def _session_expired(self) -> None:
+        assert self._parts is not None
+        self._lease.end("the session with ZooKeeper has expired")
+        if self._lease_keeper is not None:
+            self._lease_keeper.check()
+        self._parts.controller.session_expired()
+
+    def _leadership_changed(self) -> None:
+        """Wakes the requests that wait for partitions that this broker leads, and notifies the owner of the process."""
+        assert self._parts is not None
+        waking = self._loop.create_task(self._parts.replicas.lease_changed(), name="leadership-changed")
+        self._waking.add(waking)
+        waking.add_done_callback(self._waking.discard)
+        self._on_leadership(self._lease.problem)
 
     async def _change_listeners(self) -> None:
         """Opens and closes listeners; registers changed endpoints, of which the controller notifies all brokers."""
@@ -391,7 +494,7 @@ class Broker:
         """In a new session: registers again, reads all configuration again, takes part in controller elections."""
         assert self._parts is not None
         assert self._config_changes is not None
-        await self._register(zookeeper, self._parts)
+        await self._register()
         await self._config_changes.load()
         if isinstance(self._authorizer, ZooKeeperAcls):
             await self._authorizer.load()
@@ -403,7 +506,7 @@ class Broker:
             return
         shutdown = ControlledShutdown(
             self.broker_id,
-            broker_epoch=parts.control_plane.broker_epoch,
+            broker_epoch=self._lease.broker_epoch,
             controller=parts.controller,
             metadata=self._base.metadata,
             peers=parts.peers,
@@ -417,6 +520,8 @@ class Broker:
     # Events.
 
     def _on_watch(self, event: WatchEvent) -> None:
+        if self._lease_keeper is not None:
+            self._lease_keeper.on_watch(event)
         if self._parts is not None:
             self._parts.authority.on_watch(event)
             self._parts.controller.on_watch(event)
@@ -431,8 +536,7 @@ class Broker:
         if self._parts is None:
             return
         self._parts.replicas.topic_configs_changed(topics)
-        if self._base.unclean_topics(topics):
-            self._parts.controller.unclean_election_changed()
+        self._parts.controller.topic_configs_changed(topics)
 
     def _announce_log_dir_failure(self) -> None:
         """Notifies the controller."""

@@ -61,7 +61,7 @@ class BrokerConfigUpdates:
         try:
             while self._configs.current is not self._applied:
                 before, self._applied = self._applied, self._configs.current
-                if self._applied.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+                if self._applied.unclean_leader_election_enable != before.unclean_leader_election_enable:
                     self._unclean_election_changed()
                 self._fetchers.resize(self._applied.num_replica_fetchers)
                 await self._configure_logs()

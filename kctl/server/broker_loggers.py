@@ -33,7 +33,7 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.controller.ZkReplicaStateMachine": ("kctl.server.controller.runner", "kctl.server.controller.znode_writer"),
     "kafka.coordinator.group.GroupCoordinator": ("kctl.server.groups",),
     "kafka.coordinator.group.GroupMetadata": ("kctl.server.groups",),
-    "kafka.coordinator.group.GroupMetadataManager": ("kctl.server.groups.offsets_writer",),
+    "kafka.coordinator.group.GroupMetadataManager": ("kctl.server.groups.runner",),
     "kafka.coordinator.transaction.ProducerIdManager": (
         "kctl.server.producer_ids",
         "kctl.server.transactions.producer_id_allocations",

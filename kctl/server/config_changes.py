@@ -74,6 +74,8 @@ class ConfigChanges:
         self._lock = asyncio.Lock()
         """Held while entities are read and applied, so that an earlier reading does not replace a later one."""
         self._fresh: dict[str, None] = {}
+        self._being_read: set[str] = set()
+        """Topics whose configuration is being read and that were not deleted meanwhile."""
         self._reading: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
@@ -95,6 +97,16 @@ class ConfigChanges:
                 self._fresh[topic] = None
         if self._fresh and self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._read_fresh(), name="config-of-new-topics")
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Removes the configuration of topics that are deleted, also if it is being read at the moment.
+
+        Otherwise a topic that is created again at once would have that of the former one.
+        """
+        for topic in topics:
+            self._view.forget_topic(topic)
+            self._fresh.pop(topic, None)
+            self._being_read.discard(topic)
 
     async def close(self) -> None:
         """Cancels pending reads."""
@@ -180,13 +192,17 @@ class ConfigChanges:
         Responses from ZooKeeper arrive together, so that they are applied in slices.
         """
         for together in pieces(topics, CONFIGS_READ_TOGETHER):
+            self._being_read = set(together)
             read = await asyncio.gather(*(self._read(_TOPICS + topic) for topic in together))
             for some in pieces(list(zip(together, read, strict=True)), CONFIGS_APPLIED_PER_SLICE):
-                changed = [topic for topic, (is_readable, _) in some if is_readable]
-                for topic, (is_readable, overrides) in some:
-                    if is_readable:
-                        self._apply_topic(topic, overrides)
-                self._topics_changed(changed)
+                current = [
+                    (topic, overrides)
+                    for topic, (is_readable, overrides) in some
+                    if is_readable and topic in self._being_read
+                ]
+                for topic, overrides in current:
+                    self._apply_topic(topic, overrides)
+                self._topics_changed([topic for topic, _ in current])
                 await asyncio.sleep(0)
 
     async def _read(self, entity: str) -> tuple[bool, dict[str, str] | None]:

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import ROLES_FOLLOWED_TOGETHER
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
@@ -31,6 +30,7 @@ from kctl.server.control_request_pieces import (
 )
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.leader_lease import LeaderLease
 from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.replication.fetchers import ReplicaFetchers
@@ -53,7 +53,6 @@ class BrokerControlPlane:
         broker_id: int,
         *,
         metadata: MetadataCache,
-        configs: ConfigView,
         config_changes: ConfigChanges,
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
@@ -62,10 +61,10 @@ class BrokerControlPlane:
         transactions: TransactionCoordinator,
         markers: DeletedPartitions,
         metadata_waits: MetadataWaits,
+        lease: LeaderLease,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
-        self._configs = configs
         self._config_changes = config_changes
         self._replicas = replicas
         self._fetchers = fetchers
@@ -77,10 +76,9 @@ class BrokerControlPlane:
         }
         self._markers = markers
         self._metadata_waits = metadata_waits
+        self._lease = lease
         self._turn = asyncio.Lock()
         self._is_closed = False
-        self.broker_epoch = -1
-        """Zxid of this broker's registration; requests for an earlier registration are refused."""
         self.known = asyncio.Event()
         """Set when a controller has sent metadata that includes this broker."""
 
@@ -205,8 +203,7 @@ class BrokerControlPlane:
             topics = {topic_partition.topic for topic_partition in deleted}
             self._groups.topics_deleted(topics)
             self._markers.partitions_deleted(deleted)
-            for topic in topics:
-                self._configs.forget_topic(topic)
+            self._config_changes.topics_deleted(topics)
         topic_names = list(update.topics)
         self._config_changes.topics_appeared(topic for topic in topic_names if topic in self._metadata.topics)
         self._metadata_waits.changed(topic_names)
@@ -224,7 +221,8 @@ class BrokerControlPlane:
         return topic_partition in self._replicas.partitions
 
     def _check_epochs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
-        if -1 < request.broker_epoch < self.broker_epoch:
+        """Refuses requests for an earlier registration of this broker, and those of an earlier controller."""
+        if -1 < request.broker_epoch < self._lease.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
         self._replicas.check_controller_epoch(request.controller_epoch)
 

@@ -3,6 +3,7 @@
 broker.lock     locked while the process runs; the operating system releases it when the process ends
 broker.json     the fields of RunningBroker, valid while the lock is held
 broker.out      output of a detached broker
+broker.session  the ZooKeeper session of the latest process, with its password, see `FolderSessions`
 broker.dump     what a running broker writes about itself on SIGUSR1, see `state_dump`
 logs/           the log directory, unless log.dirs is set
 zookeeper/      data of the embedded ZooKeeper, if it is used
@@ -14,15 +15,23 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kctl.errors import KctlError
+from kctl.operating_system import boot_id
+from kctl.private_files import replace_private
+from kctl.zookeeper.operations import SessionKey
+
+log = logging.getLogger(__name__)
 
 _PROCESS = "process-"
+_SESSION_BYTES_MAX = 4_096
 _LOCK_TRIES = 1000
 _LOCK_PAUSE_S = 0.001
 
@@ -46,6 +55,12 @@ class RunningBroker:
     metrics_url: str = ""
     """The URL of the metrics; empty without an endpoint."""
     log_dirs: tuple[str, ...] = ()
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """HOST:PORT by the name of the listener, as they are advertised."""
+    stop_with: int | None = None
+    """The process with whose end it stops; None for none."""
+    problem: str = ""
+    """Why the broker does not act as leader; empty if it does."""
     processes: int = 0
     """How many brokers this process supervises; 0 for a broker.  Address and id are those of the first one."""
 
@@ -83,6 +98,11 @@ class DataFolder:
         return self.path / "broker.out"
 
     @property
+    def session(self) -> Path:
+        """The file with the latest ZooKeeper session."""
+        return self.path / "broker.session"
+
+    @property
     def dump(self) -> Path:
         """The file that a broker writes on SIGUSR1."""
         return self.path / "broker.dump"
@@ -118,6 +138,25 @@ class DataFolder:
             self._state_path.unlink(missing_ok=True)
             os.close(self._lock_fd)
             self._lock_fd = None
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether this process has locked the folder."""
+        return self._lock_fd is not None
+
+    @property
+    def lock_identity(self) -> list[str | int] | None:
+        """The running kernel and the file that is locked; None if they cannot be told.
+
+        A copy of the folder has another one, on this machine and on others, and so has the folder after a restart of
+        the machine.
+        """
+        boot = boot_id()
+        try:
+            file = os.stat(self._lock_path) if self._lock_fd is None else os.fstat(self._lock_fd)
+        except OSError:
+            return None
+        return None if boot is None else [boot, file.st_dev, file.st_ino]
 
     def is_locked(self) -> bool:
         """True if a broker uses the folder: starting, serving or stopping."""
@@ -160,6 +199,70 @@ class DataFolder:
             f"data folder {self.path} is in use by {owner}: stop that broker with "
             f"'kctl broker stop --data-dir {self.path}', or choose another folder with --data-dir"
         )
+
+
+class _Kept(NamedTuple):
+    """The content of broker.session."""
+
+    key: SessionKey
+    lock: object
+    """The lock_identity of the folder when the process ran."""
+    had_own_zookeeper: bool
+
+
+class FolderSessions:
+    """`registration.EndedSessions` in a file of the data folder.
+
+    The proof that the process with the latest session has ended: it had locked the file that this process has locked
+    now, under the same kernel.  For a session with the ZooKeeper of the broker's own process no proof is needed: it
+    ended with that process, and a process with a copy of the folder has a ZooKeeper of its own.
+    """
+
+    def __init__(self, folder: DataFolder, *, has_own_zookeeper: bool) -> None:
+        self._folder = folder
+        self._has_own_zookeeper = has_own_zookeeper
+
+    def latest_ended(self) -> SessionKey | None:
+        """See registration.EndedSessions.latest_ended."""
+        kept = self._kept()
+        if kept is None or not self._folder.has_lock:
+            return None
+        is_proven = self._is_of_this_folder(kept) or (self._has_own_zookeeper and kept.had_own_zookeeper)
+        return kept.key if is_proven else None
+
+    def has_used(self, session_id: int) -> bool:
+        """Whether the latest process of this folder used the session, and not one of a folder that it is a copy of."""
+        kept = self._kept()
+        return kept is not None and kept.key.session_id == session_id and self._is_of_this_folder(kept)
+
+    def _is_of_this_folder(self, kept: _Kept) -> bool:
+        return kept.lock is not None and kept.lock == self._folder.lock_identity
+
+    def _kept(self) -> _Kept | None:
+        try:
+            with self._folder.session.open("rb") as file:
+                kept = json.loads(file.read(_SESSION_BYTES_MAX))
+            key = SessionKey(int(kept["session_id"], 16), bytes.fromhex(kept["password"]))
+            return _Kept(key, kept["lock"], kept["own_zookeeper"] is True)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            log.warning("ignoring an unreadable file path=%s error=%s", self._folder.session, type(error).__name__)
+            return None
+
+    def keep(self, key: SessionKey) -> None:
+        """See registration.EndedSessions.keep.  Without the file, the next start waits for the session to expire."""
+        kept = {
+            "session_id": f"{key.session_id:x}",
+            "password": key.password.hex(),
+            "lock": self._folder.lock_identity,
+            "own_zookeeper": self._has_own_zookeeper,
+        }
+        try:
+            # A crash of the machine after which the file is lost ends the validity of what is in it, too.
+            replace_private(self._folder.session, json.dumps(kept).encode() + b"\n", is_durable=False)
+        except OSError as error:
+            log.warning("cannot write a file path=%s error=%s", self._folder.session, error)
 
 
 def process_folder(root: DataFolder, index: int) -> DataFolder:

@@ -167,8 +167,17 @@ class DevCluster:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise KctlError(f"{self._layout_path} cannot be read: {error}") from None
 
-    def start(self, layout: Layout, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> list[Member]:
+    def start(
+        self,
+        layout: Layout,
+        log_format: LogFormat,
+        *,
+        on_warning: Callable[[str], None],
+        stop_with: int | None = None,
+    ) -> list[Member]:
         """Starts the processes that do not run; a broker that fails to start has a problem, the others keep running.
+
+        They stop at the end of the process `stop_with`, if it is given.
 
         Each warning is passed to `on_warning` once.  Raises KctlError if the folder or the ZooKeeper cannot be used.
         """
@@ -180,13 +189,13 @@ class DevCluster:
         self._layout_path.write_text(json.dumps(asdict(layout)) + "\n", encoding="utf-8")
         secure = self.secure_setup(layout)
         if layout.zookeeper is None:
-            self._start_zookeeper(layout.zookeeper_port, log_format)
+            self._start_zookeeper(layout.zookeeper_port, log_format, stop_with)
         if secure is not None:
             self._secure(layout, secure)
         warnings: list[str] = []
         with ThreadPoolExecutor(len(layout.ports)) as starters:
             starting = (
-                starters.submit(self._start_broker, layout, number, log_format, warnings.append)
+                starters.submit(self._start_broker, layout, number, log_format, warnings.append, stop_with)
                 for number in range(len(layout.ports))
             )
             problems = [start.result() for start in list(starting)]
@@ -230,7 +239,9 @@ class DevCluster:
 
     def restart(self, layout: Layout, number: int, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> None:
         """Stops one broker with a controlled shutdown and starts it; returns when it serves.  Raises KctlError."""
-        problem = self._stop_broker(number) or self._start_broker(layout, number, log_format, on_warning)
+        running = self._folder(number).running()
+        stop_with = None if running is None else running.stop_with
+        problem = self._stop_broker(number) or self._start_broker(layout, number, log_format, on_warning, stop_with)
         if problem is not None:
             raise KctlError(problem)
 
@@ -246,7 +257,12 @@ class DevCluster:
         return f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
 
     def _start_broker(
-        self, layout: Layout, number: int, log_format: LogFormat, on_warning: Callable[[str], None]
+        self,
+        layout: Layout,
+        number: int,
+        log_format: LogFormat,
+        on_warning: Callable[[str], None],
+        stop_with: int | None = None,
     ) -> str | None:
         """Starts a broker; returns None, or why it does not run."""
         folder = self._folder(number)
@@ -255,14 +271,16 @@ class DevCluster:
         from kctl.server.process import StartOptions, start_detached  # noqa: PLC0415 - the whole server, if need be
 
         properties = layout.properties_of(number, self.secure_setup(layout))
-        options = StartOptions(folder=folder, file_properties={}, overrides=properties, log_format=log_format)
+        options = StartOptions(
+            folder=folder, file_properties={}, overrides=properties, log_format=log_format, stop_with=stop_with
+        )
         try:
             start_detached(options, on_warning=on_warning)
         except KctlError as error:
             return f"broker {number}: {error}"
         return None
 
-    def _start_zookeeper(self, port: int, log_format: LogFormat) -> None:
+    def _start_zookeeper(self, port: int, log_format: LogFormat, stop_with: int | None) -> None:
         fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -275,6 +293,7 @@ class DevCluster:
         try:
             command = [*module_command("kctl"), "zookeeper", "start", "--port", str(port)]
             command += ["--data-dir", str(self.path / "zookeeper"), "--log-format", log_format]
+            command += [] if stop_with is None else ["--stop-with", str(stop_with)]
             with self._output_path.open("ab") as output:
                 start = output.tell()
                 process = subprocess.Popen(

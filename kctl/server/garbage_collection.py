@@ -7,8 +7,8 @@ thousands of objects.  So young objects are collected between iterations of the 
 
 A collection of the oldest objects visits all of them, about 36 objects per partition.  Those that have survived two
 collections are therefore left to a thorough collection, which is rare and waits for an idle loop, except when there are
-many more objects than before: asyncio's transports, for one, are cycles, and each scrape of metrics may use a new one.
-docs/decisions/garbage-collection.md has the measurements.
+many more objects than before, or much more memory: a buffer is one object of any size.  Closed objects leave no cycles
+(kctl/reference_cycles.py), so that this is the exception.  docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.
 """
@@ -19,7 +19,9 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+from kctl.operating_system import resident_bytes
 
 YOUNG_OBJECTS = 3_000
 """The number of created objects, less those that were freed, after which Python collects the young ones.  That takes at
@@ -39,32 +41,48 @@ an idle loop collects.
 """
 GROWTH_MAX = 16 * GROWTH_IDLE
 """The same for a busy loop, which such a collection stops for a second or more."""
+GROWTH_BYTES_IDLE = 64 << 20
+"""Bytes by which the process has grown since the last thorough collection, after which an idle loop collects."""
+GROWTH_BYTES_MAX = 8 * GROWTH_BYTES_IDLE
+"""The same for a busy loop."""
+BYTES_INTERVAL_S = 60.0
+"""Collections because of bytes are so far apart at least: the memory may be in use."""
 IDLE_SHARE = 0.05
 """The share of time that an idle loop is busy."""
+
+
+class Memory(NamedTuple):
+    """The memory of the process."""
+
+    blocks: int
+    """Blocks of Python's allocator, which has objects of at most 512 bytes."""
+    resident: int
+    """Bytes in main memory, which include buffers; 0 where the system does not tell them."""
 
 
 class ThoroughCollections:
     """Decides when a thorough collection is due.  Pure."""
 
-    def __init__(self, now_s: float, busy_s: float, blocks: int) -> None:
-        """`blocks` is the number of allocated blocks of memory after the collection at the start."""
+    def __init__(self, now_s: float, busy_s: float, memory: Memory) -> None:
+        """`memory` is that after the collection at the start."""
         self._last_s = now_s
         self._checked_s = now_s
         self._busy_s = busy_s
-        self._blocks = blocks
+        self._memory = memory
 
-    def is_due(self, now_s: float, busy_s: float, blocks: int) -> bool:
+    def is_due(self, now_s: float, busy_s: float, memory: Memory) -> bool:
         """Returns whether to collect now; `busy_s` is how long the loop has been busy since its start."""
         elapsed_s, busy_now_s = now_s - self._checked_s, busy_s - self._busy_s
         self._checked_s, self._busy_s = now_s, busy_s
-        since_s, growth = now_s - self._last_s, blocks - self._blocks
+        since_s, blocks = now_s - self._last_s, memory.blocks - self._memory.blocks
+        grown = memory.resident - self._memory.resident if since_s >= BYTES_INTERVAL_S else 0
         if busy_now_s <= elapsed_s * IDLE_SHARE:
-            return since_s >= INTERVAL_MIN_S or growth >= GROWTH_IDLE
-        return since_s >= INTERVAL_MAX_S or growth >= GROWTH_MAX
+            return since_s >= INTERVAL_MIN_S or blocks >= GROWTH_IDLE or grown >= GROWTH_BYTES_IDLE
+        return since_s >= INTERVAL_MAX_S or blocks >= GROWTH_MAX or grown >= GROWTH_BYTES_MAX
 
-    def collected(self, now_s: float, blocks: int) -> None:
-        """After a thorough collection: objects that are still there are in use."""
-        self._last_s, self._blocks = now_s, blocks
+    def collected(self, now_s: float, memory: Memory) -> None:
+        """After a thorough collection: what is still there is in use."""
+        self._last_s, self._memory = now_s, memory
 
 
 def freeze() -> None:
@@ -77,6 +95,10 @@ def freeze() -> None:
 def collect_young() -> None:
     """Collects the objects since the last collection; those of the last collections too when it is their turn."""
     gc.collect(1 if gc.get_count()[1] > _MIDDLE_COLLECTIONS else 0)
+
+
+def _memory() -> Memory:
+    return Memory(sys.getallocatedblocks(), resident_bytes() or 0)
 
 
 async def collect(busy_s: Callable[[], float], collected: Callable[[float, float, int], None]) -> None:
@@ -96,14 +118,14 @@ async def collect(busy_s: Callable[[], float], collected: Callable[[float, float
             return
         collected(now_s, now_s - started_s, info["generation"])
 
-    thorough = ThoroughCollections(loop.time(), busy_s(), sys.getallocatedblocks())
+    thorough = ThoroughCollections(loop.time(), busy_s(), _memory())
     gc.callbacks.append(on_collection)
     try:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            if thorough.is_due(loop.time(), busy_s(), sys.getallocatedblocks()):
+            if thorough.is_due(loop.time(), busy_s(), _memory()):
                 gc.unfreeze()
                 freeze()
-                thorough.collected(loop.time(), sys.getallocatedblocks())
+                thorough.collected(loop.time(), _memory())
     finally:
         gc.callbacks.remove(on_collection)

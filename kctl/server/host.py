@@ -6,20 +6,25 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kctl import __version__
+from kctl.addresses import address_text
 from kctl.config.dynamic import ConfigView
 from kctl.errors import NoNodeError
 from kctl.server.broker import Broker
-from kctl.server.data_folder import DataFolder, RunningBroker
+from kctl.server.data_folder import DataFolder, FolderSessions, RunningBroker
 from kctl.server.world import real_world
 from kctl.zookeeper import paths
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from kctl.zookeeper.security import zookeeper_security
 from kctl.zookeeper.session import ZooKeeperSession
 from kctl.zookeeper.znodes import decode_config, encode_config
+
+log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 
@@ -50,14 +55,32 @@ class BrokerHost:
         properties: Mapping[str, str],
         embedded_zookeeper_port: int | None,
         user: Callable[[], tuple[str, dict[str, str]]] | None = None,
+        stop_with: int | None = None,
     ) -> None:
-        """`user` returns a user and its configuration, which is stored in ZooKeeper before the start."""
+        """`user` returns a user and its configuration, which is stored in ZooKeeper before the start; `stop_with` is
+        announced.
+        """
+        self._stop_with = stop_with
         self.folder = folder
         self._user = user
         self._world = real_world()
-        self._broker = Broker(self._world, properties)
-        self._embedded_zookeeper_port = embedded_zookeeper_port or 0
+        self._running: RunningBroker | None = None
         self._embedded: EmbeddedZooKeeper | None = None
+        if not ConfigView(properties).current.zookeeper_connect:
+            self._embedded = EmbeddedZooKeeper(
+                folder.zookeeper,
+                host=LOOPBACK,
+                port=embedded_zookeeper_port or 0,
+                port_option="--embedded-zookeeper-port",
+                on_failure=self._zookeeper_failed,
+            )
+        self._broker = Broker(
+            self._world,
+            properties,
+            sessions=FolderSessions(folder, has_own_zookeeper=self._embedded is not None),
+            own_zookeeper=self._embedded,
+            on_leadership=self._leadership_changed,
+        )
 
     @property
     def failed(self) -> asyncio.Future[None]:
@@ -71,14 +94,7 @@ class BrokerHost:
         that does not exist, stay as they are.
         """
         self._broker.bind()
-        if not self._broker.configs.current.zookeeper_connect:
-            self._embedded = EmbeddedZooKeeper(
-                self.folder.zookeeper,
-                host=LOOPBACK,
-                port=self._embedded_zookeeper_port,
-                port_option="--embedded-zookeeper-port",
-                on_failure=self._zookeeper_failed,
-            )
+        if self._embedded is not None:
             self._embedded.bind()
         self.folder.acquire()
 
@@ -93,7 +109,7 @@ class BrokerHost:
             await store_user(zookeeper, self._broker.configs, *await asyncio.to_thread(self._user))
         await self._broker.start(zookeeper)
         endpoint = self._broker.advertised[0]
-        running = RunningBroker(
+        running = self._running = RunningBroker(
             pid=os.getpid(),
             host=endpoint.host,
             port=endpoint.port,
@@ -103,12 +119,16 @@ class BrokerHost:
             version=__version__,
             metrics_url=self._broker.metrics_url,
             log_dirs=self._broker.configs.current.log_directories,
+            listeners={each.listener: address_text(each.host, each.port) for each in self._broker.advertised},
+            stop_with=self._stop_with,
+            problem=self._broker.leadership_problem,
         )
         self.folder.announce(running)
         return running
 
     async def stop(self) -> None:
         """Stops in the reverse order."""
+        self._running = None
         await self._broker.stop()
         if self._embedded is not None:
             await self._embedded.stop()
@@ -118,6 +138,15 @@ class BrokerHost:
         assert self._embedded is not None, "call take first"
         await self._embedded.start()
         return self._embedded.connect
+
+    def _leadership_changed(self, problem: str) -> None:
+        """Writes the reason for `kctl broker status`."""
+        if self._running is None:
+            return
+        try:
+            self.folder.announce(replace(self._running, problem=problem))
+        except OSError as error:
+            log.warning("cannot write a file folder=%s error=%s", self.folder.path, error)
 
     def _zookeeper_failed(self, error: Exception) -> None:
         if not self.failed.done():

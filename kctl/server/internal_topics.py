@@ -169,8 +169,8 @@ class _DelayedAppend:
             return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self._partition.log.log_directory.is_online:
             return AppendOutcome(ErrorCode.KAFKA_STORAGE_ERROR)
-        if self._partition.high_watermark < self._required_offset:
-            return None
+        if self._partition.high_watermark < self._required_offset or not self._partition.may_lead:
+            return None  # The coordinator has the record in its log, and learns what becomes of it.
         if len(self._partition.isr) < self._min_insync_replicas:
             return AppendOutcome(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return AppendOutcome(ErrorCode.NONE, self._base_offset)

@@ -17,8 +17,9 @@ from kctl.environment import Clock, Random
 from kctl.errors import LogDirFailure
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.server.cleaners import LogCleaners
+from kctl.server.producer_expiry import ROUND_S, ProducerExpiry
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.requests.slices import end_of, paced, pause, pieces
+from kctl.server.requests.slices import end_of, pause, pieces
 from kctl.server.schedule import run_every
 from kctl.server.thread_pool import in_thread
 from kctl.storage.flushing import FlushPlan
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 
 _FLUSH_CHECK_MS = 1_000
 _REMOVAL_CHECK_MS = 1_000
-_IDLE_PRODUCER_CHECK_MS = 600_000
 _PLANS_PER_LOG_MAX = 100
 _PLANNED_PER_SLICE = 500
 """Logs whose flushes are planned, in about 1 ms, before other work may be done."""
@@ -45,6 +45,7 @@ class LogTasks:
     ) -> None:
         self._configs = configs
         self.cleaners = LogCleaners(logs, self._last_stable_offset_of, clock, configs=configs, random=random)
+        self.producers = ProducerExpiry(logs.all, clock)
         self._logs = logs
         self._replicas = replicas
         self._clock = clock
@@ -60,7 +61,8 @@ class LogTasks:
             (config.log_retention_check_interval_ms, self.apply_retention),
             (_FLUSH_CHECK_MS, self.flush),
             (_REMOVAL_CHECK_MS, self.remove_files),
-            (_IDLE_PRODUCER_CHECK_MS, self.expire_idle_producers),
+            (config.producer_id_expiration_check_interval_ms, self.expire_idle_producers),
+            (ROUND_S * 1000, self.producers.count),
         )
         self._tasks = [
             self._loop.create_task(run_every(interval_ms, task), name=task.__name__) for interval_ms, task in tasks
@@ -105,16 +107,8 @@ class LogTasks:
             log.info("retention deleted segments=%s", deleted)
 
     async def expire_idle_producers(self) -> None:
-        """Removes the state of producers that were idle for transactional.id.expiration.ms."""
-        now_ms, expiration_ms = self._clock.now_ms(), self._configs.current.transactional_id_expiration_ms
-        forgotten = 0
-        async for each in paced(self._logs.all()):
-            state = each.producer_state
-            for producer_ids in pieces(list(state.producers)):
-                forgotten += state.expire(producer_ids, now_ms, expiration_ms)
-                await pause()
-        if forgotten:
-            log.info("expired idle producers=%s", forgotten)
+        """Removes the state of producers that were idle for producer.id.expiration.ms."""
+        await self.producers.expire(self._configs.current.producer_id_expiration_ms)
 
     async def flush(self) -> None:
         """Flushes closed segments, and the logs that flush.ms requires."""

@@ -96,6 +96,7 @@ class MetadataCache:
         self._topics: dict[str, dict[int, PartitionInfo]] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._names: dict[UUID, str] = {}
+        self._partition_count = 0
 
     def racks(self) -> dict[int, str | None]:
         """The live brokers with their racks."""
@@ -128,10 +129,12 @@ class MetadataCache:
                 self._names[topic.topic_id] = name
             if topic.changed:
                 known = self._topics.get(name)
+                self._partition_count -= len(known or ())
                 if known is None:
-                    self._topics[name] = topic.changed  # Copying 80,000 partitions takes 10 ms.
+                    known = self._topics[name] = topic.changed  # Copying 80,000 partitions takes 10 ms.
                 else:
                     known.update(topic.changed)
+                self._partition_count += len(known)
             if topic.deleted:
                 self._delete(name, topic.deleted)
                 deleted += [TopicPartition(name, index) for index in topic.deleted]
@@ -140,7 +143,8 @@ class MetadataCache:
     def _delete(self, topic: str, indexes: Iterable[int]) -> None:
         partitions = self._topics.get(topic, {})
         for index in indexes:
-            partitions.pop(index, None)
+            if partitions.pop(index, None) is not None:
+                self._partition_count -= 1
         if not partitions:
             self._topics.pop(topic, None)
             topic_id = self._topic_ids.pop(topic, None)
@@ -171,7 +175,7 @@ class MetadataCache:
 
     def total_partition_count(self) -> int:
         """The number of partitions of the cluster."""
-        return sum(map(len, self._topics.values()))
+        return self._partition_count
 
     def topic_id(self, topic: str) -> UUID:
         """The topic's id; the zero id if it has none."""

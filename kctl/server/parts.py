@@ -33,6 +33,7 @@ from kctl.server.inter_broker import (
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
+from kctl.server.leader_lease import LeaderLease
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
@@ -85,6 +86,7 @@ class Foundations:
     secrets: Secrets
     peer_security: PeerSecurity
     policies: Policies
+    lease: LeaderLease
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -152,6 +154,7 @@ def assemble(
         log_config=base.log_config,
         lag_time_max_ms=config.replica_lag_time_max_ms,
         min_insync_replicas=lambda topic: base.configs.topic(topic).min_insync_replicas,
+        lease=base.lease,
     )
     throttles = ReplicationThrottles(broker_id, base.configs)
     fetchers = ReplicaFetchers(
@@ -215,7 +218,6 @@ def assemble(
     control_plane = BrokerControlPlane(
         broker_id,
         metadata=base.metadata,
-        configs=base.configs,
         config_changes=config_changes,
         replicas=replicas,
         fetchers=fetchers,
@@ -224,6 +226,7 @@ def assemble(
         transactions=transactions,
         markers=markers,
         metadata_waits=base.metadata_waits,
+        lease=base.lease,
     )
     controller = ControllerRunner(
         broker_id,
@@ -238,8 +241,9 @@ def assemble(
         unclean_topics=base.unclean_topics,
         has_topic_ids=has_topic_ids,
         has_features=has_features(config.inter_broker_protocol_version),
+        deletions_ended=base.metadata_waits.changed,
     )
-    states = _state_store(base, zookeeper, control_plane, peers, broker_id)
+    states = _state_store(base, zookeeper, peers, broker_id)
     return BrokerParts(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -273,16 +277,14 @@ def assemble(
     )
 
 
-def _state_store(
-    base: Foundations, zookeeper: ZooKeeper, control_plane: BrokerControlPlane, peers: BrokerPeers, broker_id: int
-) -> StateStore:
+def _state_store(base: Foundations, zookeeper: ZooKeeper, peers: BrokerPeers, broker_id: int) -> StateStore:
     """The writer of in-sync replicas: ZooKeeper or, since 2.7, the controller."""
     if not alters_isr_at_controller(base.configs.current.inter_broker_protocol_version):
         return ZooKeeperStates(zookeeper, base.world.clock)
     return ControllerStates(
         broker_id,
         lambda: peers.connect_to_controller(Purpose.ALTER_ISR),
-        broker_epoch=lambda: control_plane.broker_epoch,
+        broker_epoch=lambda: base.lease.broker_epoch,
     )
 
 

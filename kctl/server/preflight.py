@@ -31,7 +31,7 @@ from kctl.security.tls import store_problems
 from kctl.server import open_files
 from kctl.server.authorization.loading import authorizer_of
 from kctl.server.clock import SystemClock
-from kctl.server.data_folder import DataFolder, DataFolderError
+from kctl.server.data_folder import DataFolder, DataFolderError, FolderSessions
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network.listen_settings import TLS_PROTOCOLS
 from kctl.server.peer_security import PeerSecurity
@@ -118,7 +118,7 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
     if 0 <= limit < DESCRIPTORS_MIN:
         message = f"the limit of {limit} is too low for a broker with many segments and clients: raise it (ulimit -n)"
         yield Finding(Severity.WARNING, "open files", message)
-    async for finding in _zookeeper(view, connects=connects):
+    async for finding in _zookeeper(view, options.folder, connects=connects, is_running=running is not None):
         yield finding
 
 
@@ -303,7 +303,9 @@ def _is_locked(path: Path) -> bool:
 # ZooKeeper.
 
 
-async def _zookeeper(view: ConfigView, *, connects: bool) -> AsyncIterator[Finding]:
+async def _zookeeper(
+    view: ConfigView, folder: DataFolder, *, connects: bool, is_running: bool
+) -> AsyncIterator[Finding]:
     config = view.current
     try:
         security = zookeeper_security(view.static)
@@ -326,7 +328,8 @@ async def _zookeeper(view: ConfigView, *, connects: bool) -> AsyncIterator[Findi
         yield _error("zookeeper.connect", str(error))
         return
     try:
-        for finding in [*await _cluster_id(session, config), *await _registration(session, config)]:
+        registration = await _registration(session, config, folder, is_running=is_running)
+        for finding in [*await _cluster_id(session, config), *registration]:
             yield finding
     except KctlError as error:
         yield _error("zookeeper.connect", str(error))
@@ -354,19 +357,21 @@ def _other_clusters(config: BrokerConfig, cluster: str) -> Iterator[Finding]:
             yield _error("log.dirs", f"{message}; correct zookeeper.connect or log.dirs")
 
 
-async def _registration(session: ZooKeeperSession, config: BrokerConfig) -> Iterable[Finding]:
-    """As `registration.register`: the same endpoints are those of this broker before a restart."""
-    if config.broker_id < 0:
+async def _registration(
+    session: ZooKeeperSession, config: BrokerConfig, folder: DataFolder, *, is_running: bool
+) -> Iterable[Finding]:
+    """A start replaces the registration of an earlier process of this folder, and waits for the end of any other."""
+    if config.broker_id < 0 or is_running:
         return []
     path = paths.broker(config.broker_id)
     try:
-        data, _ = await session.get(path)
+        data, stat = await session.get(path)
         other = decode_broker(path, data)
     except (NoNodeError, ValueError):
         return []
-    ports = {endpoint.port for endpoint in listener_endpoints(config)}
-    if ports.intersection(endpoint.port for endpoint in other.endpoints):
+    owner = stat.ephemeral_owner
+    if not owner or FolderSessions(folder, has_own_zookeeper=False).has_used(owner):
         return []
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
-    message = f"{config.broker_id} is registered by another broker at {where}; choose another id"
-    return [_error("broker.id", message)]
+    message = f"{config.broker_id} is registered by another broker at {where}: stop that broker, or choose another id"
+    return [_error("broker.id", f"{message} (if it was killed, its registration ends with its ZooKeeper session)")]

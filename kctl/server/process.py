@@ -23,7 +23,7 @@ from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_output.formats import LogFormat
 from kctl.log_output.handler import set_up_logging
-from kctl.operating_system import limit_freed_memory
+from kctl.operating_system import end_of_process, is_process_alive, limit_freed_memory
 from kctl.server import free_memory, garbage_collection, state_dump
 from kctl.server.background import DETACHED, BackgroundOutput, is_detached, log_stream_of_start
 from kctl.server.data_folder import DataFolder, RunningBroker
@@ -45,6 +45,8 @@ _WARNING = "kctl: warning: "
 """Prefixes of the lines that kctl prints for the user who started it."""
 MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
 """Environment variable that enables measuring the CPU time of event loop iterations, for tests."""
+STOP_WITH_POLL_S = 0.25
+"""How often a process is looked at whose end the system does not report."""
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that reads records may hold the interpreter lock.  The event loop waits for it up to four times per
 request.  With Python's 5 ms and two such threads, small produce requests took 5.4 ms (median) instead of 0.2 ms; with
@@ -64,6 +66,8 @@ class StartOptions:
     port: int | None = None
     """The port of the secure listener; None for 9092."""
     log_format: LogFormat = LogFormat.TEXT
+    stop_with: int | None = None
+    """The process with whose end the broker stops; None for none."""
     process: int | None = None
     """The number of the process among the brokers of this machine, a key of its log lines."""
 
@@ -140,10 +144,11 @@ def run(
     properties = options.properties()
     user = None if options.secure is None else options.secure.user
     run_host(
-        lambda: BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user),
+        lambda: BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user, options.stop_with),
         properties,
         on_serving=on_serving,
         service=service,
+        stop_with=options.stop_with,
     )
 
 
@@ -184,12 +189,17 @@ def run_host(
     *,
     on_serving: Callable[[RunningBroker], None],
     service: ServiceManager | None = None,
+    stop_with: int | None = None,
 ) -> None:
-    """Runs a host, made in the event loop, until SIGINT or SIGTERM.  Raises KctlError; then nothing is left running."""
+    """Runs a host, made in the event loop, until SIGINT, SIGTERM or the end of the process `stop_with`.
+
+    Raises KctlError; then nothing is left running.
+    """
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner, BackgroundOutput() as output:
         runner.get_loop().set_default_executor(started_pool(_threads_max(), "asyncio"))
-        runner.run(_serve(host_of, properties, on_serving, service or ServiceManager.of_process(), output))
+        serving = _serve(host_of, properties, on_serving, service or ServiceManager.of_process(), output, stop_with)
+        runner.run(serving)
 
 
 def _threads_max() -> int:
@@ -203,6 +213,7 @@ async def _serve(
     on_serving: Callable[[RunningBroker], None],
     service: ServiceManager,
     output: BackgroundOutput,
+    stop_with: int | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     host = host_of()
@@ -210,6 +221,8 @@ async def _serve(
     background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if stop_with is not None:
+        background.add(loop.create_task(stop_at_end_of(stop_with, stop.set), name="stop-with"))
     state_dump.write_on_signal(host.folder.dump, partial(_numbers, loop), properties)
     try:
         host.take()
@@ -249,6 +262,25 @@ async def _serve(
         host.failed.result()
 
 
+async def stop_at_end_of(pid: int, stop: Callable[[], None]) -> None:
+    """Calls `stop` when the process has ended, also if it was killed; at once if there is none."""
+    with suppress(ProcessLookupError):
+        end = end_of_process(pid)
+        if end is None:
+            while is_process_alive(pid):  # noqa: ASYNC110 - nothing reports the end of the process
+                await asyncio.sleep(STOP_WITH_POLL_S)
+        else:
+            loop = asyncio.get_running_loop()
+            ended = asyncio.Event()
+            loop.add_reader(end, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(end)
+    log.info("stopping: the process of --stop-with has ended pid=%s", pid)
+    stop()
+
+
 def _numbers(loop: asyncio.AbstractEventLoop) -> dict[str, str]:
     lag = {"event_loop": str(loop.lag)} if isinstance(loop, MeasuredEventLoop) else {}
     return {**state_dump.process_numbers(), **lag}
@@ -267,6 +299,8 @@ def start_detached(
     command += ["--config", "/dev/stdin", "--log-format", options.log_format]
     if options.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(options.embedded_zookeeper_port)]
+    if options.stop_with is not None:
+        command += ["--stop-with", str(options.stop_with)]
     if options.secure is not None:
         command += ["--secure", *([] if options.port is None else ["--port", str(options.port)])]
     child = subprocess.Popen(

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.transport import Transport
-from kctl.environment import Clock
+from kctl.environment import MachineClock
 from kctl.model import Endpoint
 from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
@@ -78,7 +78,7 @@ class Listen(Protocol):
 class World:
     """The environment of one broker."""
 
-    clock: Clock
+    clock: MachineClock
     random: random.Random
     files: Files
     transport: Transport

@@ -15,7 +15,7 @@ from kctl.spark.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
 from kctl.spark.density import Sample
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.export_request import ExportRequest
-from kctl.spark.plan import ClusterView, Plan
+from kctl.spark.plan import ClusterView, Plan, Positions
 from kctl.spark.value_sample import RecordSample, take_records
 
 Samples = Mapping[TopicPartition, tuple[Sample, ...]]
@@ -31,12 +31,12 @@ def topic_names(settings: ClientSettings) -> list[str]:
     return run_blocking(send_to())
 
 
-def look_at_cluster(request: ExportRequest) -> ClusterView:
-    """Queries the cluster over blocking sockets."""
+def look_at_cluster(request: ExportRequest, positions: Positions) -> ClusterView:
+    """Queries the cluster over blocking sockets, and compares it with the positions of the export."""
 
     async def send_to() -> ClusterView:
         async with ClusterClient(request.client, BlockingTransport()) as client:
-            return await view_cluster(client, request.selection)
+            return await view_cluster(client, request.selection, positions)
 
     return run_blocking(send_to())
 

@@ -12,6 +12,8 @@ from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.metadata import ClusterMetadata
+from kctl.client.positions import Divergence
+from kctl.client.positions import Position as History
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
@@ -24,7 +26,8 @@ from kctl.records.batch import iterate_batches
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import CorruptBatch
 from kctl.spark.density import Sample
-from kctl.spark.plan import ClusterView, Isolation, PartitionView, TopicView
+from kctl.spark.exec.histories import find_divergences, history_of
+from kctl.spark.plan import ClusterView, Isolation, PartitionView, Positions, TopicView, is_same_topic
 
 SAMPLE_LIMITS = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=8 << 20, partition_max_bytes=64 << 10)
 
@@ -46,8 +49,8 @@ class TopicSelection:
     """Partition numbers to export of every topic; None means all."""
 
 
-async def view_cluster(client: ClusterClient, selection: TopicSelection) -> ClusterView:
-    """The selected topics as they are in the cluster.
+async def view_cluster(client: ClusterClient, selection: TopicSelection, positions: Positions) -> ClusterView:
+    """The selected topics as they are in the cluster, compared with the histories of `positions`.
 
     Raises ApiError for topics that do not exist or partitions without a leader, UsageError for partitions or offsets
     that do not exist, ClusterUnreachable.
@@ -61,18 +64,51 @@ async def view_cluster(client: ClusterClient, selection: TopicSelection) -> Clus
     starts = await resolve(client, held, selection.start)
     untils = await resolve(client, held, selection.until)
     sizes = await _sizes(client, tps)
+    # After the offsets: what is planned is in the log that was compared, or the tasks meet another leader epoch.
+    divergences = await _divergences(client, _histories(positions, metadata), held)
     topics: dict[str, dict[int, PartitionView]] = {topic: {} for topic in selection.topics}
     for tp in tps:
         topics[tp.topic][tp.partition] = PartitionView(
             log_start=held[tp].start,
-            end=stable[tp].end,
+            end=min(stable[tp].end, held[tp].end),  # the history has it
             high_watermark=held[tp].end,
             start=_start(held[tp], selection.start, starts[tp]),
             until=untils[tp],
             size_bytes=sizes.get(tp, 0),
+            history=history_of(held[tp].end, held[tp].leader_epoch),
+            divergence=divergences.get(tp),
         )
     views = {topic: TopicView(metadata.topics[topic].topic_id, views) for topic, views in topics.items()}
     return ClusterView(metadata.cluster_id or "", views)
+
+
+def _histories(positions: Positions, metadata: ClusterMetadata) -> dict[TopicPartition, History]:
+    """The histories of the topics that are not created again."""
+    return {
+        TopicPartition(name, partition): at.history
+        for name, topic in positions.topics.items()
+        if name in metadata.topics
+        and is_same_topic(
+            metadata.topics[name].topic_id,
+            metadata.cluster_id or "",
+            then_topic_id=topic.topic_id,
+            then_cluster_id=topic.cluster_id,
+        )
+        for partition, at in topic.partitions.items()
+    }
+
+
+async def _divergences(
+    client: ClusterClient, histories: Mapping[TopicPartition, History], held: Mapping[TopicPartition, OffsetRange]
+) -> dict[TopicPartition, Divergence]:
+    """Where the logs in `held` part from the histories.  Raises ApiError."""
+    epochs = {tp: one.leader_epoch for tp, one in held.items()}
+    found: dict[TopicPartition, Divergence] = {}
+    for tp, outcome in (await find_divergences(client, histories, epochs)).items():
+        if isinstance(outcome, ApiError):
+            raise ApiError(outcome.code, f"{tp}: {outcome}")
+        found[tp] = outcome
+    return found
 
 
 def _start(held: OffsetRange, selection: OffsetSpec, offset: int) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kctl.model import TopicPartition
 from kctl.spark.exec.column_types import VARIANT, columns_from_json, columns_to_json, type_from_json, type_to_json
+from kctl.spark.exec.histories import UNKNOWN_HISTORY
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
 from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
@@ -21,8 +22,9 @@ from kctl.spark.plan import (
     Plan,
     PlannedTopic,
     Positions,
+    Replaced,
 )
-from kctl.spark.position_json import topics_from_json, topics_to_json
+from kctl.spark.position_json import history_from_json, history_to_json, topics_from_json, topics_to_json
 
 FORMAT_VERSION = 3
 """Version of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
@@ -34,7 +36,9 @@ COMPACTION_VERSION = 4
 """Of compactions, which earlier kctl cannot read."""
 VARIANT_VERSION = 5
 """Of exports with variants, which earlier kctl does not know."""
-READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION, VARIANT_VERSION)
+PARTIAL_VERSION = 6
+"""Of commits of a part of a plan, whose other files may be planned again; earlier kctl would remove them then."""
+READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION, VARIANT_VERSION, PARTIAL_VERSION)
 
 
 _NO_LETTERS = {"size": 0, "digest": "0"}
@@ -83,6 +87,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
                 "incarnation": range_.incarnation,
                 "lost": range_.lost,
                 "files": [{"start": file.start, "end": file.end, "path": file.path} for file in range_.files],
+                **({"history": history_to_json(range_.history)} if range_.history != UNKNOWN_HISTORY else {}),
+                **({"replaced": list(range_.replaced)} if range_.replaced else {}),
             }
             for range_ in plan.ranges
         ],
@@ -116,21 +122,40 @@ def _range_from_json(document: Mapping[str, Any]) -> PartitionRange:
         document["incarnation"],
         tuple(FileRange(file["start"], file["end"], file["path"]) for file in document["files"]),
         document["lost"],
+        history_from_json(document.get("history")),
+        Replaced(*document["replaced"]) if "replaced" in document else None,
     )
 
 
-def commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int) -> dict[str, Any]:
-    """The commit of a plan; `outcomes` has an entry for every planned path, `after` are the positions after it."""
+def commit_to_json(
+    plan: Plan,
+    outcomes: Mapping[str, FileOutcome],
+    after: Positions,
+    now_ms: int,
+    dropped: Collection[str] = (),
+) -> dict[str, Any]:
+    """The commit of a plan; `outcomes` has an entry for every planned path, `after` are the positions after it.
+
+    `dropped` are files of the written plan that are not part of the commit.
+    """
     letters = [outcome.dead_letters for outcome in outcomes.values() if outcome.dead_letters is not None]
     is_typed = plan.is_typed or any(one != HeldColumns() for one in after.columns.values())
     return {
-        "version": VARIANT_VERSION if _has_variants(after) else FORMAT_VERSION if is_typed else UNTYPED_VERSION,
+        "version": PARTIAL_VERSION
+        if dropped
+        else VARIANT_VERSION
+        if _has_variants(after)
+        else FORMAT_VERSION
+        if is_typed
+        else UNTYPED_VERSION,
         "batch": plan.batch,
         "committed_ms": now_ms,
         "files": [
             _file_to_json(path, shares, outcomes[path]) for path, shares in plan.shares().items() if outcomes[path].path
         ],
+        **({"removed": sorted(dropped)} if dropped else {}),
         "lost": _lost_to_json(plan, outcomes),
+        **({"unreadable": unreadable} if (unreadable := unreadable_to_json(outcomes.values())) else {}),
         **({"filtered": filtered} if (filtered := _filtered_to_json(plan, outcomes)) else {}),
         **_after_to_json(after),
         **({"columns": _held_to_json(after)} if is_typed else {}),
@@ -228,6 +253,22 @@ def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, 
         if count:
             lost[str(range_.tp)] = lost.get(str(range_.tp), 0) + count
     return lost
+
+
+def unreadable_to_json(outcomes: Iterable[FileOutcome]) -> list[dict[str, Any]]:
+    """The offsets that were left out because their batches are corrupt."""
+    return [
+        {
+            "topic": one.tp.topic,
+            "partition": one.tp.partition,
+            "start": one.start,
+            "end": one.end,
+            "bytes": one.size,
+            "reason": one.reason,
+        }
+        for outcome in outcomes
+        for one in outcome.unreadable
+    ]
 
 
 def _filtered_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:

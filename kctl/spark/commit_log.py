@@ -184,6 +184,7 @@ class CommitLog:
             document = self._read(layout.COMMITS, batch)
             for file in document["files"]:
                 found |= {path: CommittedFile(batch, size) for path, size in sizes_from_json(file).items()}
+            hidden -= found.keys()  # the range of a dropped file may be planned again
             for path in document.get("removed", ()):
                 hidden.add(path)
                 found.pop(path, None)
@@ -241,8 +242,18 @@ class CommitLog:
             for path in plan.added:
                 self._files.remove(path)
 
+    def abandon(self, plan: Plan, positions: Positions, *, now_ms: int, dropped: Collection[str]) -> Positions:
+        """See ExportLog: a commit without ranges."""
+        return self.write_commit(replace(plan, topics={}, ranges=()), {}, positions, now_ms=now_ms, dropped=dropped)
+
     def write_commit(
-        self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
+        self,
+        plan: Plan,
+        outcomes: Mapping[str, FileOutcome],
+        positions: Positions,
+        *,
+        now_ms: int,
+        dropped: Collection[str] = (),
     ) -> Positions:
         """Commits a batch.  `outcomes` has one entry per planned path; `positions` are those before the batch.
 
@@ -264,12 +275,14 @@ class CommitLog:
             dead_letters=letters.plus(refused),
             dead_letter_sizes=letter_sizes.plus(sized(refused)),
         )
-        document = commit_to_json(plan, outcomes, after, now_ms)
+        document = commit_to_json(plan, outcomes, after, now_ms, dropped)
         if self._mark is not None:
             document[OPTIONS] = self._mark
         self._put(layout.COMMITS, plan.batch, document)
         if self._files.size(layout.SUCCESS) is None:
             self._files.create(layout.SUCCESS, b"")
+        for path in dropped:
+            self._files.remove(path)
         return after
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
@@ -291,6 +304,7 @@ class CommitLog:
         missing = sorted((path, file.batch) for path, file in committed.items() if path not in present)
         # A backup may have files that were compacted, and lack those that replaced them.
         self._hidden = set() if missing else hidden.intersection(present)
+        self._hidden |= {path for path in hidden if path.startswith(f"{DEAD_LETTERS}/")}
         return Inventory(
             missing=(*missing, *letters.missing),
             unknown=tuple(sorted(present.keys() - committed - hidden)),

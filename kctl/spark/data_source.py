@@ -11,6 +11,7 @@ Spark calls `KctlDataSource` in Python processes on the driver's machine; they a
 from __future__ import annotations
 
 import atexit
+import logging
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from pyspark.sql import datasource
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.property_table import Client, check_properties, unknown_names
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.settings import registry_settings
 from kctl.client.security import client_security
@@ -44,6 +46,8 @@ from kctl.spark.exec.topic_source import (
 )
 from kctl.spark.job import portable
 from kctl.spark.package import build_package
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 TIMEOUT_MS = 30_000
@@ -104,10 +108,10 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
     def option(name: str, default: str = "") -> str:
         return given.get(name.lower(), default)
 
-    def one_of(name: str, values: tuple[str, ...]) -> str:
-        text = option(name, values[0]).lower()
-        if text not in values:
-            raise UsageError(f"{name} takes {', '.join(values)}, not '{text}'")
+    def one_of(name: str, words: tuple[str, ...], default: str = "") -> str:
+        text = option(name, default or words[0]).lower()
+        if text not in words:
+            raise UsageError(f"{name} takes {', '.join(words)}, not '{text}'")
         return text
 
     def count(name: str) -> int | None:
@@ -119,6 +123,9 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
     if option("maxOffsetsPerTrigger") and not LIMIT_TYPES:
         raise UsageError("maxOffsetsPerTrigger needs PySpark 4.2 or later")
     properties = _properties(option("command.config"))
+    values = check_properties(properties, Client.CONSUMER)
+    if not_known := unknown_names(properties):
+        logger.warning("command.config: not a property of Kafka's clients, and ignored: %s", ", ".join(not_known))
     settings = client_settings(
         bootstrap_servers=option("bootstrap.servers") or None,
         properties=properties,
@@ -139,7 +146,7 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
         topics=topics,
         start=parse_offsets(option("startingOffsets", "earliest"), "startingOffsets"),
         end=parse_offsets(option("endingOffsets", LATEST), "endingOffsets"),
-        isolation=_ISOLATION[one_of("isolation", tuple(_ISOLATION))],
+        isolation=_ISOLATION[one_of("isolation", tuple(_ISOLATION), values.get("isolation.level", "read_committed"))],
         include_headers=include_headers or bool(option("headers")),
         headers=headers,
         columns=_columns(decoding, topics, properties, option("schema.registry")),

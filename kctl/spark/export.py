@@ -11,14 +11,14 @@ The engine is started before a plan is written, so that an engine that cannot st
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
 from kctl.client.registry.client import RegistryClient
 from kctl.environment import Clock
-from kctl.errors import ClusterUnreachable, KctlError
+from kctl.errors import ApiError, ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 from kctl.spark.adoption import find_files, plan_adoption
@@ -39,19 +39,21 @@ from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.file_list import is_finished
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.exec.outcome import BadRecords, DataLoss, FileOutcome, Unreadable
 from kctl.spark.exec.target import open_files
 from kctl.spark.export_request import ExportRequest
 from kctl.spark.inventory import Inventory, UnknownFiles
-from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, tasks_of
+from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, failed_ranges, tasks_of
 from kctl.spark.plan import (
     ClusterView,
+    OnCorruptBatch,
     OnDataLoss,
     Plan,
     Positions,
     SplitRule,
     make_plan,
     with_samples,
+    without_partitions,
 )
 from kctl.spark.session import SparkSettings
 from kctl.spark.tables.kinds import TableKind, open_log
@@ -122,7 +124,7 @@ class Exporter:
         clock: Clock,
         *,
         files: Files | None = None,
-        look: Callable[[ExportRequest], ClusterView] | None = None,
+        look: Callable[[ExportRequest, Positions], ClusterView] | None = None,
         sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
         take: Callable[[ExportRequest, Plan], RecordSample] | None = None,
         starts: Callable[[ExportRequest, Collection[TopicPartition]], Mapping[TopicPartition, int]] | None = None,
@@ -144,6 +146,10 @@ class Exporter:
         self._on_note: Callable[[str], None] = lambda text: None
         self._stack = contextlib.ExitStack()
         self._report = ExportReport()
+        self._failed_ranges: dict[TopicPartition, KctlError] = {}
+        """The partitions that cannot be read, while others can be."""
+        self._uncommitted: tuple[Plan, dict[str, FileOutcome]] | None = None
+        """A written plan of which no part could be carried out, with the results of its tasks."""
 
     def plan(self) -> tuple[Plan | None, bool, list[str]]:
         """The first step of a run: (plan, whether it is an interrupted one, warnings).
@@ -157,7 +163,7 @@ class Exporter:
         if pending:
             return pending, True, self._report.warnings
         if inventory.unknown:
-            view = self._look(self._request)
+            view = self._look(self._request, positions)
             return self._adoption_plans(inventory.unknown, positions, view)[0], False, self._report.warnings
         view = self._plannable(positions)
         return self._make_plan(positions, view), False, self._report.warnings
@@ -196,7 +202,7 @@ class Exporter:
         if inventory.unknown and not (self._request.adopts and inventory.may_adopt):
             raise UnknownFiles(inventory.unknown_text())
         with self._timed("plan"):
-            view = self._look(self._request) if inventory.unknown else self._plannable(Positions())
+            view = self._look(self._request, Positions()) if inventory.unknown else self._plannable(Positions())
             plan, _ = self._plan_from(Positions(), view)
             plan = self._with_columns(plan, Positions()) if plan else None
         if plan and plan.file_count:
@@ -213,18 +219,51 @@ class Exporter:
         inventory = self._check_files(positions, pending)
         self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
         if pending:
-            self._readable(pending)
             positions = self._carry_out(pending, positions, listener, Origin.INTERRUPTED)
-        with self._timed("plan"):
-            if view is None:
-                view = self._look(self._request) if inventory.unknown else self._plannable(positions)
+        try:
+            with self._timed("plan"):
+                if view is None:
+                    view = self._look(self._request, positions) if inventory.unknown else self._plannable(positions)
+        except ApiError:
+            self._report_failures()  # why the interrupted batch cannot be finished says more
+            raise
         if inventory.unknown:
             positions = self._adopt(inventory.unknown, positions, view, listener)
-        with self._timed("plan"):
-            plan = self._make_plan(positions, view)
-        if plan is not None:
-            plan = self._begin(plan)
-            self._carry_out(plan, positions, listener, Origin.NEW)
+        self._export_new(view, positions, listener)
+        self._report_failures()
+
+    def _export_new(self, view: ClusterView, positions: Positions, listener: Listener) -> None:
+        """Exports the new records; again without the partitions that cannot be read, as long as there are others."""
+        while True:
+            known = len(self._failed_ranges)
+            rest = without_partitions(view, self._failed_ranges)
+            with self._timed("plan"):
+                plan = self._make_plan(positions, rest)
+                if plan is not None and self._uncommitted is not None:
+                    positions = self._abandon(positions)
+                    plan = self._make_plan(positions, rest)
+            if plan is None:
+                return
+            if self._begin(plan):
+                positions = self._carry_out(plan, positions, listener, Origin.NEW)
+            if len(self._failed_ranges) == known:
+                return
+            positions = self._log.positions()  # on which the next commit is based
+
+    def _report_failures(self) -> None:
+        """Raises the first error if nothing was exported; otherwise errors are reported by topic."""
+        if self._failed_ranges and not self._report.batches and not self._report.failed:
+            raise merged_errors(self._failed_ranges.values())
+        for topic in sorted({tp.topic for tp in self._failed_ranges}):
+            errors = [error for tp, error in self._failed_ranges.items() if tp.topic == topic]
+            self._report.failed[topic] = merged_errors(errors)
+
+    def _abandon(self, positions: Positions) -> Positions:
+        """Ends the plan of which no part could be carried out; its records are planned again."""
+        assert self._uncommitted is not None
+        plan, outcomes = self._uncommitted
+        self._uncommitted = None
+        return self._log.abandon(plan, positions, now_ms=self._clock.now_ms(), dropped=_paths_of(outcomes.values()))
 
     def _write_dead_letters(self) -> None:
         """Writes the dead letters of this run, and those of an interrupted one, to their topic."""
@@ -257,7 +296,7 @@ class Exporter:
 
     def _planned_view(self, request: ExportRequest, positions: Positions) -> ClusterView:
         """The topics of the request, for which there can be a plan."""
-        view = self._look(request)
+        view = without_partitions(self._look(request, positions), self._failed_ranges)
         plan, _ = self._plan_from(positions, view)
         self._check_formats(view, plan, positions)
         if plan is not None:
@@ -290,7 +329,8 @@ class Exporter:
     def _adopt(self, paths: tuple[str, ...], positions: Positions, view: ClusterView, listener: Listener) -> Positions:
         """Adopts files that no commit names; returns the new positions."""
         for plan in self._adoption_plans(paths, positions, view):
-            plan = self._begin(plan)  # noqa: PLW2901 - all of it, or DataLoss
+            if not self._begin(plan):
+                raise merged_errors(self._failed_ranges.values())
             positions = self._carry_out(plan, positions, listener, Origin.ADOPTED)
         return positions
 
@@ -303,41 +343,34 @@ class Exporter:
             now_ms=self._clock.now_ms(),
         )
 
-    def _begin(self, plan: Plan) -> Plan:
+    def _begin(self, plan: Plan) -> bool:
         """Writes the plan; from here on it is executed by this run or the next one.
 
-        Returns the part of it that can be read.  Raises DataLoss if there is none.
+        False if offsets of it are gone meanwhile: then it must be made again without their partitions.
         """
         if plan.file_count:
             self._started_runner()
-        if isinstance(self._request.engine, SparkSettings):  # whose start gives retention some time
-            plan = self._readable(plan)
+        # The start of Spark gives retention some time.
+        if isinstance(self._request.engine, SparkSettings) and (losses := self._losses(plan)):
+            self._failed_ranges |= losses
+            return False
         self._log.write_plan(plan)
-        return plan
+        return True
 
-    def _readable(self, plan: Plan) -> Plan:
-        """The part of a plan whose offsets still exist, as far as its files do not.
-
-        Tasks notice a loss as well, but only when all of them have run.  Raises DataLoss if nothing is left.
-        """
+    def _losses(self, plan: Plan) -> dict[TopicPartition, KctlError]:
+        """The partitions of which planned offsets are gone, unless that is tolerated.  Tasks notice it as well."""
         if self._request.on_data_loss is OnDataLoss.WARN:
-            return plan
+            return {}
         ranges = [range_ for task in self._tasks(plan) if not is_finished(task, self._files) for range_ in task.ranges]
         starts = self._starts(self._request, sorted({range_.tp for range_ in ranges})) if ranges else {}
-        losses: dict[str, KctlError] = {}
+        losses: dict[TopicPartition, KctlError] = {}
         for range_ in ranges:
             start = starts.get(range_.tp, range_.start)
             if start > range_.start:
                 last = min(start, range_.end) - 1
                 text = f"{range_.tp}: offsets {range_.start} to {last} are gone, the log starts at {start} now"
-                losses.setdefault(range_.tp.topic, DataLoss(text))
-        parts = [part for part in self._log.commits_of(plan) if not losses.keys() & part.topics.keys()]
-        if losses and not parts:
-            raise next(iter(losses.values()))
-        if losses:
-            self._report.failed |= losses
-            return plan.of_topics([topic for part in parts for topic in part.topics])
-        return plan
+                losses.setdefault(range_.tp, DataLoss(text))
+        return losses
 
     def _tasks(self, plan: Plan) -> list[FileTask]:
         table = self._request.table
@@ -346,6 +379,7 @@ class Exporter:
             self._request.target,
             self._request.client,
             may_skip=self._request.on_data_loss is OnDataLoss.WARN,
+            skips_corrupt=self._request.on_corrupt_batch is OnCorruptBatch.SKIP,
             keeps_bad=self._request.decoding.keeps_bad,
             is_for_table=table.kind is not TableKind.PARQUET,
             has_incarnation_column=table.has_incarnation_column,
@@ -356,7 +390,7 @@ class Exporter:
         )
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:
-        """Executes a written plan and commits it."""
+        """Executes a written plan and commits it, up to the ranges that cannot be exported."""
         listener.on_plan(plan, origin)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
@@ -364,29 +398,42 @@ class Exporter:
             runner = self._started_runner()
             with self._timed("run"):
                 outcomes = runner.run(tasks, listener.on_progress)
-        committed, after = self._commit(plan, outcomes, positions)
+        finished = plan
+        if failed := failed_ranges(outcomes):
+            self._failed_ranges |= failed
+            finished = plan.without_files({path for path, outcome in outcomes.items() if outcome.failure})
+            if not finished.ranges:
+                self._uncommitted = plan, outcomes
+                return positions
+        left = _paths_of(outcomes[path] for path in plan.shares().keys() - finished.shares().keys())
+        committed, after = self._commit(finished, outcomes, positions, left)
         outcomes = {path: outcomes[path] for path in committed.shares()}
         self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
+        self._report.warnings += [unreadable_text(one) for outcome in outcomes.values() for one in outcome.unreadable]
         # Files of tasks that failed and were repeated.
         self._log.remove_unfinished(committed.topics)
         self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin))
         return after
 
-    def _commit(self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions) -> tuple[Plan, Positions]:
+    def _commit(
+        self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, left: Collection[str]
+    ) -> tuple[Plan, Positions]:
         """Commits the parts of the plan whose tasks have succeeded; returns what was committed, and the new positions.
 
-        Raises the first error if that is nothing; otherwise it is in the report, by topic.
+        `left` are finished files that are not in the plan.  Raises the first error if nothing was committed; otherwise
+        it is in the report, by topic.
         """
         failed: dict[str, KctlError] = {}
         for part in self._log.commits_of(plan):
             of_part = {path: outcomes[path] for path in part.shares()}
             try:
                 check_outcomes(of_part)
-                positions = self._log.write_commit(part, of_part, positions, now_ms=self._clock.now_ms())
+                now_ms = self._clock.now_ms()
+                positions = self._log.write_commit(part, of_part, positions, now_ms=now_ms, dropped=left)
             except KctlError as error:
                 failed |= dict.fromkeys(part.topics, error)
         if len(failed) == len(plan.topics):
-            check_outcomes(outcomes)
+            check_outcomes({path: outcomes[path] for path in plan.shares()})
             raise next(iter(failed.values()))
         self._report.failed |= failed
         return plan.of_topics([topic for topic in plan.topics if topic not in failed]), positions
@@ -465,6 +512,24 @@ class Exporter:
         finally:
             seconds = (self._clock.monotonic_ms() - start_ms) / 1000
             self._report.seconds[step] = round(self._report.seconds.get(step, 0) + seconds, 3)
+
+
+def _paths_of(outcomes: Iterable[FileOutcome]) -> list[str]:
+    """The files that tasks have finished."""
+    found = [[*outcome.written, *([outcome.dead_letters] if outcome.dead_letters else [])] for outcome in outcomes]
+    return [file.path for files in found for file in files]
+
+
+def merged_errors(errors: Collection[KctlError]) -> KctlError:
+    """The first error, of the most severe kind, with the number of the others."""
+    first = next((error for error in errors if not isinstance(error, (DataLoss, BadRecords))), next(iter(errors)))
+    return first if len(errors) == 1 else type(first)(f"{first} (and {len(errors) - 1} more)")
+
+
+def unreadable_text(found: Unreadable) -> str:
+    """What was left out."""
+    size = "of unknown size" if found.size is None else counted(found.size, "byte")
+    return f"{found.tp}: offsets {found.start} to {found.end - 1} ({size}) were left out: {found.reason}"
 
 
 def _of_topics(request: ExportRequest, topics: list[str]) -> ExportRequest:

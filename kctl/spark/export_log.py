@@ -51,9 +51,22 @@ class ExportLog(Protocol):
         ...
 
     def write_commit(
-        self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
+        self,
+        plan: Plan,
+        outcomes: Mapping[str, FileOutcome],
+        positions: Positions,
+        *,
+        now_ms: int,
+        dropped: Collection[str] = (),
     ) -> Positions:
-        """Publishes a batch; returns the positions after it.  Raises LostRace if another exporter was first."""
+        """Publishes a batch; returns the positions after it.  Raises LostRace if another exporter was first.
+
+        `dropped` are finished files that a plan before had and this part of it has not: they are removed.
+        """
+        ...
+
+    def abandon(self, plan: Plan, positions: Positions, *, now_ms: int, dropped: Collection[str]) -> Positions:
+        """Ends a written plan of which no part could be carried out, so that another one can be written."""
         ...
 
     def remove_unfinished(self, topics: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.decodings import DecodingOptions
 from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.column_types import Format
-from kctl.spark.plan import FileOptions, OnDataLoss
+from kctl.spark.plan import FileOptions, OnCorruptBatch, OnDataLoss
 from kctl.spark.tables.kinds import TableKind, TableOptions
 
 
@@ -26,6 +26,7 @@ class ExportRequest:
     options: FileOptions
     target_file_bytes: int
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    on_corrupt_batch: OnCorruptBatch = OnCorruptBatch.FAIL
     adopts: bool = False
     """Whether to adopt data files that no commit names."""
     engine: EngineSettings

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from kctl.admin.unread_records import Search, find_unread
 from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.positions import Divergence
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.spark.existing import ExportState, TopicState
-from kctl.spark.live_topic import LiveLog, LiveTopic, live_topics
+from kctl.spark.live_topic import LiveLog, LiveTopic, divergences_of, live_topics
 from kctl.spark.plan import Position
 
 
@@ -28,13 +30,23 @@ class State(StrEnum):
     LOSING = "losing"
     """Records were deleted before they were exported."""
     TRUNCATED = "truncated"
-    """The log ends before the exported offset."""
+    """The log ends before the exported offset, or has other records before it (see `diverged_offset`)."""
     RECREATED = "recreated"
     """The topic was deleted and created again."""
     DAMAGED = "damaged"
     """Data files of the topic are gone or damaged."""
     GONE = "gone"
     """The topic or partition does not exist."""
+
+
+class ReplacedRange(NamedTuple):
+    """Offsets [start, end) whose rows, of one incarnation, are of records that the topic lost after their export."""
+
+    incarnation: int
+    start: int
+    end: int
+    leader_epoch: int
+    """Of the leader from whose log they were exported; -1 if unknown."""
 
 
 class PartitionStatus(NamedTuple):
@@ -56,6 +68,9 @@ class PartitionStatus(NamedTuple):
     batch: int | None
     committed_ms: int | None
     error: ApiError | None = None
+    diverged_offset: int | None = None
+    """The first offset at which the log has, or may have, other records than those that were exported."""
+    replaced_ranges: tuple[ReplacedRange, ...] = ()
 
 
 async def export_status(client: ClusterClient, state: ExportState, now_ms: int) -> list[PartitionStatus]:
@@ -71,6 +86,8 @@ async def export_status(client: ClusterClient, state: ExportState, now_ms: int) 
             _status(TopicPartition(name, number), topic, live, pending.get(TopicPartition(name, number)))
             for number in numbers
         ]
+    divergences = await divergences_of(client, topics, {name: topic.position for name, topic in state.topics.items()})
+    found = [_with_history(row, state.topics[row.topic], divergences) for row in found]
     rows = await _with_times(client, found, topics, now_ms)
     return [row._replace(state=State.DAMAGED) if row.topic in state.losses else row for row in rows]
 
@@ -109,6 +126,22 @@ def _judged(row: PartitionStatus, log: LiveLog) -> PartitionStatus:
     else:
         state = State.BEHIND if lag else State.CURRENT
     return row._replace(state=state, end_offset=log.stable_end, lag=lag, lost=lost, time_lag_ms=None if lag else 0)
+
+
+def _with_history(row: PartitionStatus, topic: TopicState, divergences: Outcomes[Divergence]) -> PartitionStatus:
+    """Adds where the log differs from the exported one, and the rows that are of lost records."""
+    ranges = tuple(
+        ReplacedRange(one.incarnation, one.start, one.end, one.leader_epoch)
+        for one in topic.position.replaced
+        if one.partition == row.partition
+    )
+    row = row._replace(replaced_ranges=ranges)
+    found = divergences.get(TopicPartition(row.topic, row.partition))
+    if found is None:
+        return row
+    if isinstance(found, ApiError):
+        return row._replace(error=row.error or found)
+    return row._replace(state=State.TRUNCATED, diverged_offset=found.end_offset or 0)
 
 
 async def _with_times(

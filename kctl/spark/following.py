@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -66,8 +66,18 @@ def planned(state: FollowState, plan: Plan) -> FollowState:
     return replace(state, lag=dict(state.lag) | lag)
 
 
-def succeeded(state: FollowState, exported: Mapping[str, TopicCounts], now_ms: int, *, commits: int) -> FollowState:
-    """A round ended, after `commits` commits.  The next one starts at its time, or at once if that has passed."""
+def succeeded(
+    state: FollowState,
+    exported: Mapping[str, TopicCounts],
+    now_ms: int,
+    *,
+    commits: int,
+    incomplete: Collection[str] = (),
+) -> FollowState:
+    """A round ended, after `commits` commits.  The next one starts at its time, or at once if that has passed.
+
+    `incomplete` are topics of which partitions could not be exported: their lag stays.
+    """
     topics = dict(state.topics)
     for topic, counts in exported.items():
         topics[topic] = topics.get(topic, TopicCounts()).plus(counts)
@@ -78,7 +88,7 @@ def succeeded(state: FollowState, exported: Mapping[str, TopicCounts], now_ms: i
         due_ms=max(state.started_ms + state.every_ms, now_ms),
         committed_ms=now_ms if commits else state.committed_ms,
         topics=topics,
-        lag=dict.fromkeys({*state.lag, *topics}, 0),
+        lag={topic: state.lag.get(topic, 0) if topic in incomplete else 0 for topic in {*state.lag, *topics}},
         problem="",
     )
 

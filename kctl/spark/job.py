@@ -12,13 +12,14 @@ from typing import Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
+from kctl.model import TopicPartition
 from kctl.spark import layout
 from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
-from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
+from kctl.spark.exec.outcome import BadRecords, CorruptRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import NO_PARTITIONS, Partitioning
 from kctl.spark.exec.progress import NOTHING, TaskProgress, running_tasks
 from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
@@ -151,6 +152,7 @@ def tasks_of(
     settings: ClientSettings,
     *,
     may_skip: bool,
+    skips_corrupt: bool = False,
     keeps_bad: bool = False,
     is_for_table: bool = False,
     has_incarnation_column: bool = False,
@@ -171,7 +173,14 @@ def tasks_of(
             target=target,
             path=path,
             ranges=tuple(
-                OffsetRange(range_.tp, plan.topics[range_.tp.topic].topic_id, file.start, file.end, isolation)
+                OffsetRange(
+                    range_.tp,
+                    plan.topics[range_.tp.topic].topic_id,
+                    file.start,
+                    file.end,
+                    isolation,
+                    range_.history,
+                )
                 for range_, file in shares
             ),
             include_headers=plan.options.include_headers,
@@ -181,6 +190,7 @@ def tasks_of(
             partition_by=partition_by,
             rows=rows,
             may_skip=may_skip,
+            skips_corrupt=skips_corrupt,
             columns=plan.topics[shares[0][0].tp.topic].columns,
             keeps_bad=keeps_bad,
             is_for_table=is_for_table,
@@ -191,18 +201,33 @@ def tasks_of(
     return sorted(tasks, key=lambda task: -task.offset_count)
 
 
+_ERRORS: Mapping[Failure, type[KctlError]] = {
+    Failure.FAILED: KctlError,
+    Failure.CORRUPT: CorruptRecords,
+    Failure.DATA_LOSS: DataLoss,
+    Failure.UNREACHABLE: ClusterUnreachable,
+    Failure.BAD_RECORDS: BadRecords,
+}
+
+
+def failed_ranges(outcomes: Mapping[str, FileOutcome]) -> dict[TopicPartition, KctlError]:
+    """The partitions because of which tasks failed; empty if a task failed for another reason, or none did."""
+    failed = [outcome for outcome in outcomes.values() if outcome.failure]
+    if not all(outcome.failed for outcome in failed):
+        return {}
+    found: dict[TopicPartition, KctlError] = {}
+    for outcome in failed:
+        for one in outcome.failed:
+            found.setdefault(one.tp, _ERRORS[one.failure](one.message))
+    return found
+
+
 def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:
     """Raises DataLoss, ClusterUnreachable or KctlError if a task has failed; the batch must not be committed then."""
     failed = [outcome for outcome in outcomes.values() if outcome.failure]
     if not failed:
         return
-    kinds = {
-        Failure.FAILED: KctlError,
-        Failure.DATA_LOSS: DataLoss,
-        Failure.UNREACHABLE: ClusterUnreachable,
-        Failure.BAD_RECORDS: BadRecords,
-    }
-    for kind, error in kinds.items():
+    for kind, error in _ERRORS.items():
         messages = sorted({outcome.message for outcome in failed if outcome.failure is kind})
         if messages:
             more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""

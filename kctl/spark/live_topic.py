@@ -11,8 +11,10 @@ from kctl.admin.outcome import Outcome
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets, list_offsets_at
+from kctl.client.positions import NO_EPOCH, Divergence
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.spark.exec.histories import affects, find_divergences
 from kctl.spark.plan import TopicPosition, is_same_topic
 
 CLEANUP_POLICY = "cleanup.policy"
@@ -26,6 +28,8 @@ class LiveLog:
     stable_end: int
     """The last stable offset."""
     high_watermark: int
+    leader_epoch: int = NO_EPOCH
+    """Of the leader that told the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,27 @@ async def live_topics(client: ClusterClient, names: Collection[str]) -> dict[str
     return found
 
 
+async def divergences_of(
+    client: ClusterClient, topics: Mapping[str, LiveTopic | ApiError], positions: Mapping[str, TopicPosition]
+) -> Outcomes[Divergence]:
+    """Where the logs part from the exported history before the exported offset; only these partitions, and errors.
+
+    Raises ClusterUnreachable.
+    """
+    histories, epochs = {}, {}
+    for name, topic in topics.items():
+        if isinstance(topic, LiveTopic) and topic.is_topic_of(positions[name]):
+            for partition, at in positions[name].partitions.items():
+                if isinstance(log := topic.logs.get(partition), LiveLog):
+                    histories[TopicPartition(name, partition)] = at.history
+                    epochs[TopicPartition(name, partition)] = log.leader_epoch
+    return {
+        tp: found
+        for tp, found in (await find_divergences(client, histories, epochs)).items()
+        if isinstance(found, ApiError) or affects(found, positions[tp.topic].partitions[tp.partition].offset)
+    }
+
+
 async def log_start(client: ClusterClient, tp: TopicPartition) -> int:
     """The first offset of a partition.  Raises ApiError."""
     outcome = (await list_offsets(client, {tp: EARLIEST}))[tp]
@@ -93,5 +118,5 @@ async def _logs(client: ClusterClient, tps: Collection[TopicPartition]) -> Outco
         elif isinstance(end, ApiError):
             found[tp] = end
         else:
-            found[tp] = LiveLog(held[0].offset, end.offset, held[1].offset)
+            found[tp] = LiveLog(held[0].offset, end.offset, held[1].offset, held[1].leader_epoch)
     return found

@@ -7,8 +7,11 @@ difference into files (Plan).  Per partition:
   there, regardless of --from, and one that was added to the topic since then starts at its beginning;
 - the end is --until, never beyond the last stable offset (read_committed) or the high watermark (read_uncommitted);
 - if the log starts after the position or ends before it, or the topic was deleted and created again, records are
-missing
-  or have other offsets: DataLoss, or with --on-data-loss=warn a warning and a restart at the log start.
+  missing or have other offsets: DataLoss, or with --on-data-loss=warn a warning and a restart at the log start;
+- a position has the leader epoch and the end of the log when it was planned.  If the leader's log does not have that
+  history up to the position any more (KIP-320), records that were exported are lost, and others may have their offsets:
+  DataLoss, or with --on-data-loss=warn the export goes on where the histories part, in a new incarnation.  The rows
+  after that are recorded (Replaced).
 
 A topic is unchanged if both topic ids are known and equal; brokers older than 2.8 have no ids, so the cluster id is
 compared there.  A restart gets a new incarnation, which is part of the paths, so that reused offsets do not collide
@@ -23,14 +26,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from kctl.client.positions import Divergence
+from kctl.client.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.spark.density import Sample, cut_by_size
 from kctl.spark.exec.column_types import BINARY, VARIANT, Columns, Type
+from kctl.spark.exec.histories import UNKNOWN_HISTORY, affects
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.layout import NamedRange, data_path
 from kctl.spark.path_set import NO_PATHS, PathSet
@@ -39,6 +46,8 @@ FILE_BYTES_MIN = 16 << 20
 """Files are not cut smaller than this only to keep every core busy."""
 SHARED_FILES_PER_CORE = 4
 """Shared files are kept small enough for this many per core, so that tasks of unequal size end together."""
+REPLACED_RANGES_MAX = 10_000
+"""Ranges of one topic that its positions remember."""
 SHARED_FILE_RANGES_MAX = 500
 """Maximum ranges of a file: one task reads them in sequence, and the footer lists all of them."""
 
@@ -55,6 +64,13 @@ class OnDataLoss(StrEnum):
 
     FAIL = "fail"
     WARN = "warn"
+
+
+class OnCorruptBatch(StrEnum):
+    """The reaction to batches that cannot be read: a wrong checksum, or broken records."""
+
+    FAIL = "fail"
+    SKIP = "skip"
 
 
 class Compression(StrEnum):
@@ -79,6 +95,22 @@ class Position(NamedTuple):
 
     offset: int
     incarnation: int
+    history: History = UNKNOWN_HISTORY
+    """Of the log when the offset was planned: its high watermark is not before the offset."""
+
+
+class Replaced(NamedTuple):
+    """Offsets [start, end) whose rows, of one incarnation, are of records that the topic lost after their export.
+
+    The topic may have other records at these offsets, which are exported in the next incarnation.
+    """
+
+    partition: int
+    incarnation: int
+    start: int
+    end: int
+    leader_epoch: int
+    """Of the leader from whose log they were exported; -1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +122,8 @@ class TopicPosition:
     incarnation: int
     """The highest incarnation of its partitions."""
     partitions: Mapping[int, Position]
+    replaced: tuple[Replaced, ...] = ()
+    """The last ones, at most REPLACED_RANGES_MAX."""
 
 
 class HeldColumns(NamedTuple):
@@ -135,6 +169,10 @@ class PartitionView:
     """Size of the whole log on its leader; 0 when unknown."""
     samples: tuple[Sample, ...] = ()
     """Density samples in the order of offsets; without samples all offsets have equal weight."""
+    history: History = UNKNOWN_HISTORY
+    """The same high watermark, and the leader epoch."""
+    divergence: Divergence | None = None
+    """Where the log differs from the one that was exported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +214,10 @@ class PartitionRange:
     files: tuple[FileRange, ...]
     lost: int = 0
     """Missing offsets before `start`."""
+    history: History = UNKNOWN_HISTORY
+    """Of the log at planning; see Position."""
+    replaced: Replaced | None = None
+    """Rows of the incarnation before, which the topic lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +285,22 @@ class Plan:
                 )
                 for range_ in self.ranges
             ),
+        )
+
+    def without_files(self, paths: Collection[str]) -> Plan:
+        """The part of the plan up to the first of these files in each partition."""
+        ranges = []
+        for range_ in self.ranges:
+            files = tuple(takewhile(lambda file: file.path not in paths, range_.files))
+            if len(files) == len(range_.files):
+                ranges.append(range_)
+            elif files:
+                ranges.append(replace(range_, end=files[-1].end, files=files))
+        topics = {range_.tp.topic for range_ in ranges}
+        return replace(
+            self,
+            ranges=tuple(ranges),
+            topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
         )
 
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
@@ -323,10 +381,14 @@ def advance(
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
+        replaced = _kept_replaced(topics.get(topic), planned.topic_id, plan.cluster_id)
         for range_ in plan.ranges:
             if range_.tp.topic == topic:
-                partitions[range_.tp.partition] = Position(range_.end, range_.incarnation)
-        topics[topic] = TopicPosition(planned.topic_id, plan.cluster_id, planned.incarnation, partitions)
+                partitions[range_.tp.partition] = Position(range_.end, range_.incarnation, range_.history)
+                replaced += (range_.replaced,) if range_.replaced else ()
+        topics[topic] = TopicPosition(
+            planned.topic_id, plan.cluster_id, planned.incarnation, partitions, replaced[-REPLACED_RANGES_MAX:]
+        )
     held = {
         topic: HeldColumns(planned.columns.key.type, planned.columns.value.type)
         for topic, planned in plan.topics.items()
@@ -353,6 +415,18 @@ def continues(positions: Positions, plan: Plan) -> bool:
     return True
 
 
+def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> ClusterView:
+    """The view without some partitions."""
+    topics = {
+        topic: replace(
+            found,
+            partitions={p: there for p, there in found.partitions.items() if TopicPartition(topic, p) not in tps},
+        )
+        for topic, found in view.topics.items()
+    }
+    return ClusterView(view.cluster_id, topics)
+
+
 def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:
     """The view with samples of some of its partitions."""
     topics = {
@@ -376,6 +450,8 @@ class _Beginning(NamedTuple):
     """Known partitions, with the new position after a restart."""
     is_anew: bool
     """Whether partitions without a position start at the log start, regardless of --from."""
+    replaced: Mapping[int, Replaced] = MappingProxyType({})
+    """By partition."""
 
 
 class _Span(NamedTuple):
@@ -390,6 +466,8 @@ class _Span(NamedTuple):
     size_bytes: float
     """Estimated size on the broker; 0 when unknown."""
     samples: tuple[Sample, ...]
+    history: History
+    replaced: Replaced | None
 
     @property
     def width(self) -> int:
@@ -410,6 +488,10 @@ def _kept(before: TopicPosition | None, topic_id: UUID, cluster_id: str) -> dict
     return dict(before.partitions) if same else {}
 
 
+def _kept_replaced(before: TopicPosition | None, topic_id: UUID, cluster_id: str) -> tuple[Replaced, ...]:
+    return before.replaced if before is not None and _kept(before, topic_id, cluster_id) else ()
+
+
 def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id: str, losses: list[str]) -> _Beginning:
     """Compares the topic with its positions; adds differences that lose records to `losses`."""
     if before is None:
@@ -419,20 +501,65 @@ def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id
         losses.append(f"topic {topic} was deleted and created again since the last export")
         return _Beginning(before.incarnation + 1, {}, is_anew=True)
     incarnation = before.incarnation
-    for partition, position in positions.items():
+    replaced: dict[int, Replaced] = {}
+    for partition, position in before.partitions.items() if positions else ():
         there = view.partitions.get(partition)
-        # The high watermark, not the end: the last stable offset may be below the position of a read_uncommitted run.
-        if there is None or position.offset <= there.high_watermark:
+        if there is None or not _is_truncated(position, there):
             continue
-        losses.append(
-            f"{TopicPartition(topic, partition)} was exported up to offset {position.offset} but ends at "
-            f"{there.high_watermark}: it was truncated, or the topic was deleted and created again"
-        )
         incarnation = before.incarnation + 1
-        if ZERO_UUID in {view.topic_id, before.topic_id}:
+        losses.append(_truncation_text(TopicPartition(topic, partition), position, there))
+        if ZERO_UUID in {view.topic_id, before.topic_id} and not _has_earlier_epochs(there):
             return _Beginning(incarnation, {}, is_anew=True)
-        positions[partition] = Position(there.high_watermark, incarnation)
-    return _Beginning(incarnation, positions, is_anew=False)
+        start = _parting(position, there)
+        positions[partition] = Position(start, incarnation)
+        if start < position.offset:
+            replaced[partition] = Replaced(
+                partition, position.incarnation, start, position.offset, position.history.leader_epoch
+            )
+    return _Beginning(incarnation, positions, is_anew=False, replaced=replaced)
+
+
+def _is_truncated(position: Position, there: PartitionView) -> bool:
+    """Whether the log does not have the records before a position any more."""
+    # The high watermark, not the end: the last stable offset may be below the position of a read_uncommitted run.
+    if position.offset > there.high_watermark:
+        return True
+    return there.divergence is not None and affects(there.divergence, position.offset)
+
+
+def _parting(position: Position, there: PartitionView) -> int:
+    """The first offset at which the log may have other records than those that were exported."""
+    if there.divergence is None:
+        return there.high_watermark
+    end = there.divergence.end_offset
+    return min(position.offset, there.high_watermark, there.log_start if end is None else end)
+
+
+def _has_earlier_epochs(there: PartitionView) -> bool:
+    """Whether the log was truncated for certain: it has an earlier part of the history.
+
+    Otherwise the topic of a broker without topic ids may have been created again.
+    """
+    found = there.divergence
+    return found is not None and found.end_offset is not None and found.leader_epoch < found.position.leader_epoch
+
+
+def _truncation_text(tp: TopicPartition, position: Position, there: PartitionView) -> str:
+    start, last = _parting(position, there), position.offset - 1
+    if there.divergence is None:
+        text = f"{tp} was exported up to offset {position.offset} but ends at {there.high_watermark}: it was truncated"
+        return f"{text}, or the topic was deleted and created again"
+    epoch = position.history.leader_epoch
+    if there.divergence.end_offset is None:
+        text = f"{tp}: the log has no history with leader epoch {epoch}, from which it was exported up to offset {last}"
+        return (
+            f"{text}: it was replaced, so that any exported row from offset {start} on may be of a record that is lost"
+        )
+    return (
+        f"{tp}: the log was truncated at offset {start}, for example by an unclean leader election: the rows of "
+        f"offsets {start} to {last} were exported with leader epoch {epoch}, and their records are lost; the topic has "
+        f"leader epoch {there.history.leader_epoch} now, and may have other records at these offsets"
+    )
 
 
 def _topic_spans(
@@ -446,17 +573,37 @@ def _topic_spans(
         fallback = there.log_start if is_at_log_start else there.start
         if known is None and fallback > there.high_watermark:
             raise UsageError(f"{tp} ends at offset {there.high_watermark}, before {fallback}")
-        due, incarnation = known or Position(fallback, beginning.incarnation)
+        due, incarnation, _ = known or Position(fallback, beginning.incarnation)
         start = max(due, there.log_start)
         if start > due:
             losses.append(f"{tp}: offsets {due} to {start - 1} are gone, the log starts at {start}")
         end = max(min(there.end, there.until), start)
-        if before and before.partitions.get(partition) == Position(end, incarnation):
+        held = before.partitions.get(partition) if before else None
+        if held is not None and held[:2] == (end, incarnation) and _is_history_known(held, there):
             continue
         share = (end - start) / max(there.high_watermark - there.log_start, 1)
         size_bytes = there.size_bytes * share
-        spans.append(_Span(tp, start, end, view.topic_id, incarnation, start - due, size_bytes, there.samples))
+        replaced = beginning.replaced.get(partition)
+        spans.append(
+            _Span(
+                tp,
+                start,
+                end,
+                view.topic_id,
+                incarnation,
+                start - due,
+                size_bytes,
+                there.samples,
+                there.history,
+                replaced,
+            )
+        )
     return spans
+
+
+def _is_history_known(position: Position, there: PartitionView) -> bool:
+    """Whether a position without new records is recorded with a history already, if there is one."""
+    return position.history != UNKNOWN_HISTORY or there.history == UNKNOWN_HISTORY
 
 
 def _is_added(partition: int, positions: Mapping[int, Position]) -> bool:
@@ -497,7 +644,14 @@ def _into_files(group: list[_Span], file_bytes: float) -> list[PartitionRange]:
     path = _path(group[0], [NamedRange(span.tp.partition, span.start, span.end) for span in group])
     return [
         PartitionRange(
-            span.tp, span.start, span.end, span.incarnation, (FileRange(span.start, span.end, path),), span.lost
+            span.tp,
+            span.start,
+            span.end,
+            span.incarnation,
+            (FileRange(span.start, span.end, path),),
+            span.lost,
+            span.history,
+            span.replaced,
         )
         for span in group
     ]
@@ -513,7 +667,9 @@ def _cut(span: _Span, file_bytes: float) -> PartitionRange:
         FileRange(start, end, _path(span, [NamedRange(span.tp.partition, start, end)]))
         for start, end in pairwise(borders)
     )
-    return PartitionRange(span.tp, span.start, span.end, span.incarnation, files, span.lost)
+    return PartitionRange(
+        span.tp, span.start, span.end, span.incarnation, files, span.lost, span.history, span.replaced
+    )
 
 
 def _path(span: _Span, ranges: Sequence[NamedRange]) -> str:

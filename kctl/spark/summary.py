@@ -38,8 +38,12 @@ class RangeRow(NamedTuple):
     bytes_out: int | None
     files: int
     lost: int
+    replaced: int
+    """Offsets whose exported rows are of records that the topic lost."""
     bad: int | None
     filtered: int | None
+    unreadable: int | None
+    """Offsets of corrupt batches that were left out."""
     status: str
 
 
@@ -71,10 +75,14 @@ class ExportSummary(NamedTuple):
     bytes_in: int
     bytes_out: int
     lost: int
+    replaced: int
+    """Offsets whose exported rows are of records that the topic lost; the exported rows stay."""
     bad: int
     """Records that could not be decoded, which are in the dead letters."""
     filtered: int
     """Records for which --where is not true."""
+    unreadable: int
+    """Offsets of corrupt batches that were left out; `warnings` names them."""
     bad_reasons: Mapping[str, int]
     files: int
     records_per_second: int | None
@@ -116,8 +124,10 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
             bytes_out=None,
             files=len(range_.files),
             lost=range_.lost,
+            replaced=_replaced(range_),
             bad=None,
             filtered=None,
+            unreadable=None,
             status=status,
         )
         for range_ in plan.ranges
@@ -146,8 +156,10 @@ def document(
         bytes_in=sum(row.bytes_in or 0 for row in rows),
         bytes_out=sum(row.bytes_out or 0 for row in rows),
         lost=sum(row.lost for row in rows),
+        replaced=sum(row.replaced for row in rows),
         bad=sum(row.bad or 0 for row in rows),
         filtered=sum(row.filtered or 0 for row in rows),
+        unreadable=sum(row.unreadable or 0 for row in rows),
         bad_reasons=bad_reasons(report) if report else {},
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
@@ -206,10 +218,16 @@ def _committed_row(
         bytes_out=sum(sizes[file.path, range_.tp, file.start] for file in written),
         files=len(written),
         lost=range_.lost + sum(part.lost for part in parts),
+        replaced=_replaced(range_),
         bad=sum(part.bad for part in parts),
         filtered=sum(part.filtered for part in parts),
+        unreadable=sum(part.unreadable for part in parts),
         status=batch.origin.value,
     )
+
+
+def _replaced(range_: PartitionRange) -> int:
+    return range_.replaced.end - range_.replaced.start if range_.replaced else 0
 
 
 def _sizes(batch: FinishedBatch) -> dict[_Share, int]:

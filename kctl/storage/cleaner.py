@@ -260,5 +260,9 @@ class _Step:
 
     def check(self) -> None:
         """Raise the exception of the work, if any."""
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error

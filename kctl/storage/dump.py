@@ -1,8 +1,8 @@
 """Reads the files of a log offline, entry by entry, and reports what is wrong with them.
 
-`walk` recognises a file by its name, as the broker does.  It only reads, works while a broker runs, and uses memory
-that does not depend on the file size.  Errors in a file are returned as a Problem at the place where they were found,
-and reading continues after them where possible.
+`walk` recognises a file by its name, as the broker does, or by its contents (kctl.storage.dump_files).  It only reads,
+works while a broker runs, and uses memory that does not depend on the file size.  Errors in a file are returned as a
+Problem at the place where they were found, and reading continues after them where possible.
 
 Checked are, for a log, that offsets never decrease (compaction leaves gaps) and that checksums are right; for an index,
 that entries ascend and point to batches of the log beside it (kctl.storage.dump_indexes).
@@ -15,79 +15,17 @@ import os
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
-from kctl.input_files import check_regular, read_regular
+from kctl.input_files import read_regular
 from kctl.records.header import CorruptBatch
 from kctl.records.walk import check_records as walk_records
 from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, header_at, read_log
+from kctl.storage.dump_files import KINDS, OFFSET_CHECKPOINTS, base_offset_of, recognized_kind
 from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, time_index, used_entries
 from kctl.storage.dump_lines import BatchLine, CheckpointLine, EpochLine, Line, Problem, PropertyLine
 from kctl.storage.files import RealFile
-from kctl.storage.names import (
-    BOOTSTRAP_CHECKPOINT,
-    CLEANER_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    INDEX_SUFFIX,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    LOG_SUFFIX,
-    META_PROPERTIES,
-    METADATA_SNAPSHOT_SUFFIX,
-    PARTITION_METADATA,
-    QUORUM_STATE,
-    RECOVERY_POINT_CHECKPOINT,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    offset_file_name,
-    parse_log_directory_name,
-    parse_metadata_snapshot_name,
-    parse_offset_file_name,
-)
+from kctl.storage.names import INDEX_SUFFIX, PARTITION_METADATA, offset_file_name, parse_offset_file_name
 from kctl.storage.transaction_index import parse_transaction_index
-
-KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
-"""Kinds of files with an offset at the start of their name."""
-OFFSET_CHECKPOINTS = frozenset(
-    {RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT}
-)
-PROPERTIES = frozenset({PARTITION_METADATA, META_PROPERTIES})
-NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT, QUORUM_STATE}
-"""Kinds of files with one fixed name."""
-
-
-def kind_of(path: str) -> str | None:
-    """Return which of KINDS, NAMED or METADATA_SNAPSHOT_SUFFIX the file is by its name; None for other files.
-
-    A `.deleted` suffix is ignored.
-    """
-    name = os.path.basename(path)
-    if name in NAMED:
-        return name
-    if name == BOOTSTRAP_CHECKPOINT or parse_metadata_snapshot_name(name) is not None:
-        return METADATA_SNAPSHOT_SUFFIX
-    parsed = parse_offset_file_name(name)
-    return parsed[1] if parsed is not None and parsed[1] in KINDS else None
-
-
-def files_of(path: str) -> list[str]:
-    """Return the files in a partition's directory or a log directory that can be dumped; `path` itself if it is a file.
-
-    Raises OSError.
-    """
-    if not os.path.isdir(path):
-        return [path]
-    folders = [entry for entry in _entries(path) if entry.is_dir() and parse_log_directory_name(entry.name) is not None]
-    return [entry.path for folder in (path, *(folder.path for folder in folders)) for entry in _known_files(folder)]
-
-
-def _known_files(folder: str) -> list[os.DirEntry[str]]:
-    return [entry for entry in _entries(folder) if not entry.is_dir() and kind_of(entry.name) is not None]
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
 
 
 def walk(
@@ -103,9 +41,8 @@ def walk(
     For a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, located by its index,
     and at most its first `size` bytes.
     """
-    kind = kind_of(path)
     try:
-        match kind:
+        match kind := recognized_kind(path):
             case ".log":
                 yield from _log(path, base_offset_of(path), first_offset, last_offset, size, progress)
             case ".checkpoint":  # The offsets of a snapshot start at 0.
@@ -125,8 +62,9 @@ def walk(
             case "quorum-state":
                 yield from _quorum_state(read_regular(path), path)
             case None:
-                check_regular(path)
-                yield Problem(f"not a log file: expected a name of 20 digits and one of {', '.join(KINDS)}")
+                yield Problem(
+                    f"not a log file: it does not start with a batch, and its name has none of {', '.join(KINDS)}"
+                )
             case _ if kind in OFFSET_CHECKPOINTS:
                 for tp, offset in parse_offsets(read_regular(path), path).items():
                     yield CheckpointLine(tp.topic, tp.partition, offset)
@@ -136,13 +74,6 @@ def walk(
         yield Problem(problem.reason, problem.position)
     except OSError as error:
         yield Problem(error.strerror or str(error), is_unreadable=True)
-
-
-def base_offset_of(path: str) -> int:
-    """Return the offset in the name of a file of one of KINDS."""
-    parsed = parse_offset_file_name(os.path.basename(path))
-    assert parsed is not None
-    return parsed[0]
 
 
 def check_records(line: BatchLine) -> Problem | None:
@@ -225,7 +156,7 @@ def _log(
 
 def _start(file: RealFile, path: str, base_offset: int, first_offset: int, end: int) -> int:
     """Return a position from which reading misses no batch with `first_offset` or more; 0 if the index is damaged."""
-    if first_offset <= base_offset:
+    if first_offset <= base_offset or parse_offset_file_name(os.path.basename(path)) is None:
         return 0
     index = os.path.join(os.path.dirname(path), offset_file_name(base_offset, INDEX_SUFFIX))
     position = 0

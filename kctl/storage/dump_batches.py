@@ -124,8 +124,11 @@ def _damage(file: File, base_offset: int, position: int, end: int, reason: str) 
     return Problem(f"{size} bytes are not batches: {reason}; the next batch is at {found}", position, size), found
 
 
-def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None:
-    """Return the first position in [start, end) of a whole batch with a valid checksum; None if there is none."""
+def find_batch(file: File, base_offset: int | None, start: int, end: int) -> int | None:
+    """Return the first position in [start, end) of a whole batch with a valid checksum; None if there is none.
+
+    `base_offset` is that of the segment, None if it is not known.
+    """
     effort = SEARCH_EFFORT * (end - start) + READ_SIZE
     position = start
     while position + HEADER_SIZE <= end:
@@ -147,14 +150,15 @@ def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None
     return None
 
 
-def _plausible(file: File, base_offset: int, position: int, end: int) -> BatchHeader | None:
+def _plausible(file: File, base_offset: int | None, position: int, end: int) -> BatchHeader | None:
     """Return the header at a position if all of its fields are possible, else None."""
     try:
         header = _parse(file.read_at(position, HEADER_SIZE), 0)
     except CorruptBatch:
         return None
     header.position = position
-    return header if header.end <= end and is_possible(header, base_offset) else None
+    least_offset = max(header.base_offset, 0) if base_offset is None else base_offset
+    return header if header.end <= end and is_possible(header, least_offset) else None
 
 
 def _checksum(file: File, header: BatchHeader) -> int:

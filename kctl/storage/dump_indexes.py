@@ -17,7 +17,7 @@ from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.dump_batches import header_at, read_log
 from kctl.storage.dump_lines import BatchLine, OffsetIndexLine, Problem, TimeIndexLine
 from kctl.storage.files import RealFile
-from kctl.storage.names import INDEX_SUFFIX, LOG_SUFFIX
+from kctl.storage.names import INDEX_SUFFIX, LOG_SUFFIX, file_stem
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -37,7 +37,7 @@ class LogBeside:
 
     def __init__(self, index_path: str) -> None:
         """Raises FileNotFoundError if the log is not beside the index, and other OSErrors."""
-        stem = os.path.basename(index_path).partition(".")[0]
+        stem, _ = file_stem(os.path.basename(index_path))
         self._file = open_file(os.path.join(os.path.dirname(index_path), stem + LOG_SUFFIX))
         self.size = self._file.size()
 

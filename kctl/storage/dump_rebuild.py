@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from kctl.errors import KctlError
 from kctl.input_files import read_regular
-from kctl.storage.dump import base_offset_of
 from kctl.storage.dump_batches import Progress, read_log
+from kctl.storage.dump_files import base_offset_of
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, open_file
 from kctl.storage.dump_lines import Problem
 from kctl.storage.files import RealFiles
@@ -131,6 +131,6 @@ def _replace(path: str, entry: struct.Struct, data: bytes, *, dry_run: bool) -> 
         before = None
     is_changed = before != data
     if is_changed and not dry_run:
-        RealFiles().write_atomically(path, data)
+        RealFiles().write_atomically(os.path.abspath(path), data)
     count = None if before is None else -(-len(before.rstrip(b"\0")) // entry.size)
     return IndexChange(path, count, len(data) // entry.size, is_changed)

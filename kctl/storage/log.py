@@ -45,6 +45,7 @@ from kctl.storage.producer_state import ProducerState
 from kctl.storage.retention import deletable_segments
 from kctl.storage.rolling import should_roll
 from kctl.storage.segment import Segment
+from kctl.storage.segment_draft import DraftedBatches, SegmentDraft
 from kctl.storage.segments import SegmentList
 from kctl.storage.timestamp_search import TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
 from kctl.storage.transaction_index import AbortedTransaction
@@ -234,7 +235,14 @@ class Log:
             offset = header.next_offset
         return self._append(valid, append_time, now_ms)
 
-    def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendResult:
+    def new_draft(self) -> SegmentDraft:
+        """A file for batches of more than APPENDED_INLINE_BYTES_MAX, which a thread writes before they are appended.
+
+        The caller removes it if it was not taken.
+        """
+        return SegmentDraft(self._files, self.directory)
+
+    def append_as_follower(self, records: Buffer | ValidBatches, *, now_ms: int = 0) -> AppendResult:
         """Append batches fetched from a leader, with their offsets and epochs; an incomplete batch at the end is
         ignored.
 
@@ -243,7 +251,7 @@ class Log:
         continue this log, and LogDirFailure.  UnifiedLog.appendAsFollower.
         """
         self.log_directory.check()
-        valid = validate_replicated(records)
+        valid = records if isinstance(records, ValidBatches) else validate_replicated(records)
         expected = self.log_end_offset
         if valid.headers and self.log_start_offset == expected:
             first = valid.headers[0]
@@ -264,7 +272,11 @@ class Log:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
         last_offset = headers[-1].last_offset
         try:
-            self._segment_for(valid, last_offset, now_ms).append(valid.buffer, headers)
+            if isinstance(valid, DraftedBatches) and valid.draft.directory == self.directory:
+                self._roll_at(headers[0].base_offset, now_ms)
+                self._segments.active.append(valid.buffer, headers, valid.draft)
+            else:
+                self._segment_for(valid, last_offset, now_ms).append(valid.buffer, headers)
             self._apply_batches(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error

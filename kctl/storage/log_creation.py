@@ -21,6 +21,7 @@ from uuid import UUID
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition, partition_problem
+from kctl.reference_cycles import copy_of
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.future_logs import FutureLogs
@@ -131,7 +132,7 @@ class LogCreation:
             except LogDirFailure as error:
                 failure = error
         assert failure is not None
-        raise failure
+        raise copy_of(failure)
 
     def create_in(
         self, directory: LogDirectoryFiles, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0

@@ -63,6 +63,8 @@ class LogManager:
         self.default_config = default_config or LogConfig()
         self._directories = LogDirectories(log_dirs, files, self._directory_failed)
         self._logs: dict[TopicPartition, Log] = {}
+        self._by_topic: dict[str, set[int]] = {}
+        """The partitions of the logs, so that a change of one topic does not visit all logs."""
         self.futures = FutureLogs(files)
         """Future logs: copies of logs that are being moved to another directory."""
         self.checkpoints = OffsetCheckpoints(files, self._directories, self._logs, self.futures)
@@ -146,7 +148,8 @@ class LogManager:
             removals=self._removals,
             executor=self.executor,
         )
-        self._logs.update(loaded.logs)
+        for tp, log in loaded.logs.items():
+            self._add(tp, log)
         self.unreadable.update(loaded.unreadable)
         self.high_watermarks.update(loaded.high_watermarks)
         self._directories.check_online()
@@ -156,6 +159,25 @@ class LogManager:
     def get(self, tp: TopicPartition) -> Log | None:
         """Return the log of the partition, None if there is none."""
         return self._logs.get(tp)
+
+    def of_topic(self, topic: str) -> list[Log]:
+        """Return the logs and future logs of a topic."""
+        partitions = [TopicPartition(topic, number) for number in self._by_topic.get(topic, ())]
+        found = [log for tp in partitions for log in (self._logs.get(tp), self.futures.get(tp))]
+        return [log for log in found if log is not None]
+
+    def _add(self, tp: TopicPartition, log: Log) -> None:
+        self._logs[tp] = log
+        self._by_topic.setdefault(tp.topic, set()).add(tp.partition)
+
+    def _remove(self, tp: TopicPartition) -> Log | None:
+        log = self._logs.pop(tp, None)
+        if log is not None:
+            numbers = self._by_topic[tp.topic]
+            numbers.discard(tp.partition)
+            if not numbers:
+                del self._by_topic[tp.topic]
+        return log
 
     def get_or_create(
         self, tp: TopicPartition, topic_id: UUID | None = None, config: LogConfig | None = None, *, is_new: bool = True
@@ -168,7 +190,8 @@ class LogManager:
         """
         log = self._logs.get(tp)
         if log is None:
-            log = self._logs[tp] = self.creation.create(tp, config or self.default_config, is_new=is_new)
+            log = self.creation.create(tp, config or self.default_config, is_new=is_new)
+            self._add(tp, log)
         if topic_id is not None and topic_id not in {ZERO_UUID, log.topic_id}:
             if log.topic_id is not None:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} on disk belongs to topic id {log.topic_id}")
@@ -190,7 +213,7 @@ class LogManager:
         """
         has_retired = False
         for tp in partitions:
-            copy, log = self.futures.remove(tp), self._logs.pop(tp, None)
+            copy, log = self.futures.remove(tp), self._remove(tp)
             for each in (copy, log):
                 if each is not None:
                     self._retire(each)
@@ -368,6 +391,7 @@ class LogManager:
                 mark.run()
                 self.take_failures(mark)
         self._logs.clear()
+        self._by_topic.clear()
         self.release()
 
     def release(self) -> None:

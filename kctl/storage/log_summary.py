@@ -17,8 +17,8 @@ from kctl.errors import KctlError
 from kctl.operating_system import flush_to_disk
 from kctl.records.header import BatchHeader
 from kctl.storage.batch_reader import RELATIVE_OFFSET_MAX, read_all_parts
-from kctl.storage.dump import base_offset_of
 from kctl.storage.dump_batches import Progress
+from kctl.storage.dump_files import base_offset_of
 from kctl.storage.dump_indexes import open_file
 from kctl.storage.files import RealFile
 

@@ -76,6 +76,14 @@ def parse_offset_file_name(name: str) -> tuple[int, str, str] | None:
     return int(match[1]), match[2], match[3]
 
 
+def file_stem(name: str) -> tuple[str, str]:
+    """Return the name of any file without its suffix, and the suffix; `.deleted` and the like do not count."""
+    for state in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
+        name = name.removesuffix(state)
+    stem, dot, suffix = name.rpartition(".")
+    return (stem, f".{suffix}") if dot else (name, "")
+
+
 def parse_metadata_snapshot_name(name: str) -> tuple[int, int] | None:
     """Return (end offset, epoch) of a KRaft snapshot; None for other names, including the bootstrap snapshot."""
     match = _METADATA_SNAPSHOT.fullmatch(name)

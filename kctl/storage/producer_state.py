@@ -28,13 +28,13 @@ Owner: event loop (recovery runs before the log is shared).
 
 from __future__ import annotations
 
-from collections import deque
+import struct
 from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import PRODUCERS_PER_PARTITION_MAX
+from kctl.limits import PRODUCERS_MAX, PRODUCERS_PER_PARTITION_MAX
 from kctl.records.control import ControlType, EndTransactionMarker
 from kctl.records.header import (
     NO_LEADER_EPOCH,
@@ -85,16 +85,22 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
+_PACKED_BATCH = struct.Struct("<iqiq")
+"""First sequence number, first offset, last offset less the first, timestamp."""
+_PACKED_BYTES_MAX = BATCHES_REMEMBERED * _PACKED_BATCH.size
+
+
 class ProducerEntry:
-    """The state of one producer id."""
+    """The state of one producer id; 0.3 to 0.5 KB with its place in ProducerState, of which there may be millions."""
 
     __slots__ = (
-        "batches",
+        "_packed",
         "captures",
         "coordinator_epoch",
         "current_txn_first_offset",
         "epoch",
         "first_sequence",
+        "last_round",
         "last_timestamp",
         "leader_epoch",
         "leader_epoch_sequence",
@@ -106,7 +112,8 @@ class ProducerEntry:
         self.captures = captures
         """The number of captures of the state before this entry was created; later ones contain this object."""
         self.epoch = NO_PRODUCER_EPOCH
-        self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_REMEMBERED)
+        self._packed = b""
+        """The last batches: as objects they took 0.2 KB each."""
         self.current_txn_first_offset = NO_OFFSET
         self.first_sequence = NO_SEQUENCE
         """The first sequence number of the epoch of which it is known that it was appended."""
@@ -116,32 +123,69 @@ class ProducerEntry:
         """The first sequence number in that leader epoch."""
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = -1
+        self.last_round = 0
+        """See ProducerState.last_round."""
+
+    @property
+    def batches(self) -> tuple[ProducerBatch, ...]:
+        """The last batches of the epoch, at most BATCHES_REMEMBERED, in order."""
+        return tuple(
+            ProducerBatch(
+                first_sequence,
+                _last_sequence(first_sequence, offset_delta),
+                first_offset,
+                first_offset + offset_delta,
+                timestamp,
+            )
+            for first_sequence, first_offset, offset_delta, timestamp in _PACKED_BATCH.iter_unpack(self._packed)
+        )
+
+    def add_batch(self, first_sequence: int, first_offset: int, offset_delta: int, timestamp: int) -> None:
+        """Adds the latest batch; `offset_delta` is its last less its first offset."""
+        packed = self._packed + _PACKED_BATCH.pack(first_sequence, first_offset, offset_delta, timestamp)
+        self._packed = packed[-_PACKED_BYTES_MAX:]
+
+    def forget_batches(self) -> None:
+        """Forgets all batches: they are of an earlier epoch."""
+        self._packed = b""
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a data batch of the epoch is known."""
+        return bool(self._packed)
 
     @property
     def last_sequence(self) -> int:
         """The last sequence number of the epoch, or NO_SEQUENCE."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+        if not self._packed:
+            return NO_SEQUENCE
+        first_sequence, _, offset_delta, _ = _PACKED_BATCH.unpack_from(self._packed, -_PACKED_BATCH.size)
+        return _last_sequence(first_sequence, offset_delta)
 
     @property
     def next_sequence(self) -> int:
         """The expected sequence number of the next batch in this epoch."""
-        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX if self.batches else 0
+        return (self.last_sequence + 1) & SEQUENCE_MAX if self._packed else 0
 
     @property
     def last_offset(self) -> int:
         """Offset of the last data record, or -1 if only markers are known."""
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+        if not self._packed:
+            return NO_OFFSET
+        _, first_offset, offset_delta, _ = _PACKED_BATCH.unpack_from(self._packed, -_PACKED_BATCH.size)
+        return int(first_offset + offset_delta)
 
     def is_old_duplicate(self, header: BatchHeader) -> bool:
         """True if a batch of this epoch was appended in an earlier leader epoch and is older than those retained."""
-        if not self.batches or header.base_sequence < 0:
+        batches = self.batches
+        if not batches or header.base_sequence < 0:
             return False
         # Counted back from the last sequence number, because 0 follows 2**31-1; what is more than half of all numbers
         # back is ahead.
         last = self.last_sequence
         begin, end = (last - header.base_sequence) & SEQUENCE_MAX, (last - header.last_sequence) & SEQUENCE_MAX
         oldest = min((last - self.first_sequence) & SEQUENCE_MAX, SEQUENCE_MAX // 2)
-        retained = (last - self.batches[0].first_sequence) & SEQUENCE_MAX
+        retained = (last - batches[0].first_sequence) & SEQUENCE_MAX
         present = (last - self.leader_epoch_sequence) & SEQUENCE_MAX
         return max(retained, present) < end <= begin <= oldest
 
@@ -149,7 +193,7 @@ class ProducerEntry:
         """Return an entry with the same values that changes independently of this one."""
         copy = ProducerEntry(self.producer_id, captures)
         copy.epoch = self.epoch
-        copy.batches = self.batches.copy()
+        copy._packed = self._packed
         copy.first_sequence = self.first_sequence
         copy.leader_epoch = self.leader_epoch
         copy.leader_epoch_sequence = self.leader_epoch_sequence
@@ -166,13 +210,25 @@ _FORGETTING_TRIES = 100
 class ProducerState:
     """The producers of one log up to `end_offset`."""
 
-    __slots__ = ("_captures", "_open", "_unreplicated", "end_offset", "producers")
+    __slots__ = (
+        "_captures",
+        "_first_round",
+        "_open",
+        "_round",
+        "_unreplicated",
+        "end_offset",
+        "is_full",
+        "producers",
+    )
 
     def __init__(self, end_offset: int = 0) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self._captures = 0
         self.end_offset = end_offset
         """All batches before this offset have been applied."""
+        self._first_round = self._round = 0
+        self.is_full = False
+        """True while batches of clients whose producer is not known are refused: the broker has too many producers."""
         # Both are keyed by first offset and in its order, because offsets only grow.
         self._open: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
@@ -181,12 +237,19 @@ class ProducerState:
         """Check a data batch with a producer id; return the first batch if it is a duplicate, else None.
 
         Without `with_sequence` sequence numbers are not checked, as for batches of coordinators.  Raises ApiError:
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, and THROTTLING_QUOTA_EXCEEDED, which
+        clients retry, for a new producer of a broker that has too many.
         """
         entry = self.producers.get(header.producer_id)
         if entry is None:
             if header.producer_epoch < NO_PRODUCER_EPOCH:
                 _check_epoch(ProducerEntry(header.producer_id), header)
+            if self.is_full and with_sequence:
+                raise ApiError(
+                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                    f"this broker keeps the sequence numbers of {PRODUCERS_MAX} producers, and cannot accept producer "
+                    f"{header.producer_id} before others have been idle for a time; use fewer producers",
+                )
             return None
         if with_sequence and header.producer_epoch == entry.epoch and header.base_sequence != entry.next_sequence:
             last_sequence = header.last_sequence
@@ -229,17 +292,13 @@ class ProducerState:
             return
         entry = self._entry(header.producer_id)
         _take_epoch(entry, header.producer_epoch)
-        if not entry.batches:
+        if not entry.has_batches:
             entry.first_sequence = entry.leader_epoch_sequence = header.base_sequence
             entry.leader_epoch = header.leader_epoch
         elif header.leader_epoch != entry.leader_epoch:
             entry.leader_epoch_sequence = header.base_sequence
             entry.leader_epoch = header.leader_epoch
-        entry.batches.append(
-            ProducerBatch(
-                header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
-            )
-        )
+        entry.add_batch(header.base_sequence, header.base_offset, header.last_offset_delta, header.max_timestamp)
         entry.last_timestamp = header.max_timestamp
         if header.is_transactional and entry.current_txn_first_offset == NO_OFFSET:
             entry.current_txn_first_offset = header.base_offset
@@ -295,19 +354,30 @@ class ProducerState:
         self.on_high_watermark(log_start_offset)
         self.skip_to(log_start_offset)
 
-    def expire(self, producer_ids: Iterable[int], now_ms: int, expiration_ms: int) -> int:
-        """Forget those of these producers without an open transaction that were idle for `expiration_ms`; return their
-        number.
+    def expire(self, producer_ids: Iterable[int], written_before: int, last_timestamp_max: int | None = None) -> int:
+        """Forget those of these producers without an open transaction that wrote last before the round
+        `written_before`, with a timestamp of at most `last_timestamp_max` if that is given; return their number.
         """
         expired = 0
         for producer_id in producer_ids:
             entry = self.producers.get(producer_id)
             if entry is None or entry.current_txn_first_offset != NO_OFFSET:
                 continue
-            if now_ms - entry.last_timestamp >= expiration_ms:
+            is_idle = last_timestamp_max is None or entry.last_timestamp <= last_timestamp_max
+            if is_idle and self.last_round(entry) < written_before:
                 del self.producers[producer_id]
                 expired += 1
         return expired
+
+    def begin_round(self, number: int) -> None:
+        """Begin a period of time; numbers grow.  What was written before the first one counts as written in it."""
+        if self._first_round == 0:
+            self._first_round = number
+        self._round = number
+
+    def last_round(self, entry: ProducerEntry) -> int:
+        """Return the round in which the producer wrote last, whatever the timestamps of its batches."""
+        return max(entry.last_round, self._first_round)
 
     def capture(self) -> list[ProducerEntry]:
         """Return all producers as they are now, for other threads: later changes are made in copies of the entries.
@@ -328,8 +398,10 @@ class ProducerState:
             entry.last_timestamp = saved.timestamp
             entry.current_txn_first_offset = saved.current_txn_first_offset
             if saved.last_sequence != NO_SEQUENCE:
-                entry.batches.append(_batch_of(saved))
-                entry.first_sequence = entry.leader_epoch_sequence = entry.batches[0].first_sequence
+                first_sequence = (saved.last_sequence - saved.offset_delta) & SEQUENCE_MAX
+                first_offset = saved.last_offset - saved.offset_delta
+                entry.add_batch(first_sequence, first_offset, saved.offset_delta, saved.timestamp)
+                entry.first_sequence = entry.leader_epoch_sequence = first_sequence
             if saved.current_txn_first_offset != NO_OFFSET:
                 transactions.append((saved.current_txn_first_offset, saved.producer_id))
         self._open.update(sorted(transactions))
@@ -350,6 +422,7 @@ class ProducerState:
             entry = ProducerEntry(producer_id, self._captures)
         elif entry.captures != self._captures:
             entry = entry.copy(self._captures)
+        entry.last_round = self._round
         self.producers[producer_id] = entry
         return entry
 
@@ -387,8 +460,13 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
 
 def _take_epoch(entry: ProducerEntry, epoch: int) -> None:
     if epoch != entry.epoch:
-        entry.batches.clear()
+        entry.forget_batches()
         entry.epoch = epoch
+
+
+def _last_sequence(first_sequence: int, offset_delta: int) -> int:
+    """The sequence number of the last record of a batch; 2**31-1 is followed by 0."""
+    return NO_SEQUENCE if first_sequence == NO_SEQUENCE else (first_sequence + offset_delta) & SEQUENCE_MAX
 
 
 def release(producers: list[ProducerEntry]) -> None:
@@ -403,7 +481,7 @@ _RELEASED_AT_ONCE = 1_000
 
 def snapshot_of(entry: ProducerEntry) -> SnapshotEntry:
     """Return the producer's entry in a snapshot."""
-    last = entry.batches[-1] if entry.batches else None
+    last = entry.batches[-1] if entry.has_batches else None
     return SnapshotEntry(
         entry.producer_id,
         entry.epoch,
@@ -414,9 +492,3 @@ def snapshot_of(entry: ProducerEntry) -> SnapshotEntry:
         entry.coordinator_epoch,
         entry.current_txn_first_offset,
     )
-
-
-def _batch_of(saved: SnapshotEntry) -> ProducerBatch:
-    first_sequence = (saved.last_sequence - saved.offset_delta) & SEQUENCE_MAX
-    first_offset = saved.last_offset - saved.offset_delta
-    return ProducerBatch(first_sequence, saved.last_sequence, first_offset, saved.last_offset, saved.timestamp)

@@ -34,6 +34,7 @@ from kctl.storage.names import (
     offset_file_name,
 )
 from kctl.storage.open_segments import OPEN_SEGMENTS
+from kctl.storage.segment_draft import SegmentDraft
 from kctl.storage.segment_indexes import SegmentIndexes
 from kctl.storage.transaction_index import TransactionIndex
 
@@ -186,10 +187,18 @@ class Segment:
             self._first_timestamp = header.max_timestamp
         return self._first_timestamp
 
-    def append(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches, positioned in `buffer` by `headers`, to the end of the file."""
+    def append(self, buffer: memoryview, headers: Sequence[BatchHeader], draft: SegmentDraft | None = None) -> None:
+        """Write whole batches, positioned in `buffer` by `headers`, to the end of the file.
+
+        A draft has them already: it becomes the file of this segment, which is empty.
+        """
         start = self.size
-        self.file.write_at(start, buffer)
+        if draft is None:
+            self.file.write_at(start, buffer)
+        else:
+            assert start == 0, "only an empty segment can take another file"
+            self.close()
+            draft.become(self.path(LOG_SUFFIX), buffer)
         indexes = self._indexes
         for header in headers:
             indexes.add(header, start + header.position)

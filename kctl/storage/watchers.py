@@ -54,6 +54,11 @@ class Watchers:
             self._size_max = max(2 * len(self.watching), _UNUSED_MAX)
         self.watching.append(watcher)
 
+    def remove(self, watcher: Watcher) -> None:
+        """Notifies the watcher no more; it and the partition may refer to each other."""
+        if watcher in self.watching:
+            self.watching.remove(watcher)
+
     def moved(self) -> None:
         """Notifies all of a change of the log or the role."""
         self._notify(_moved)

@@ -1,24 +1,30 @@
 """Runs a broker in a separate process for tests, which can stop, kill and restart it.
 
 Runs `kctl broker start` with the embedded ZooKeeper on a free port of the loopback address, without Java or Docker.
+The broker stops when the process that has started it ends, also if that is killed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kctl.child_processes import module_command
+from kctl.config.properties import parse_properties
+from kctl.security.jaas import parse_jaas
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.01
 _TAIL_LINES = 30
+_WARNING = "kctl: warning: "
 
 TEST_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.num.partitions": "5",
@@ -34,21 +40,84 @@ class BrokerFailed(RuntimeError):
 class BrokerProcess:
     """A broker process; the fixtures return it started.
 
-    `bootstrap_servers` and the contents of `data_dir` stay the same over restarts.
+    `bootstrap_servers`, `listeners` and the contents of `data_dir` stay the same over restarts.
     """
 
-    def __init__(self, data_dir: Path, properties: Mapping[str, str] | None = None, *, port: int = 0) -> None:
-        """`properties` are Kafka properties by name; port 0 selects a free port."""
+    def __init__(
+        self,
+        data_dir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        port: int | None = None,
+        secure: bool = False,
+    ) -> None:
+        """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
+
+        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  Raises
+        ValueError for a `port` beside `listeners`.
+        """
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
+        if port is not None and "listeners" in self.properties:
+            raise ValueError("port and listeners cannot be combined: give the port in listeners")
         self.host = "127.0.0.1"
-        self.port = port
+        self.port = port or 0
+        self.listeners: dict[str, str] = {}
+        """host:port by the name of the listener, as they are advertised."""
+        self.secure = secure
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, for clients."""
-        return f"{self.host}:{self.port}"
+        """host:port of the first listener, for clients."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def client_properties_file(self) -> Path:
+        """With `secure`: Kafka's client properties of the user `admin`, for --command-config and Java clients."""
+        return self.data_dir / "security" / "client.properties"
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """Kafka's properties for a client of the user `admin`; without `secure` the bootstrap servers only."""
+        if not self.secure:
+            return {"bootstrap.servers": self.bootstrap_servers}
+        given = parse_properties(self.client_properties_file.read_text(encoding="utf-8"))
+        return {**given, "bootstrap.servers": self._secure_servers}
+
+    @property
+    def librdkafka_properties(self) -> dict[str, str]:
+        """The same for clients of librdkafka (confluent-kafka), which have other names."""
+        if not self.secure:
+            return {"bootstrap.servers": self.bootstrap_servers}
+        given = self.client_properties
+        return {
+            "bootstrap.servers": self._secure_servers,
+            "security.protocol": given["security.protocol"],
+            "sasl.mechanism": given["sasl.mechanism"],
+            "sasl.username": self.username,
+            "sasl.password": self.password,
+            "ssl.ca.location": str(self.ca_file),
+        }
+
+    @property
+    def username(self) -> str:
+        """With `secure`: the user."""
+        return parse_jaas(self.client_properties["sasl.jaas.config"]).options["username"]
+
+    @property
+    def password(self) -> str:
+        """With `secure`: the user's password."""
+        return parse_jaas(self.client_properties["sasl.jaas.config"]).options["password"]
+
+    @property
+    def ca_file(self) -> Path:
+        """With `secure`: the certificate of the authority, in PEM."""
+        return self.data_dir / "security" / "ca.pem"
+
+    @property
+    def _secure_servers(self) -> str:
+        return self.listeners.get("SASL_SSL", self.bootstrap_servers)
 
     @property
     def is_running(self) -> bool:
@@ -71,18 +140,26 @@ class BrokerProcess:
         assert not self.is_running, "the broker is already running"
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [*module_command("kctl"), "broker", "start"]
-        command += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
+        command += ["--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
+        if "listeners" not in self.properties:
+            command += ["--port", str(self.port)]
+        if self.secure:
+            command.append("--secure")
         for name, value in self.properties.items():
             command += ["-o", f"{name}={value}"]
+        before = len(self.output)
         with self._output_path.open("ab") as output:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
         try:
-            self.port = self._wait_until_announced(self._process, timeout_s)
+            self._take(self._wait_until_announced(self._process, timeout_s))
         except BaseException:
             self.kill()
             raise
+        for line in self.output[before:].splitlines():
+            if line.startswith(_WARNING):  # A property that has no effect, such as a misspelled one.
+                warnings.warn(f"kctl broker: {line.removeprefix(_WARNING)}", stacklevel=2)
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Shuts the broker down cleanly (SIGTERM), if it is running.  Raises BrokerFailed."""
@@ -112,12 +189,26 @@ class BrokerProcess:
         self.stop()
         self.start()
 
-    def _wait_until_announced(self, process: subprocess.Popen[bytes], timeout_s: float) -> int:
+    def _take(self, announced: Mapping[str, Any]) -> None:
+        """Keeps the addresses: the next start uses the same ports."""
+        self.host, self.port, self.listeners = announced["host"], announced["port"], dict(announced["listeners"])
+        if (listeners := self.properties.get("listeners")) is not None:
+            self.properties["listeners"] = ",".join(map(self._with_port, listeners.split(",")))
+
+    def _with_port(self, listener: str) -> str:
+        """`NAME://HOST:0` with the port that the broker has chosen."""
+        name, _, _ = listener.strip().partition("://")
+        bound, _, port = listener.rpartition(":")
+        address = self.listeners.get(name.upper(), "")
+        return f"{bound}:{address.rpartition(':')[2]}" if port.strip() == "0" and address else listener
+
+    def _wait_until_announced(self, process: subprocess.Popen[bytes], timeout_s: float) -> dict[str, Any]:
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             announced = self._announced()
-            if announced.get("pid") == process.pid:
-                return int(announced["port"])
+            # With `secure`, the file for clients is written when the broker serves.
+            if announced.get("pid") == process.pid and (not self.secure or self.client_properties_file.exists()):
+                return announced
             if process.poll() is not None:
                 raise BrokerFailed(f"the broker ended with status {process.returncode}:\n{self._tail()}")
             time.sleep(_POLL_S)

@@ -39,7 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A Kafka-compatible broker for the whole session, shared by all tests; use different topics in each test.
 
-    Has bootstrap_servers, data_dir, output, stop(), kill(), start() and restart().
+    Has bootstrap_servers, data_dir, output, stop(), kill(), start() and restart().  It stops with pytest, also if
+    that is killed.
     """
     from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415 - only who uses it pays for it
 
@@ -49,18 +50,36 @@ def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
     broker.stop()
 
 
+@pytest.fixture(scope="session")
+def kafka_secure_broker(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """The same with TLS and SCRAM: clients need its client_properties, or librdkafka_properties."""
+    from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415
+
+    broker = BrokerProcess(tmp_path_factory.mktemp("kafka-secure-broker"), _properties(pytestconfig), secure=True)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
 @pytest.fixture
 def kafka_broker_factory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerFactory]:
-    """Starts brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end."""
+    """Starts brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end.
+
+    `kafka_broker_factory(secure=True)` starts one with TLS and SCRAM, whose `client_properties` clients need.
+    """
     from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415
 
     brokers: list[BrokerProcess] = []
 
-    def start(properties: Mapping[str, str] | None = None, *, port: int = 0) -> BrokerProcess:
+    def start(
+        properties: Mapping[str, str] | None = None, *, port: int | None = None, secure: bool = False
+    ) -> BrokerProcess:
         given = {**_properties(pytestconfig), **(properties or {})}
-        broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), given, port=port)
+        broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), given, port=port, secure=secure)
         brokers.append(broker)
         broker.start()
         return broker

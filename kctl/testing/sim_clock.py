@@ -29,6 +29,10 @@ class SimClock:
         """The loop's time in ms."""
         return int(self._time_s() * 1000)
 
+    def elapsed_ms(self) -> int:
+        """The loop's time in ms."""
+        return self.monotonic_ms()
+
     def jump(self, milliseconds: int) -> None:
         """Sets the wall clock forward or back."""
         self._base_ms += milliseconds
@@ -56,6 +60,10 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         """The time since the clock was made, in ms."""
+        return self._monotonic_ms
+
+    def elapsed_ms(self) -> int:
+        """The same."""
         return self._monotonic_ms
 
     def advance(self, milliseconds: int) -> None:

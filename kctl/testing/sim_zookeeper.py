@@ -28,6 +28,7 @@ from kctl.zookeeper.operations import (
     Delete,
     Operation,
     OperationResult,
+    SessionKey,
     SessionState,
     SetData,
     WatchEvent,
@@ -91,6 +92,16 @@ class SimZooKeeperSession:
         return self._session_id
 
     @property
+    def session_timeout_ms(self) -> int:
+        """Timeout of the session."""
+        return self._session_timeout_ms
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The session with its password."""
+        return SessionKey(self._session_id, PASSWORD)
+
+    @property
     def state(self) -> SessionState:
         """State from the view of the client, which may be later than the server."""
         return self._state
@@ -118,6 +129,16 @@ class SimZooKeeperSession:
             self._disconnect()
             at_once(self._ensemble.keeper.close_session(self._session_id))
         self._lose_everything()
+        await asyncio.sleep(0)
+
+    async def close_other(self, key: SessionKey, timeout_ms: int) -> None:
+        """Closes a session of another client.  Raises ZooKeeperError after `timeout_ms` while partitioned."""
+        if self._is_partitioned:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise refusals.connection_lost("/")
+        keeper = self._ensemble.keeper
+        if keeper.resume_session(key.session_id, key.password, self._session_timeout_ms, now_ms=0) is not None:
+            at_once(keeper.close_session(key.session_id))
         await asyncio.sleep(0)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:

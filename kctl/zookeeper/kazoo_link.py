@@ -40,6 +40,7 @@ from kctl.zookeeper.operations import (
     Delete,
     Operation,
     OperationResult,
+    SessionKey,
     SessionState,
     SetData,
     WatchEvent,
@@ -86,10 +87,14 @@ class KazooLink:
         security: ZooKeeperSecurity | None = None,
         *,
         on_latency: Callable[[float], None] = lambda _ms: None,
+        continues: SessionKey | None = None,
     ) -> None:
+        """`continues` is a session of another client, which this one takes over."""
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
         self.session_id = 0
+        self.session_timeout_ms = session_timeout_ms
+        """The timeout that the ensemble has granted."""
         self.is_secured = False
         """Whether a TLS handshake has succeeded.  With TLS 1.3 a server refuses the client's certificate after it."""
         security = security or ZooKeeperSecurity()
@@ -111,19 +116,38 @@ class KazooLink:
             handler=self._handler,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
             logger=_kazoo_log,
+            client_id=None if continues is None else (continues.session_id, continues.password),
         )
+        self._note_timeouts()
         self._client.add_listener(self._kazoo_changed)
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The session with its password, when connected."""
+        return SessionKey(self.session_id, self._client._session_passwd)
 
     def start(self) -> None:
         """Start kazoo's thread and connect."""
         self._client.start_async()
+
+    def _note_timeouts(self) -> None:
+        """Keeps the timeout of each connection, which kazoo returns only as its read timeout: two thirds of it."""
+        connection = self._client._connection
+        connect = connection._connect
+
+        def connect_and_note(*args: object) -> tuple[float, float]:
+            read_timeout_ms, connect_timeout_ms = connect(*args)
+            self.session_timeout_ms = round(read_timeout_ms * 3 / 2)
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = connect_and_note
 
     async def close(self) -> None:
         """Close the session and wait briefly for the confirmation; does not wait for a blocked thread."""
         timeout_s = CLOSE_TIMEOUT_S if self._is_up else CLOSE_TIMEOUT_DISCONNECTED_S
         self._end()
         client = self._client
-        if not client._stopped.is_set():
+        if not self._ended.done() and not client._stopped.is_set():
             # KazooClient.stop() does the same and then joins its thread, which may be blocked in connect().
             client._stopped.set()
             client._queue.append((wire.CloseInstance, None))
@@ -256,6 +280,9 @@ class KazooLink:
             self._changed(SessionState.EXPIRED, 0)
         if not self._ended.done():
             self._ended.set_result(None)
+        # kazoo's client, its connection, its handler and this link refer to each other.
+        self._client.__dict__.clear()
+        self._handler.__dict__.clear()
 
     def _pump(self) -> None:
         """Pass requests to kazoo while the connection is up."""

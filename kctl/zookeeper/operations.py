@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -61,6 +61,14 @@ class SessionState(Enum):
     SUSPENDED = "suspended"
     EXPIRED = "expired"
     CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """A session and its password, with which any client can continue it, or close it."""
+
+    session_id: int
+    password: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +127,16 @@ class ZooKeeper(Protocol):
         ...
 
     @property
+    def session_timeout_ms(self) -> int:
+        """How long the session lives without a request: the ensemble may grant less or more than what was asked for."""
+        ...
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The session with its password, after `start`."""
+        ...
+
+    @property
     def state(self) -> SessionState:
         """The state of the session."""
 
@@ -132,6 +150,14 @@ class ZooKeeper(Protocol):
 
     async def close(self) -> None:
         """Close the session, which removes its ephemeral znodes; pending calls raise SessionLostError."""
+        ...
+
+    async def close_other(self, key: SessionKey, timeout_ms: int) -> None:
+        """Close another session, of a client that has ended; no effect if it has expired.
+
+        Its ephemeral znodes are deleted.  A client that still uses the session loses it.  Raises ZooKeeperError if no
+        server responds in time.
+        """
         ...
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:

@@ -20,6 +20,7 @@ _REFUSALS: dict[int, tuple[type[ZooKeeperError], str]] = {
     Code.NOT_EMPTY: (NotEmptyError, "has children"),
     Code.NO_AUTH: (ZooKeeperError, "cannot be accessed: its ACL denies the operation"),
     Code.NO_CHILDREN_FOR_EPHEMERALS: (ZooKeeperError, "cannot be created below an ephemeral znode"),
+    Code.NOT_READ_ONLY: (ZooKeeperError, "cannot be changed: ZooKeeper cannot write to its disk, which may be full"),
     Code.BAD_ARGUMENTS: (ZooKeeperError, "is not a valid path"),
 }
 

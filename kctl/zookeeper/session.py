@@ -23,6 +23,7 @@ from kctl.zookeeper.operations import (
     Delete,
     Operation,
     OperationResult,
+    SessionKey,
     SessionState,
     SetData,
     WatchEvent,
@@ -73,6 +74,16 @@ class ZooKeeperSession:
     def session_id(self) -> int:
         """See ZooKeeper.session_id."""
         return self._link.session_id if self._link else 0
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """See ZooKeeper.session_timeout_ms."""
+        return self._link.session_timeout_ms if self._link else self._session_timeout_ms
+
+    @property
+    def session_key(self) -> SessionKey:
+        """See ZooKeeper.session_key."""
+        return self._open_link("").session_key
 
     @property
     def state(self) -> SessionState:
@@ -128,6 +139,35 @@ class ZooKeeperSession:
         self._state = SessionState.CLOSED
         if link is not None:
             await link.close()
+
+    async def close_other(self, key: SessionKey, timeout_ms: int) -> None:
+        """See ZooKeeper.close_other."""
+        has_expired = asyncio.get_running_loop().create_future()
+
+        def changed(_: KazooLink, state: SessionState) -> None:
+            if state is SessionState.EXPIRED and not has_expired.done():
+                has_expired.set_result(None)
+
+        link = KazooLink(
+            self._hosts,
+            self._chroot,
+            self._session_timeout_ms,
+            lambda _link, _event: None,
+            changed,
+            self._security,
+            continues=key,
+        )
+        link.start()
+        try:
+            done, _ = await asyncio.wait(
+                [link.connected, has_expired], timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+            )
+            for future in done:
+                future.result()
+        finally:
+            await link.close()
+        if not done:
+            raise ZooKeeperError(f"ZooKeeper does not respond at {self._hosts} (waited {timeout_ms} ms)")
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
         """See ZooKeeper.get."""

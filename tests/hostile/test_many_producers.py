@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
-import weakref
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from kctl.errors import ApiError, ErrorCode
 from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from kctl.server import producer_expiry
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
+from kctl.server.log_tasks import LogTasks
+from kctl.server.producer_expiry import IDLE_MIN_S, ROUND_S, early_cutoff
 from kctl.storage import producer_snapshots
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.files import RealFiles
-from kctl.storage.producer_state import SnapshotEntry
+from kctl.storage.producer_state import ProducerEntry, ProducerState, SnapshotEntry
 from kctl.testing.sim_files import SimFiles
 from tests.hostile.test_amplification import turns_while
 from tests.unit.handlers.world import context
@@ -154,10 +161,68 @@ def test_idle_producers_of_one_log_are_removed_in_slices() -> None:
     async def scene(world: MoveWorld) -> None:
         log = world.lead().log
         log.producer_state.load(known_producers(PRODUCERS, 1), 1)
-        assert await turns_while(world.log_tasks().expire_idle_producers()) >= SLICES
+        tasks = world.log_tasks()
+        await rounds(tasks, IDLE_MIN_S // ROUND_S + 2)
+        assert await turns_while(tasks.expire_idle_producers()) >= SLICES
         assert not log.producer_state.producers
 
     play(scene)
+
+
+async def rounds(tasks: LogTasks, number: int) -> None:
+    for _ in range(number):
+        await tasks.producers.count()
+
+
+def test_the_bound_on_all_producers_removes_only_idle_ones_and_refuses_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_expiry, "PRODUCERS_MAX", 10)
+
+    def batch(producer_id: int, sequence: int) -> bytearray:
+        return bytearray(
+            build_batch([Record(0, 1, None, b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        )
+
+    async def scene(world: MoveWorld) -> None:
+        log, tasks = world.lead().log, world.log_tasks()
+        log.producer_state.load(known_producers(20, 1), 1)
+        await rounds(tasks, 2)
+        assert len(log.producer_state.producers) == 20, "they may have written just before"
+        with pytest.raises(ApiError, match="cannot accept") as refused:
+            log.append_as_leader(batch(99, 0), leader_epoch=0, now_ms=0)
+        assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        for number in range(IDLE_MIN_S // ROUND_S + 2):
+            log.append_as_leader(batch(7, number + 1), leader_epoch=0, now_ms=0)
+            await rounds(tasks, 1)
+        assert list(log.producer_state.producers) == [7], "it was in use, with old timestamps"
+        await tasks.expire_idle_producers()
+        assert list(log.producer_state.producers) == [7]
+        log.append_as_leader(batch(99, 0), leader_epoch=0, now_ms=0)
+
+    play(scene)
+
+
+def test_a_state_that_was_read_again_counts_as_written_then() -> None:
+    state = ProducerState()
+    state.load(known_producers(3, 1), 1)
+    state.begin_round(1_000)
+    assert state.expire(range(3), 1_000) == 0
+    assert state.expire(range(3), 1_001) == 3
+
+
+@pytest.mark.parametrize(
+    ("by_round", "excess", "cutoff"),
+    [
+        ({1: 5, 2: 5, 3: 5}, 5, 2),
+        ({1: 5, 2: 5, 3: 5}, 6, 3),
+        ({1: 5, 999: 5}, 8, 999),
+        ({999: 5}, 8, 999),
+        ({1: 5}, 8, 911),
+    ],
+)
+def test_those_that_were_idle_the_longest_are_removed_first(by_round: dict[int, int], excess: int, cutoff: int) -> None:
+    assert early_cutoff(Counter(by_round), excess, 1_000) == cutoff
 
 
 def test_producers_of_one_partition_are_described_in_slices() -> None:
@@ -175,13 +240,10 @@ def test_the_producers_of_a_deleted_log_are_freed_in_a_thread() -> None:
     manager = manager_on(SimFiles())
     log = manager.get_or_create(TP)
     log.producer_state.load(known_producers(PRODUCERS, 1), 1)
-    freed: list[int] = []
-    for entry in log.producer_state.producers.values():
-        weakref.finalize(entry.batches, freed.append, entry.producer_id)
     manager.delete(TP)
-    del log, entry
-    assert freed == []
+    del log
+    before = sum(isinstance(found, ProducerEntry) for found in gc.get_objects())
     plan = manager.plan_removals(NOW_MS + manager.default_config.file_delete_delay_ms)
-    assert freed == []
+    assert sum(isinstance(found, ProducerEntry) for found in gc.get_objects()) == before >= PRODUCERS
     plan.run()
-    assert len(freed) == PRODUCERS
+    assert sum(isinstance(found, ProducerEntry) for found in gc.get_objects()) == before - PRODUCERS

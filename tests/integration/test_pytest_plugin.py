@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from kctl.operating_system import is_process_alive
+from kctl.server.process import stop_at_end_of
+from tests.peers import probe
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,9 +113,14 @@ def test_properties(kafka_broker_factory):
     assert broker.properties["num.partitions"] == "4"
     assert broker.properties["message.max.bytes"] == "5000"
     assert broker.properties["broker.rack"] == "r"
+
+
+def test_misspelled(kafka_broker_factory):
+    kafka_broker_factory({"num.partitons": "3"})
 """
     finished = run_pytest(tmp_path, tests, "--kafka-broker-property", "num.partitions=4")
     assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "num.partitons: unknown property, ignored; did you mean num.partitions?" in finished.stdout
 
 
 def test_a_broker_that_cannot_start_fails_the_test_with_its_last_log_lines(tmp_path: Path) -> None:
@@ -141,3 +153,134 @@ def test_nothing_is_loaded():
 def test_the_fixtures_are_listed_with_their_help(tmp_path: Path, name: str) -> None:
     finished = run_pytest(tmp_path, "", "--fixtures")
     assert re.search(rf"^{name}\b.*\n +\S", finished.stdout, re.MULTILINE), finished.stdout
+
+
+PIDS = """
+import os, pathlib, signal, subprocess, sys
+
+def note(*pids):
+    with open("pids", "a") as file:
+        file.write("".join(f"{pid}\\n" for pid in pids))
+
+def test_is_ended(kafka_broker, kafka_broker_factory):
+    note(kafka_broker.pid, kafka_broker_factory(secure=True).pid)
+    pathlib.Path("started").touch()
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_brokers_end_with_a_pytest_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "test_it.py").write_text(PIDS)
+    with (tmp_path / "output").open("wb") as output:
+        killed = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_plugin()],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+            stdout=output,
+            stderr=output,
+        )
+    probe.wait_until(
+        lambda: (tmp_path / "started").exists() or killed.poll() is not None, what="brokers", timeout_s=120
+    )
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2, (tmp_path / "output").read_text()
+    assert all(map(is_process_alive, pids))
+    killed.send_signal(number)
+    killed.wait()
+    probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
+
+
+def test_listeners_are_those_of_the_properties_and_keep_their_ports(tmp_path: Path) -> None:
+    tests = (
+        ROUND_TRIP
+        + """
+import kctl.client
+
+TWO = {
+    "listeners": "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0",
+    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
+}
+BESIDE = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0", "super.users": "User:admin;User:ANONYMOUS"}
+
+
+def test_two(kafka_broker_factory):
+    broker = kafka_broker_factory(TWO)
+    before = dict(broker.listeners)
+    assert set(before) == {"INTERNAL", "EXTERNAL"} and len(set(before.values())) == 2
+    assert broker.bootstrap_servers == before["INTERNAL"]
+    write(broker, "a", b"1")
+    broker.restart()
+    assert broker.listeners == before
+    external = type("External", (), {"bootstrap_servers": before["EXTERNAL"]})
+    assert read(external, "a") == [b"1"]
+
+
+def test_secured(kafka_secure_broker):
+    producer = Producer(kafka_secure_broker.librdkafka_properties)
+    producer.produce("b", b"1")
+    assert producer.flush(60) == 0
+    config = kctl.client.ConsumerConfig.from_properties(kafka_secure_broker.client_properties)
+    with kctl.client.Consumer(config) as consumer:
+        assert len(consumer.partitions_of("b")) == 1
+    assert kafka_secure_broker.username == "admin" and kafka_secure_broker.ca_file.exists()
+
+
+def test_secured_beside_another(kafka_broker_factory):
+    broker = kafka_broker_factory(BESIDE, secure=True)
+    assert broker.client_properties["bootstrap.servers"] == broker.listeners["SASL_SSL"] != broker.bootstrap_servers
+    assert broker.listeners["SASL_SSL"] in broker.client_properties_file.read_text()
+    write(broker, "a", b"1")
+    producer = Producer(broker.librdkafka_properties)
+    producer.produce("a", b"2", partition=0)
+    assert producer.flush(60) == 0
+    assert read(broker, "a", 2) == [b"1", b"2"]
+
+
+def test_contradiction(kafka_broker_factory):
+    import pytest
+    with pytest.raises(ValueError, match="give the port in listeners"):
+        kafka_broker_factory(TWO, port=1)
+"""
+    )
+    finished = run_pytest(tmp_path, tests)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "4 passed" in finished.stdout
+
+
+def test_cluster_and_processes_end_with_the_process_that_is_named(tmp_path: Path) -> None:
+    killed = subprocess.Popen(["sleep", "600"])
+    cluster, machine = tmp_path / "cluster", tmp_path / "machine"
+    lines = (
+        f"cluster start --brokers 1 --data-dir {cluster} --port 0",
+        f"broker start --detach --processes 2 --data-dir {machine} --port {probe.free_ports(2)[0]}",
+    )
+    starts = [
+        subprocess.Popen([sys.executable, "-m", "kctl", *line.split(), "--stop-with", str(killed.pid)])
+        for line in lines
+    ]
+    assert [start.wait(120) for start in starts] == [0, 0]
+    folders = [cluster / "broker-0", machine, machine / "process-0", machine / "process-1"]
+    pids = [json.loads((folder / "broker.json").read_text())["pid"] for folder in folders]
+    pids.append(int((cluster / "zookeeper.lock").read_text()))
+    assert all(map(is_process_alive, pids))
+    killed.kill()
+    killed.wait()
+    probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
+
+
+def test_end_of_a_process_is_noticed_where_the_system_does_not_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.operating_system._HAS_PIDFD", False)
+    child = subprocess.Popen(["sleep", "600"])
+    stopped = []
+
+    async def watch() -> None:
+        watching = asyncio.create_task(stop_at_end_of(child.pid, lambda: stopped.append(child.pid)))
+        child.kill()  # It is not waited for: a parent that never does that is no reason to run on.
+        await watching
+        await stop_at_end_of(child.pid, lambda: stopped.append(0))
+
+    asyncio.run(watch())
+    assert stopped == [child.pid, 0]
+    child.wait()

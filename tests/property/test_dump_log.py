@@ -22,6 +22,7 @@ from kctl.records.dump_text import LineFormat, write_interpreted, write_records
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, CorruptBatch, Record, parse_header, seal
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
+from kctl.storage.dump_files import kind_of
 from kctl.storage.dump_lines import BatchLine, Problem
 from tests.property.examples import share_of
 from tests.property.walk_inputs import LONG_NUMBERS
@@ -144,7 +145,7 @@ def rows_of(path: Path, shape: Format, selection: Selection) -> tuple[str, bool]
     out = io.StringIO()
     shown = Shown(selection, records=True, only_problems=False, decode=None, key_decoder=None, value_decoder=None)
     rows = LineRows(shown)
-    rows.show(Console(out, io.StringIO(), format=shape), str(path), walk(str(path)))
+    rows.show(Console(out, io.StringIO(), format=shape), str(path), kind_of(str(path)), walk(str(path)))
     lines = out.getvalue().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith('{"type":"batch"')), rows.has_problem
 

@@ -20,6 +20,7 @@ from kctl.records import internal_items
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.storage.dump import walk
+from kctl.storage.dump_files import kind_of
 from kctl.storage.dump_lines import Problem
 
 SEED = 848
@@ -95,7 +96,7 @@ def test_damaged_file_is_shown_with_its_error(path: Path, tmp_path: Path) -> Non
         for decode in (None, OWN[2], OWN[3]):
             out = io.StringIO()
             rows = LineRows(Shown(Selection(), True, False, decode, None, None))
-            rows.show(Console(out, io.StringIO(), format=Format.JSONL), str(copy), walk(str(copy)))
+            rows.show(Console(out, io.StringIO(), format=Format.JSONL), str(copy), kind_of(str(copy)), walk(str(copy)))
             assert len(out.getvalue()) <= TEXT_PER_BYTE * (size + 100)
         for compat in (KAFKA_28, KAFKA_4):
             options = ClassicOptions(

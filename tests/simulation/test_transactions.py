@@ -65,6 +65,7 @@ PROPERTIES = {
     "log.retention.ms": "-1",
     "log.cleaner.enable": "false",
     "transactional.id.expiration.ms": "2000000000",
+    "producer.id.expiration.ms": "2000000000",
     # Leaders, and with them coordinators, move back soon after a broker has come back.
     "leader.imbalance.check.interval.seconds": "5",
 }

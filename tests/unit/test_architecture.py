@@ -20,7 +20,7 @@ CLASSES = sorted({span.partition("(")[0] for span in CODE_SPANS if re.fullmatch(
 """The names of classes in the text; names of properties and of error codes have another form."""
 MODULES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "kctl").rglob("*.py"))}
 
-OPENS_FILES_OFFLINE = {"dump.py", "dump_indexes.py", "dump_rebuild.py", "log_summary.py"}
+OPENS_FILES_OFFLINE = {"dump.py", "dump_files.py", "dump_indexes.py", "dump_rebuild.py", "log_summary.py"}
 CLOCK_READERS = {
     "kctl/server/clock.py",
     "kctl/server/loop_lag.py",

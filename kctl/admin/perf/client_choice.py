@@ -6,13 +6,20 @@ import importlib.util
 from typing import Literal
 
 from kctl.admin.perf.load_client import LoadClient
+from kctl.client.fetching import FetchLimits
+from kctl.client.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 
 ClientName = Literal["auto", "librdkafka", "kctl"]
 
 
-def choose_client(wanted: ClientName, settings: ClientSettings) -> LoadClient:
+def choose_client(
+    wanted: ClientName,
+    settings: ClientSettings,
+    limits: FetchLimits = FetchLimits(),  # noqa: B008 - immutable
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> LoadClient:
     """The client of that name; auto is librdkafka if it is installed and the listener has no TLS and SASL.
 
     Raises UsageError if librdkafka is required and cannot be used.
@@ -25,7 +32,7 @@ def choose_client(wanted: ClientName, settings: ClientSettings) -> LoadClient:
     if wanted == "kctl" or not has_librdkafka or settings.security is not None:
         from kctl.admin.perf.own_client import OwnClient  # noqa: PLC0415 - only one of the two is needed
 
-        return OwnClient(settings)
+        return OwnClient(settings, limits, isolation)
     from kctl.admin.perf.librdkafka import Librdkafka  # noqa: PLC0415 - an extra
 
-    return Librdkafka(settings)
+    return Librdkafka(settings, limits, isolation)

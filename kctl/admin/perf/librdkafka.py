@@ -11,6 +11,8 @@ import confluent_kafka
 
 from kctl.admin.perf.load_client import LoadRun, ProducedRecords
 from kctl.admin.perf.measurement import NS_PER_S
+from kctl.client.fetching import FetchLimits
+from kctl.client.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
@@ -22,14 +24,24 @@ _POLL_S = 0.1
 _SENDS_PER_POLL = 64
 _BATCH = 500
 _FATAL_LOG_LEVEL = 2
+_BACKOFF_MS_MAX = 300_000
+_REFRESH_MS_MAX = 3_600_000
+_LINGER_MS_MAX = 900_000
+_REQUEST_MS_MAX = 300_000
+_MESSAGE_BYTES_MAX = 1_000_000_000
+_MESSAGE_BYTES_MIN = 1_000_000
+_FETCH_MIN_BYTES_MAX = 100_000_000
+"""Bounds of librdkafka's properties."""
 
 
 class Librdkafka:
     """Producers and consumers of librdkafka."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, limits: FetchLimits, isolation: IsolationLevel) -> None:
         self.name = f"librdkafka {confluent_kafka.libversion()[0]}"
         self._settings = settings
+        self._limits = limits
+        self._isolation = isolation
         self._last_error = ""
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
@@ -157,29 +169,42 @@ class Librdkafka:
                 f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._settings.bootstrap
             ),
             "client.id": self._settings.client_id,
+            "client.rack": self._settings.rack,
+            "socket.connection.setup.timeout.ms": max(1_000, self._settings.connect_timeout_ms),
+            "retry.backoff.ms": min(self._settings.retry_backoff_ms, _BACKOFF_MS_MAX),
+            "retry.backoff.max.ms": min(self._settings.retry_backoff_ms_max, _BACKOFF_MS_MAX),
+            "topic.metadata.refresh.interval.ms": max(10, min(self._settings.metadata_max_age_ms, _REFRESH_MS_MAX)),
             "error_cb": note_error,
             "log_level": _FATAL_LOG_LEVEL,
         }
 
     def _producer_settings(self, records: ProducedRecords) -> dict[str, Any]:
-        return self._settings_of_both() | {
-            "acks": records.acks,
-            "enable.idempotence": records.acks == -1,
-            "compression.type": records.compression,
-            "linger.ms": records.linger_ms,
-            "batch.size": records.batch_bytes,
-            "message.max.bytes": 1_000_000_000,
-            "queue.buffering.max.kbytes": PERF_BUFFERED_BYTES_MAX >> 10,
-            "delivery.timeout.ms": self._settings.timeout_ms,
+        settings = records.settings
+        found = self._settings_of_both() | {
+            "acks": settings.acks,
+            "enable.idempotence": settings.idempotent,
+            "compression.type": settings.codec.name.lower(),
+            "linger.ms": min(settings.linger_ms, _LINGER_MS_MAX),
+            "batch.size": max(1, settings.batch_bytes),
+            "message.max.bytes": max(1_000, min(settings.record_bytes_max or _MESSAGE_BYTES_MAX, _MESSAGE_BYTES_MAX)),
+            "queue.buffering.max.kbytes": max(1, min(settings.buffered_bytes_max, PERF_BUFFERED_BYTES_MAX) >> 10),
+            "delivery.timeout.ms": settings.delivery_timeout_ms or self._settings.timeout_ms,
+            "request.timeout.ms": min(self._settings.response_timeout_ms, _REQUEST_MS_MAX),
         }
+        return found if settings.retries is None else found | {"message.send.max.retries": settings.retries}
 
     def _consumer_settings(self) -> dict[str, Any]:
+        limits = self._limits
         return self._settings_of_both() | {
             "group.id": f"kctl-perf-{uuid4()}",  # required, but never joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 500,
+            "isolation.level": self._isolation.name.lower(),
+            "fetch.wait.max.ms": min(limits.max_wait_ms, _REQUEST_MS_MAX),
+            "fetch.min.bytes": max(1, min(limits.min_bytes, _FETCH_MIN_BYTES_MAX)),
+            "fetch.max.bytes": max(limits.max_bytes, limits.partition_max_bytes, _MESSAGE_BYTES_MIN),
+            "max.partition.fetch.bytes": max(1, min(limits.partition_max_bytes, _MESSAGE_BYTES_MAX)),
             "queued.max.messages.kbytes": PERF_BUFFERED_BYTES_MAX >> 10,
         }
 

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kctl.admin.perf.measurement import Load, Measurement, Schedule
+from kctl.client.producer import ProducerSettings
 from kctl.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class ProducedRecords:
-    """The values of the test records, and the settings of their producer, with Kafka's meanings."""
+    """The values of the test records, and the settings of their producer."""
 
     values: Iterator[bytes]
-    acks: int = -1
-    compression: str = "none"
-    linger_ms: int = 5
-    batch_bytes: int = 64 << 10
+    settings: ProducerSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from kctl import __version__
 from kctl.admin.offsets import partitions_of
@@ -14,17 +15,17 @@ from kctl.admin.perf.measurement import NS_PER_S
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.consumer import Consumer
+from kctl.client.fetching import FetchLimits
 from kctl.client.list_offsets import IsolationLevel
-from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producer import Delivery, Producer
 from kctl.client.producer_batches import RECORD_OVERHEAD
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
-from kctl.records.compression import Codec
+from kctl.reference_cycles import copy_of
 
 _BUFFERED_RECORDS_MAX = 100_000
-_ACKS_ALL = -1
 
 
 class OwnClient:
@@ -32,8 +33,10 @@ class OwnClient:
 
     name = f"kctl {__version__}"
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, limits: FetchLimits, isolation: IsolationLevel) -> None:
         self._settings = settings
+        self._limits = limits
+        self._isolation = isolation
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
@@ -85,7 +88,7 @@ class OwnClient:
                 await buffered.add(len(value))
                 left -= len(value) + RECORD_OVERHEAD
                 if left < 0:
-                    partition, left = (partition + 1) % len(partitions), records.batch_bytes
+                    partition, left = (partition + 1) % len(partitions), records.settings.batch_bytes
                 sent_ns[partitions[partition]].append(now_ns)
                 await producer.send(topic, value, partition=partitions[partition])
                 schedule.sent(now_ns)
@@ -102,7 +105,8 @@ class OwnClient:
         ranges: Mapping[TopicPartition, tuple[int, int]],
         run: LoadRun,
     ) -> None:
-        consumer = Consumer(client, {tp: start for tp, (start, end) in ranges.items() if start < end})
+        positions = {tp: start for tp, (start, end) in ranges.items() if start < end}
+        consumer = Consumer(client, positions, limits=self._limits, isolation=self._isolation)
         schedule = run.schedule()
         while consumer.positions and schedule.wait_ns(time.perf_counter_ns()) is not None:
             run.report()
@@ -137,7 +141,7 @@ class OwnClient:
     ) -> None:
         deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
         producer = _producer(client, records, deliveries.put_nowait)
-        consumer = Consumer(reading, ends, isolation=IsolationLevel.READ_UNCOMMITTED)
+        consumer = Consumer(reading, ends, limits=self._limits, isolation=IsolationLevel.READ_UNCOMMITTED)
         schedule = run.schedule()
         partitions = sorted(ends)
         number = 0
@@ -153,7 +157,7 @@ class OwnClient:
                 await producer.flush()
                 delivery = await deliveries.get()
                 if delivery.error is not None:
-                    raise delivery.error
+                    raise copy_of(delivery.error)
                 arrived_ns = await asyncio.wait_for(arrival, self._settings.timeout_ms / 1000)
             except TimeoutError:
                 text = f"{tp}: a record that was written could not be read within {self._settings.timeout_ms} ms"
@@ -173,18 +177,7 @@ class OwnClient:
 
 
 def _producer(client: ClusterClient, records: ProducedRecords, delivered: Callable[[Delivery], None]) -> Producer:
-    return Producer(
-        client,
-        ProducerSettings(
-            acks=records.acks,
-            codec=Codec.named(records.compression),
-            idempotent=records.acks == _ACKS_ALL,
-            linger_ms=records.linger_ms,
-            batch_bytes=records.batch_bytes,
-            buffered_records_max=_BUFFERED_RECORDS_MAX,
-        ),
-        delivered,
-    )
+    return Producer(client, replace(records.settings, buffered_records_max=_BUFFERED_RECORDS_MAX), delivered)
 
 
 class _Buffered:

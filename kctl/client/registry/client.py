@@ -55,7 +55,7 @@ class RegistryClient:
     def versions_of(self, subject: str) -> list[Schema]:
         """All versions of a subject, the first one first.  Raises RegistryUnreachable and SchemaError."""
         end_s = self._end_s()
-        numbers = self._get(f"/subjects/{quote(subject, safe='')}/versions", f"subject {subject}", end_s)
+        numbers = self._get(f"/subjects/{_segment(subject)}/versions", f"subject {subject}", end_s)
         if not isinstance(numbers, list) or not all(is_integer(one, low=1, high=INT32_MAX) for one in numbers):
             raise SchemaError(f"the registry returned no versions of the subject {subject}")
         if len(numbers) > REGISTRY_VERSIONS_MAX:
@@ -66,7 +66,7 @@ class RegistryClient:
         return time.monotonic() + self._timeout_ms / 1000
 
     def _version(self, subject: str, version: str, end_s: float) -> Schema:
-        path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+        path = f"/subjects/{_segment(subject)}/versions/{_segment(version)}"
         return schema_of(self._get(path, f"version {version} of the subject {subject}", end_s), None)
 
     def _with_references(self, schema: Schema, end_s: float) -> Schema:
@@ -136,6 +136,11 @@ class RegistryClient:
             return http.client.HTTPConnection(host, port, timeout=timeout_s)
         context = client_context(TlsSettings.of(self._settings.tls))
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+
+
+def _segment(name: str) -> str:
+    """A name as one segment of a path; servers and proxies would resolve `.` and `..`, which quote() keeps."""
+    return name.replace(".", "%2E") if name in {".", ".."} else quote(name, safe="")
 
 
 def _outcome(status: int) -> str:

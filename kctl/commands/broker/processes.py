@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from kctl.errors import UsageError
-from kctl.integers import PORT_MAX
+from kctl.integers import INT32_MAX, PORT_MAX
+from kctl.operating_system import is_process_alive
 from kctl.server.machine.layout import MachineOptions
 from kctl.server.process import StartOptions
 
@@ -34,6 +35,23 @@ PortStep = Annotated[
         max=PORT_MAX,
     ),
 ]
+StopWith = Annotated[
+    int | None,
+    typer.Option(
+        "--stop-with",
+        metavar="PID",
+        help="Stop when this process has ended, also if it was killed.",
+        min=1,
+        max=INT32_MAX,
+    ),
+]
+
+
+def running_process(pid: int | None) -> int | None:
+    """The value of --stop-with.  Raises UsageError if there is no such process."""
+    if pid is not None and not is_process_alive(pid):
+        raise UsageError(f"--stop-with {pid}: there is no such process")
+    return pid
 
 
 def machine_of(service: StartOptions, processes: int | None, port_step: int | None) -> MachineOptions | None:

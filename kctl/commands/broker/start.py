@@ -14,7 +14,7 @@ import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
-from kctl.commands.broker.processes import PortStep, Processes, machine_of
+from kctl.commands.broker.processes import PortStep, Processes, StopWith, machine_of, running_process
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -43,6 +43,7 @@ app = typer.Typer(add_completion=False)
         "kctl broker start --secure --host kafka.example.com",
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
         "kctl broker start --config server.properties --data-dir /srv/kafka --processes 4",
+        "kctl broker start --data-dir $(mktemp -d) --port 0 --stop-with $$ &",
     ),
 )
 def start(
@@ -92,6 +93,7 @@ def start(
     ] = None,
     processes: Processes = None,
     port_step: PortStep = None,
+    stop_with: StopWith = None,
     log_format: LogFormatOption = None,
     detach: Annotated[
         bool,
@@ -115,6 +117,9 @@ def start(
     --processes runs several brokers as one service, because one broker uses one core.  Broker K of them, from 0, has
     broker.id + K, the ports + K, and the folder DATA_DIR/process-K.  The host name of the machine is the broker.rack of
     all, unless it is set.  A broker that ends is started again.
+
+    --stop-with is for tests and scripts: the broker stops, as after SIGTERM, when that process has ended, whatever has
+    ended it.  In a shell script, `--stop-with $$` is the script itself.
     """
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
@@ -127,6 +132,7 @@ def start(
         embedded_zookeeper_port=embedded_zookeeper_port,
         port=port,
         log_format=log_format_of(log_format),
+        stop_with=running_process(stop_with),
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
@@ -175,6 +181,7 @@ def _run_machine(
         lambda: Supervisor(machine, is_quiet=log_stream is None),
         machine.service.properties(),
         on_serving=on_serving,
+        stop_with=machine.service.stop_with,
     )
 
 
@@ -203,7 +210,8 @@ def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | 
     addresses = ",".join(each.address for _, each in brokers_in(folder) if each is not None)
     where = "" if addresses == f"127.0.0.1:{process.DEFAULT_PORT}" else f" --bootstrap-server {addresses}"
     if secure is not None:
-        secure.write_client_files(addresses)
+        secured = (each.listeners.get("SASL_SSL", each.address) for _, each in brokers_in(folder) if each is not None)
+        secure.write_client_files(",".join(secured))
         where = f" --command-config {shlex.quote(str(secure.client_properties))}"
     if not is_shown:
         return

@@ -87,9 +87,9 @@ def health(
 ) -> ExitStatus:
     """Check whether the cluster is healthy, and list every reason why it is not.
 
-    A cluster is healthy if it has a controller, all its brokers respond, and each partition has a leader, at least
-    min.insync.replicas in-sync replicas, and no replica that is out of sync.  The exit status is 0 if it is healthy,
-    else 3.
+    A cluster is healthy if it has a controller, all its brokers respond, act as leaders and can change what is in
+    ZooKeeper, and each partition has a leader, at least min.insync.replicas in-sync replicas, and no replica that is
+    out of sync.  The exit status is 0 if it is healthy, else 3.
 
     One row per reason; with json, jsonl and yaml one object.
     """

@@ -11,6 +11,7 @@ from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.security import client_security
 from kctl.client.settings import ClientSettings, parse_servers
+from kctl.commands.broker.processes import StopWith, running_process
 from kctl.commands.cluster.dev_cluster import DataDir, MemberRow, dev_cluster_in, show_members
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -90,6 +91,7 @@ def start(
             help="Set a property of all brokers.  Default: those of the previous start.",
         ),
     ] = None,
+    stop_with: StopWith = None,
     log_format: LogFormatOption = None,
 ) -> ExitStatus:
     """Start a cluster for development: brokers and a coordination service, each as a process in the background.
@@ -99,6 +101,8 @@ def start(
 
     --secure creates a certificate authority, a certificate and a user `admin` in DATA_DIR/security, and writes client
     properties there.  Clients and brokers then use TLS and SCRAM.  Other users can do nothing until there are ACLs.
+
+    With --stop-with the processes that this command starts stop when that process has ended, whatever has ended it.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)
@@ -106,7 +110,9 @@ def start(
     layout = settle(
         cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides, is_secure=secure
     )
-    members = cluster.start(layout, log_format_of(log_format), on_warning=run.console.warn)
+    members = cluster.start(
+        layout, log_format_of(log_format), on_warning=run.console.warn, stop_with=running_process(stop_with)
+    )
     serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
     setup = cluster.secure_setup(layout)
     if not any(member.problem for member in members):

@@ -33,6 +33,7 @@ from kctl.records.dump_text import LineFormat, write_records
 from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
+from kctl.storage.dump_files import base_offset_of, recognized_kind
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, open_file, sanity_problem
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.names import (
@@ -96,15 +97,19 @@ class ClassicDump:
         self._pieces: list[str] = []
         self._piece_size = 0
         self._misfits = Misfits()
+        self._shown: dict[str, str] = {}
 
-    def show(self, path: str, progress: Progress | None = None) -> None:
-        """Dumps one file."""
-        self._line(f"Dumping {java_path(path)}")
+    def show(self, path: str, progress: Progress | None = None, *, shown: str = "") -> None:
+        """Dumps one file; `shown` is its name, if `path` is a copy of it."""
+        self._line(f"Dumping {java_path(shown or path)}")
+        self._shown[path] = shown or path
         name = os.path.basename(path)
         suffix = name[name.rfind(".") :] if "." in name else ""
         base = _BASE_OFFSET.fullmatch(name.partition(".")[0])
         base_offset = int(base[0]) if base else 0
         try:
+            if not suffix and shown not in {"", path}:  # Standard input, which Kafka's tool does not read.
+                suffix, base_offset = recognized_kind(path) or "", base_offset_of(path)
             match suffix:
                 case ".log":
                     self._log(path, base_offset, progress)
@@ -124,7 +129,7 @@ class ClassicDump:
                             f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
                         )
                 case _:
-                    self._write_line(f"Ignoring unknown file {java_path(path)}")
+                    self._write_line(f"Ignoring unknown file {java_path(shown or path)}")
         except CorruptLog as problem:
             self._complain(path, Problem(problem.reason, problem.position))
         except OSError as error:
@@ -336,7 +341,7 @@ class ClassicDump:
     def _complain(self, path: str, problem: Problem) -> None:
         self.has_problem = True
         at = "" if problem.position is None else f" at position {problem.position}"
-        self._console.warn(f"{path}{at}: {problem.reason}")
+        self._console.warn(f"{self._shown.get(path, path)}{at}: {problem.reason}")
 
 
 def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:

@@ -123,7 +123,8 @@ def alter(
     of its own any more and gets it from its next source, and a placeholder for a password.  Before Kafka 2.3, only
     properties of topics can be changed, and a change that somebody else makes at the same time is lost.
 
-    The properties of users, clients and ips are quotas; they require Kafka 2.6 or later.
+    The properties of users, clients and ips are quotas; they require Kafka 2.6 or later.  A user that is called
+    <default> is '+<default>', and the client id * is --client '+*'.
     """
     run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
@@ -153,7 +154,10 @@ def alter(
     status = run.status_of(rows)
     if compat and not dry_run:
         altered = dict.fromkeys(row.name for row in rows if not row.error)
-        text = "".join(config_compat.altered(type_, None if name == DEFAULT_NAME else name) for name in altered)
+        text = "".join(
+            config_compat.altered(type_, None if type_ == "broker" and name == DEFAULT_NAME else name)
+            for name in altered
+        )
         run.console.verbatim(text)
         _warn_of_failures(run, rows)
         return status

@@ -18,34 +18,32 @@ from kctl.admin.quotas import (
     describe_scram_users,
 )
 from kctl.errors import UsageError
-from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType
+from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType, joined_names, parse_name
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
-DEFAULT_NAME = "<default>"
-"""The name of a default entity; Kafka's name of its znode."""
 ALL_CLIENTS = "*"
 TYPES = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
 """Entity types by their names on the command line."""
 
 
-def entity_name(name: str) -> str | None:
-    """The name in the protocol; None for the default."""
-    return None if name == DEFAULT_NAME else name
-
-
 def shown_name(entity: Entity) -> str:
-    """The name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`."""
-    names = [DEFAULT_NAME if name is None else name for _, name in entity]
-    return "/clients/".join(names)
+    """The name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`.
+
+    In a name, `/clients/` is `+/clients/`.
+    """
+    return joined_names(entity, "/clients/")
 
 
 def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list[list[FilterPart]]:
-    """One filter for each name, or one for all entities of the type.  Raises UsageError for --client without users."""
+    """One filter for each name, or one for all entities of the type.  Raises UsageError for --client without users.
+
+    The texts are those of `name_text`; as a client, `*` is any one, and `+*` the one with this name.
+    """
     if client is not None and type_ != "user":
         raise UsageError("--client names a client id of a user; it needs the type 'user'")
-    more = [] if client is None else [_part(EntityType.CLIENT_ID, None if client == ALL_CLIENTS else client)]
+    more = [] if client is None else [_client_part(client)]
     requested: Sequence[str | None] = names or [None]
     return [[_part(TYPES[type_], name), *more] for name in requested]
 
@@ -90,5 +88,9 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
     return requested
 
 
-def _part(kind: EntityType, name: str | None) -> FilterPart:
-    return FilterPart(kind, None if name is None else entity_name(name), is_any=name is None)
+def _part(kind: EntityType, text: str | None) -> FilterPart:
+    return FilterPart(kind, None if text is None else parse_name(text), is_any=text is None)
+
+
+def _client_part(text: str) -> FilterPart:
+    return _part(EntityType.CLIENT_ID, None if text == ALL_CLIENTS else parse_name(text, ALL_CLIENTS) or text)

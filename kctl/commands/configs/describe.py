@@ -23,6 +23,7 @@ from kctl.commands.shown import shows
 from kctl.commands.topics.options import TopicRegex
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode, UsageError
+from kctl.security.quotas import EntityType
 
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry
@@ -218,10 +219,11 @@ def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_:
         for name in [clients.shown_name(one.entity)]
     }
     for user in users:
-        item = items.setdefault(user.outcome.name, ResourceItem(type_, user.outcome.name, []))
-        item.configs.extend(_client_item(name, f"iterations={count}") for name, count in user.credentials)
+        name = clients.shown_name(((EntityType.USER, user.outcome.name),))
+        item = items.setdefault(name, ResourceItem(type_, name, []))
+        item.configs.extend(_client_item(mechanism, f"iterations={count}") for mechanism, count in user.credentials)
         if not user.outcome.is_done:
-            items[user.outcome.name] = item._replace(**outcome_error(user.outcome))
+            items[name] = item._replace(**outcome_error(user.outcome))
     return _show(run, [items[name] for name in sorted(items)], with_synonyms=False)
 
 

@@ -39,7 +39,9 @@ Type = Annotated[
 ]
 ClientName = Annotated[
     str | None,
-    typer.Option("--client", metavar="ID", help="With user: quotas for this client id, '<default>', or '*' for all."),
+    typer.Option(
+        "--client", metavar="ID", help="With user: quotas for this client id ('+*' for *), '<default>', or '*' for all."
+    ),
 ]
 
 
@@ -93,4 +95,5 @@ async def _brokers(client: ClusterClient, kind: ResourceType, names: list[str] |
 
 def type_and_name(resource: ConfigResource) -> tuple[str, str]:
     """The first two columns of the rows about a resource."""
-    return _NAMES[resource.type], resource.name or DEFAULT_NAME
+    is_default = resource.type is ResourceType.BROKER and resource.name == BROKER_DEFAULTS
+    return _NAMES[resource.type], DEFAULT_NAME if is_default else resource.name

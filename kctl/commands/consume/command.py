@@ -8,6 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.admin.masking import MaskingRules, masking_rules
+from kctl.admin.offset_spec import Anchor, OffsetSpec
+from kctl.client.fetching import CHUNKS
+from kctl.client.property_values import BY_DURATION, iso_duration_ms
 from kctl.commands.command import ConfirmedCommand, examples
 from kctl.commands.compat.versions import COMPAT_HELP, CompatVersion
 from kctl.commands.consume.presenting import Decode, presenting
@@ -32,9 +35,9 @@ from kctl.commands.record_options import (
     selecting,
 )
 from kctl.commands.shown import shows
-from kctl.commands.values import parse_offset_range, parse_partitions
+from kctl.commands.values import parse_offset, parse_offset_range, parse_partitions
 from kctl.console import Format
-from kctl.errors import UsageError
+from kctl.errors import ConfigError, UsageError
 from kctl.integers import INT64_MAX
 
 app = typer.Typer(add_completion=False)
@@ -159,7 +162,10 @@ def consume(
     to partitions without a committed offset.  Offsets of the records shown are committed every 5 s
     (auto.commit.interval.ms), before a rebalance and at the end, also after SIGINT and SIGTERM.  After SIGKILL, records
     since the last commit are shown again.  --command-config may set group.instance.id, session.timeout.ms,
-    heartbeat.interval.ms and max.poll.interval.ms.
+    heartbeat.interval.ms and max.poll.interval.ms; with enable.auto.commit=false nothing is committed.
+
+    --command-config may also set auto.offset.reset, isolation.level and the sizes of fetches
+    (docs/reference/client-properties.md); --from and --isolation take precedence.
 
     After an unclean leader election, or when a topic was deleted and created again, the log does not have the records
     that were read before a position, and others may have their offsets.  This is checked by leader epochs (KIP-320),
@@ -233,9 +239,23 @@ def consume(
         raise UsageError("--formatter shows objects within objects, which csv has no columns for; use json or yaml")
     if formatter and not run.console.format.is_document:
         run.console.format = Format.JSONL
+    from kctl.client.property_settings import fetch_limits  # noqa: PLC0415 - it imports the producer
+
     now_ms = round(time.time() * 1000)
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
+    properties = run.consumer_properties()
+    run.note_unused("consume", *(["--group"] if group is not None else []))
+    if group is None and properties.get("group.id", "").strip():
+        run.console.warn(
+            f"group.id does not join a group: without --group {properties['group.id'].strip()}, all partitions are read"
+            " and nothing is committed"
+        )
     lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
+    reset = run.setting(ctx, "from_", "auto.offset.reset")
+    if reset == "none" and group is None:
+        raise ConfigError("auto.offset.reset", reset, "without a group there is no committed offset; add --from")
+    if reset not in {from_, "none"}:
+        lower = start_of_reset(reset, now_ms=now_ms)
     reading = Reading(
         topic=topic,
         lower=lower,
@@ -245,19 +265,28 @@ def consume(
         follows=follow,
         group=group,
         assignor=assignor,
-        reads_committed=isolation == "read_committed",
+        reads_committed=run.setting(ctx, "isolation", "isolation.level") == "read_committed",
         formatter=formatter,
         compat=compat,
         presenting=presenting(
             run.console,
-            run.consumer_properties(),
+            properties,
             decode=decode,
             registry_url=schema_registry,
-            rules=MaskingRules() if formatter else masking_rules(run.client_properties()).joined(mask, mask_regex),
+            rules=MaskingRules() if formatter else masking_rules(properties).joined(mask, mask_regex),
         ),
         text=text,
         selecting=chosen,
         expected=expect,
         continues_after_truncation=on_truncation == "continue",
+        limits=fetch_limits(properties, CHUNKS) if properties else CHUNKS,
+        has_reset=reset != "none",
     )
     return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading))
+
+
+def start_of_reset(reset: str, *, now_ms: int) -> OffsetSpec:
+    """Where auto.offset.reset begins: earliest, latest or by_duration:DURATION."""
+    if reset.startswith(BY_DURATION):
+        return OffsetSpec(Anchor.TIME, max(0, now_ms - iso_duration_ms(reset.removeprefix(BY_DURATION))))
+    return parse_offset(reset, now_ms=now_ms)

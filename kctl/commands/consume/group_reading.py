@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kctl.admin.groups import look_up_group
 from kctl.admin.offsets import offset_ranges
 from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
+from kctl.client.fetching import FetchLimits
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings
-from kctl.client.settings import parse_milliseconds
+from kctl.client.property_settings import fetch_limits
+from kctl.client.property_table import Client, check_properties
 from kctl.commands.partition_ranges import CONTINUE_REMEDY, starts
 from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -36,14 +38,18 @@ class GroupReading:
     """The topics to read as a member of a group, and the end of reading."""
 
     settings: MembershipSettings
-    auto_commit_interval_ms: int
+    auto_commit_interval_ms: int | None
+    """None without commits: enable.auto.commit is false."""
     lower: OffsetSpec
     """Where to start in partitions without a committed offset."""
     isolation: IsolationLevel
     ends: dict[TopicPartition, int] | None
     """Where to stop; None for never."""
     records_max: int | None
-    continues_after_truncation: bool = False
+    limits: FetchLimits
+    has_reset: bool
+    """False for auto.offset.reset=none: a partition without a valid committed offset is an error."""
+    continues_after_truncation: bool
     """Whether reading continues where the histories part if a log no longer has the records before a position."""
 
 
@@ -57,14 +63,26 @@ def group_reading(
     isolation: IsolationLevel,
     ends: dict[TopicPartition, int] | None,
     records_max: int | None,
+    has_reset: bool,
     continues_after_truncation: bool,
 ) -> GroupReading:
     """The reading that Kafka's consumer properties describe; `assignor` takes precedence.  Raises UsageError and
     ConfigError.
     """
-    settings = replace(_membership_settings(group_id, topic, properties), assignors=_assignors(properties, assignor))
-    interval_ms = parse_milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
-    return GroupReading(settings, interval_ms, lower, isolation, ends, records_max, continues_after_truncation)
+    values = check_properties(properties, Client.CONSUMER)
+    settings = replace(_membership_settings(group_id, topic, values), assignors=_assignors(properties, assignor))
+    interval_ms = values.get("auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
+    return GroupReading(
+        settings,
+        interval_ms if values.get("enable.auto.commit", True) else None,
+        lower,
+        isolation,
+        ends,
+        records_max,
+        fetch_limits(properties, FetchLimits()),
+        has_reset,
+        continues_after_truncation,
+    )
 
 
 async def read_in_group(
@@ -76,13 +94,17 @@ async def read_in_group(
 ) -> None:
     """Show the records of the assigned partitions until `records_max` or the ends are reached.
 
-    Offsets of records that were shown and flushed are committed periodically, before a rebalance, and at the end.
+    Unless enable.auto.commit is false, offsets of records that were shown and flushed are committed periodically,
+    before a rebalance, and at the end.
     """
 
     truncated: set[TopicPartition] = set()
     """Partitions whose end has to be looked up again."""
 
     async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Position]:
+        if not reading.has_reset:
+            text = f"{min(partitions)}: no valid committed offset, and auto.offset.reset=none; add --from"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         return await starts(client, partitions, reading.lower, reading.isolation)
 
     def warn_of_truncation(divergence: Divergence, begun: int) -> None:
@@ -105,12 +127,14 @@ async def read_in_group(
         on_lost=warn_of_reset,
         on_truncated=warn_of_truncation if reading.continues_after_truncation else None,
         isolation=reading.isolation,
+        limits=reading.limits,
         auto_commit_interval_ms=reading.auto_commit_interval_ms,
     )
     try:
         await _copy(consumer, write, flush, reading.ends, reading.records_max, renew_ends)
         consumer.confirm()
-        await consumer.commit()
+        if reading.auto_commit_interval_ms is not None:
+            await consumer.commit()
     except PositionLost as error:
         raise PositionLost(f"{error}: {CONTINUE_REMEDY}") from error
     except ApiError as error:
@@ -175,22 +199,23 @@ def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, 
         raise ConfigError("partition.assignment.strategy", value, str(error)) from None
 
 
-def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
-
+def _membership_settings(group_id: str, topic: str, values: Mapping[str, Any]) -> MembershipSettings:
     if not group_id:
         raise UsageError("--group must not be empty")
     default = MembershipSettings(group_id, (topic,))
     settings = MembershipSettings(
         group_id,
         (topic,),
-        properties.get("group.instance.id"),
-        parse_milliseconds(properties, "session.timeout.ms", default.session_timeout_ms),
-        parse_milliseconds(properties, "max.poll.interval.ms", default.rebalance_timeout_ms),
-        parse_milliseconds(properties, "heartbeat.interval.ms", default.heartbeat_interval_ms),
-        rack=properties.get("client.rack", ""),
+        values.get("group.instance.id"),
+        values.get("session.timeout.ms", default.session_timeout_ms),
+        values.get("max.poll.interval.ms", default.rebalance_timeout_ms),
+        values.get("heartbeat.interval.ms", default.heartbeat_interval_ms),
+        rack=values.get("client.rack", ""),
     )
-    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
+    if not 0 < settings.heartbeat_interval_ms < settings.session_timeout_ms:
         raise ConfigError(
-            "heartbeat.interval.ms", str(settings.heartbeat_interval_ms), "must be less than session.timeout.ms"
+            "heartbeat.interval.ms",
+            str(settings.heartbeat_interval_ms),
+            "must be less than session.timeout.ms, and greater than 0",
         )
     return settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.admin.offset_spec import Anchor
 from kctl.admin.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.consumer import Consumer
-from kctl.client.fetching import CHUNKS
+from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.lost_positions import reset_positions
 from kctl.client.positions import LogTruncated
@@ -70,6 +70,10 @@ class Reading(NamedTuple):
     selecting: Selecting
     expected: int | None
     """The number of records to show; another number is exit status 3."""
+    limits: FetchLimits = CHUNKS
+    """The limits of fetches without a group."""
+    has_reset: bool = True
+    """False for auto.offset.reset=none."""
     continues_after_truncation: bool = False
     """Whether reading continues where the histories part if a log no longer has the records before a position."""
 
@@ -189,7 +193,7 @@ async def _show_records(
             await _read_in_group(run, client, reading, reading.group, source, showing.show, writers.flush)
             return showing.count
         begins = {tp: start for tp, (start, _) in bounds.items()}
-        consumer = Consumer(client, begins, limits=CHUNKS, isolation=source.isolation)
+        consumer = Consumer(client, begins, limits=reading.limits, isolation=source.isolation)
 
         def polled() -> None:
             if reading.follows:
@@ -253,6 +257,7 @@ async def _read_in_group(
         ends=None if reading.follows else {tp: range_.end for tp, range_ in source.held.items()},
         records_max=reading.records_max,
         continues_after_truncation=reading.continues_after_truncation,
+        has_reset=reading.has_reset,
     )
     await read_in_group(client, run.console, in_group, write, flush)
 

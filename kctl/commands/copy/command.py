@@ -189,6 +189,8 @@ def copy(
     epochs only, with a warning.
 
     A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
+    Its file may set the properties of Kafka's consumer or producer (docs/reference/client-properties.md); --isolation
+    and --codec take precedence.
 
     With --groups, an offset is translated to that of the first copied record at or after it.  Offsets before the range
     of this run have no translation: the exit status is 1, unless an earlier run with --resume-group has committed them.
@@ -197,6 +199,7 @@ def copy(
     A topic is not copied onto itself without --until, --limit or an option that selects records (exit status 5).
     """
     run: Invocation = ctx.obj
+    run.console.outlive_reader()
     now_ms = round(time.time() * 1000)
     if transactional_id is not None and resume_group is None:
         raise UsageError("--transactional-id requires --resume-group")
@@ -209,6 +212,14 @@ def copy(
         raise UsageError("--rate must be greater than 0")
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
     lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
+    source_side = run.of_side(from_cluster, from_config, from_profile)
+    target_side = run.of_side(to_cluster, to_config, to_profile)
+    source_side.consumer_properties()
+    target_side.producer_properties()
+    used = ["--partitions hash"] if partitions == "hash" else []
+    used += ["--transactional-id"] if transactional_id is not None else []
+    for side in {id(side): side for side in (source_side, target_side)}.values():
+        side.note_unused("copy", *used)
     copying = Copying(
         source=source,
         target=target,
@@ -218,8 +229,8 @@ def copy(
         records_max=max_records,
         partitions=parse_partitions(partition),
         keeps_partitions=partitions == "keep",
-        reads_committed=isolation == "read_committed",
-        codec=codec,
+        reads_committed=source_side.setting(ctx, "isolation", "isolation.level") == "read_committed",
+        codec=target_side.setting(ctx, "codec", "compression.type"),
         bytes_per_s=bytes_per_s,
         resume_group=resume_group,
         progress=progress,
@@ -227,8 +238,6 @@ def copy(
         groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
         is_dry_run=dry_run,
     )
-    source_side = run.of_side(from_cluster, from_config, from_profile)
-    target_side = run.of_side(to_cluster, to_config, to_profile)
     if not dry_run:
         target_side.authorize_change(ctx.command_path)
     return copy_topic(run, source_side, target_side, copying)

@@ -18,20 +18,20 @@ from kctl.admin.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import CommittedOffset, committed_offsets
+from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.positions import LogTruncated, Position
-from kctl.client.producer import ProducerSettings
-from kctl.client.settings import parse_milliseconds
+from kctl.client.producer import ACKS_ALL, ProducerSettings
+from kctl.client.property_settings import Writing, fetch_limits, writing_settings
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.commands.copy.mirroring import MIRRORED_COLUMNS, Mirrored, mirrored, mirrored_by_dry_run
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.partition_ranges import inside, named_partitions, select_partitions
 from kctl.commands.scan_progress import ScanProgress
 from kctl.console import Column
-from kctl.errors import ApiError, ErrorCode, PositionLost, UsageError
+from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
-from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
     from kctl.admin.offset_spec import OffsetSpec
@@ -111,23 +111,39 @@ class CopyDocument(NamedTuple):
 
 def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
     """Copies the records; FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
-    source_side.consumer_properties()
-    timeout_ms = parse_milliseconds(target_side.producer_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+    limits = fetch_limits(source_side.consumer_properties(), CHUNKS)
+    writing = writing_settings(
+        target_side.producer_properties(),
+        ProducerSettings(),
+        request_timeout_ms=target_side.client_settings().response_timeout_ms,
+        compression_type=copying.codec,
+        transactional_id=copying.transactional_id,
+    )
+    if writing.settings.acks != ACKS_ALL:
+        raise ConfigError("acks", writing.settings.acks, "a copy writes each record once, which requires acks=all")
+    if not writing.settings.idempotent:
+        raise ConfigError("enable.idempotence", "false", "a copy writes each record once, which requires true")
 
     async def work(source: ClusterClient) -> ExitStatus:
         async with ClusterClient(target_side.client_settings(), AsyncioTransport(), None) as target:
-            return await _copy(run.console, source, target, copying, timeout_ms)
+            return await _copy(run.console, source, target, copying, limits, writing)
 
     return source_side.on_cluster_concurrently(work)
 
 
 async def _copy(
-    console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, timeout_ms: int
+    console: Console,
+    source: ClusterClient,
+    target: ClusterClient,
+    copying: Copying,
+    limits: FetchLimits,
+    writing: Writing,
 ) -> ExitStatus:
     topics = await _topics(source, target, copying)
     transaction = None
     if copying.transactional_id is not None and not copying.is_dry_run:
         # First: an earlier run with this id, which may still be active, must not commit further offsets.
+        timeout_ms = writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS
         transaction = await Transaction.begin(target, copying.transactional_id, timeout_ms=timeout_ms)
     plan = await _plan(console, source, target, copying, topics)
     groups = await _groups(source, target, plan, copying) if copying.groups else None
@@ -136,7 +152,9 @@ async def _copy(
             plan,
             source,
             None if copying.is_dry_run else target,
-            ProducerSettings(codec=Codec.named(copying.codec)),
+            writing.settings,
+            limits=limits,
+            partitioner=writing.partitioner,
             transaction=transaction,
             groups=None if copying.is_dry_run else groups,
             on_poll=lambda: progress.update(copier.counts.positions, found=copier.counts.selected),

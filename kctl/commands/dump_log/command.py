@@ -41,6 +41,7 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
         "kctl dump-log --compat kafka-4 --print-data-log --files a.log,b.log    (Kafka's own text)",
         "kctl dump-log --rebuild-index --dry-run orders-0",
         "kctl dump-log --summary orders-0",
+        "zcat backup/segment.gz | kctl dump-log --records -",
         "kctl dump-log --salvage saved/ orders-0/00000000000000000000.log",
     ),
 )
@@ -69,7 +70,10 @@ def dump_log(
     ctx: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Files of a log, directories of partitions, or log directories.", metavar="FILE"),
+        typer.Argument(
+            help="Files of a log, also compressed (.gz); directories of partitions; log directories; - for stdin.",
+            metavar="FILE",
+        ),
     ] = None,
     *,
     file_list: Annotated[list[str] | None, typer.Option("--files", metavar="FILE[,...]", help="Same as FILE.")] = None,
@@ -186,7 +190,10 @@ def dump_log(
 
     The name of a file determines its type: .log, .index, .timeindex, .txnindex, .snapshot, a checkpoint,
     partition.metadata, meta.properties, or, of a KRaft cluster, .checkpoint (a snapshot of the metadata) and
-    quorum-state.  Only regular files are read; a directory without files of a log is an error.
+    quorum-state.  Other names may have one of these suffixes, or none: a file that starts with a batch is a log, which
+    begins at the offset of its first batch.  An index with such a name needs the log of the same name beside it.  - and
+    pipes such as <(ssh HOST cat FILE), and files ending in .gz, are copied to TMPDIR first.  A directory without files
+    of a log is an error, and so is what is neither a regular file nor a pipe of the shell.
 
     Without --rebuild-index the command only reads and can run beside a broker.  In a file that the broker is writing,
     the last batch may appear truncated, and index entries may be missing.
@@ -221,20 +228,20 @@ def dump_log(
     )
     if dry_run and not rebuild_index:
         raise UsageError("--dry-run requires --rebuild-index")
-    paths = dumping.files_in(names)
+    inputs = ctx.with_resource(dumping.Inputs(names))
     if summary or salvage is not None:
         given = (offset, time, key, max_bytes, producer_id, compat, topic_decoder, key_decoder, value_decoder)
         if any(option is not None for option in given) or records or verify_only or index_sanity_check or rebuild_index:
             raise UsageError("--summary and --salvage cannot be combined with other options, except --format")
         if salvage is None:
-            return show_summaries(run.console, paths, dumping.progress_of)
+            return show_summaries(run.console, inputs, dumping.progress_of)
         if summary:
             raise UsageError("--summary and --salvage cannot be combined; --salvage shows a summary too")
-        return salvage_log(run.console, paths, salvage, dumping.progress_of)
+        return salvage_log(run.console, inputs, salvage, dumping.progress_of)
     if rebuild_index:
-        return dumping.rebuild(run.console, names, paths, dry_run=dry_run)
+        return dumping.rebuild(run.console, inputs, dry_run=dry_run)
     if index_sanity_check and compat is None:
-        return dumping.check_sanity(run.console, paths)
+        return dumping.check_sanity(run.console, inputs)
     decodes = bool(key_decoder or value_decoder)
     if compat is not None:
         if any(option is not None for option in (offset, time, key, producer_id)):
@@ -253,7 +260,7 @@ def dump_log(
             sanity_only=index_sanity_check,
             max_bytes=max_bytes,
         )
-        return dumping.dump_as_kafka(run.console, compat, paths, options)
+        return dumping.dump_as_kafka(run.console, compat, inputs, options)
     selection = Selection.read(
         offset=offset,
         time=time,
@@ -270,7 +277,7 @@ def dump_log(
         key_decoder=key_decoder,
         value_decoder=value_decoder,
     )
-    return dumping.dump(run.console, paths, shown, max_bytes=max_bytes)
+    return dumping.dump(run.console, inputs, shown, max_bytes=max_bytes)
 
 
 def _one_of(options: dict[str, bool]) -> str | None:

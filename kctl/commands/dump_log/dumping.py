@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import gzip
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import zlib
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self
 
 from kctl.commands.compat import internal_records as internal
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
 from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.items import CORRUPT, UNREADABLE
-from kctl.commands.dump_log.rows import LineRows, Shown
+from kctl.commands.dump_log.rows import STDIN, LineRows, Shown
 from kctl.commands.dump_log.selection import classic_text
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
-from kctl.input_files import check_regular
+from kctl.input_files import STANDARD_INPUT, check_regular, is_pipe, open_input
+from kctl.limits import DUMP_INPUT_BYTES_MAX
 from kctl.records import internal_items
-from kctl.storage.dump import files_of, kind_of, walk
+from kctl.storage.dump import walk
+from kctl.storage.dump_files import files_of, kind_of, recognized_kind
 from kctl.storage.dump_indexes import sanity_problem
 from kctl.storage.dump_lines import Problem
 from kctl.storage.dump_rebuild import IndexChange, InUse, exclusive, logs_of, rebuild_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from io import BufferedReader
 
     from kctl.commands.compat.dump_log import Parser
     from kctl.commands.dump_log.rows import Decode
     from kctl.console import Console
 
+GZIP_SUFFIX = ".gz"
+_GZIP_MAGIC = b"\x1f\x8b"
+"""No log starts with them: its first bytes are those of an offset, which would be larger than any."""
+_COPY_SIZE = 1 << 20
 _PROGRESS_SIZE_MIN = 16 << 20
 _SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
 
@@ -62,10 +72,10 @@ class RebuildFailureRow(NamedTuple):
     message: str
 
 
-def dump(console: Console, paths: Sequence[str], shown: Shown, *, max_bytes: int | None) -> ExitStatus:
+def dump(console: Console, inputs: Inputs, shown: Shown, *, max_bytes: int | None) -> ExitStatus:
     """Show the lines of the files; FAILED if there are errors in them."""
     rows = LineRows(shown)
-    for path in paths:
+    for path in inputs.paths:
         with progress_of(console, path) as progress:
             lines = walk(
                 path,
@@ -74,17 +84,75 @@ def dump(console: Console, paths: Sequence[str], shown: Shown, *, max_bytes: int
                 size=max_bytes,
                 progress=progress,
             )
-            rows.show(console, path, lines)
+            rows.show(console, inputs.name_of(path), _kind(path), lines)
     rows.finish(console)
     return ExitStatus.FAILED if rows.has_problem else ExitStatus.DONE
 
 
-def files_in(names: Sequence[str]) -> list[str]:
-    """The files of the named files and folders.
+class Inputs:
+    """The files that the user named, and the files of named folders.
 
-    Raises UsageError for a folder without files of a log, and for a path that is not a regular file.
+    Standard input (`-`), pipes (/dev/stdin, /dev/fd/N) and compressed files (.gz) are copied to a folder for temporary
+    files first, because logs are read at more than one place.  Use as a context manager, which removes it.
     """
-    return [file for name in names for file in _files_in(name)]
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.paths: list[str] = []
+        self.names = names
+        self._shown: dict[str, str] = {}
+        self._folder = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises UsageError for a folder without files of a log, and for what cannot be read."""
+        try:
+            for name in self.names:
+                self.paths += [self._copied(name)] if _is_copied(name) else _files_in(name)
+        except BaseException:
+            self._folder.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.close()
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether a file is a temporary copy."""
+        return bool(self._shown)
+
+    def name_of(self, path: str) -> str:
+        """The name under which a file is shown: the one that the user gave."""
+        return self._shown.get(path, path)
+
+    def _copied(self, name: str) -> str:
+        import tempfile  # noqa: PLC0415 - most files are read where they are
+
+        folder = self._folder.enter_context(tempfile.TemporaryDirectory(prefix="kctl-dump-log-"))
+        copied = os.path.join(folder, "input" if is_pipe(name) else os.path.basename(name).removesuffix(GZIP_SUFFIX))
+        try:
+            with open(open_input(name), "rb") as source, open(copied, "xb") as copy:
+                _copy(source, copy)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"{STDIN if name == STANDARD_INPUT else name}: {reason}") from None
+        self._shown[copied] = STDIN if name == STANDARD_INPUT else name
+        return copied
+
+
+def _is_copied(name: str) -> bool:
+    return is_pipe(name) or (name.endswith(GZIP_SUFFIX) and not os.path.isdir(name))
+
+
+def _copy(source: BufferedReader, copy: BinaryIO) -> None:
+    """Copies and decompresses the bytes.  Raises OSError, EOFError and zlib.error."""
+    is_packed = source.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
+    reader = gzip.GzipFile(fileobj=source) if is_packed else source
+    size = 0
+    while piece := reader.read(_COPY_SIZE):
+        size += len(piece)
+        if size > DUMP_INPUT_BYTES_MAX:
+            raise OSError(errno.EFBIG, f"has more than {DUMP_INPUT_BYTES_MAX:,} bytes")
+        copy.write(piece)
 
 
 def _files_in(name: str) -> list[str]:
@@ -154,12 +222,20 @@ def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic
     )
 
 
-def dump_as_kafka(console: Console, compat: str, paths: Sequence[str], options: ClassicOptions) -> ExitStatus:
+def _kind(path: str) -> str | None:
+    """The kind of a file; None also for one that cannot be read, which its lines say."""
+    try:
+        return recognized_kind(path)
+    except OSError:
+        return None
+
+
+def dump_as_kafka(console: Console, compat: str, inputs: Inputs, options: ClassicOptions) -> ExitStatus:
     """Show the files as Kafka's DumpLogSegments of that version does; FAILED if there are errors in them."""
     classic = ClassicDump(console, compat, options)
-    for path in paths:
+    for path in inputs.paths:
         with progress_of(console, path) as progress:
-            classic.show(path, progress)
+            classic.show(path, progress, shown=inputs.name_of(path))
     classic.finish()
     return ExitStatus.FAILED if classic.has_problem else ExitStatus.DONE
 
@@ -182,31 +258,34 @@ def _size(path: str) -> int:
         return 0
 
 
-def check_sanity(console: Console, paths: Sequence[str]) -> ExitStatus:
+def check_sanity(console: Console, inputs: Inputs) -> ExitStatus:
     """Show for each index whether a broker would rebuild it at its next start; FAILED if there is one."""
     items: list[SanityRow] = []
-    for path in paths:
-        kind = kind_of(path)
+    for path in inputs.paths:
+        kind = _kind(path)
         if kind in {".index", ".timeindex"}:
             code = CORRUPT
             try:
                 reason = sanity_problem(path, kind)
             except OSError as unreadable:
                 code, reason = UNREADABLE, unreadable.strerror
-            items.append(SanityRow(path, reason is None, None if reason is None else code, reason))
+            items.append(SanityRow(inputs.name_of(path), reason is None, None if reason is None else code, reason))
     console.show((Column("file"), Column("is_sane", "SANE"), *ERROR_COLUMNS), items)
     return ExitStatus.DONE if all(item.is_sane for item in items) else ExitStatus.FAILED
 
 
-def rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dry_run: bool) -> ExitStatus:
-    """Rebuild the indexes of the logs among `paths`; FAILED if a log is damaged.
+def rebuild(console: Console, inputs: Inputs, *, dry_run: bool) -> ExitStatus:
+    """Rebuild the indexes of the logs among the files; FAILED if a log is damaged.
 
-    `names` are the files and folders that the user named.  Raises UsageError for a file that is neither a log nor an
-    index, Refused while a broker uses a directory.
+    Raises UsageError for a file that is neither a log nor an index with a name as brokers give them, Refused while a
+    broker uses a directory.
     """
-    wrong = [path for path in names if not os.path.isdir(path) and kind_of(path) not in _SEGMENT_KINDS]
+    wrong = [name for name in inputs.names if not os.path.isdir(name) and kind_of(name) not in _SEGMENT_KINDS]
     if wrong:
-        raise UsageError(f"{wrong[0]} is neither a log nor an index of one")
+        is_segment = not _is_copied(wrong[0]) and _kind(wrong[0]) in _SEGMENT_KINDS
+        remedy = ": name it as brokers do, with 20 digits, which say the offset at which the indexes start"
+        raise UsageError(f"{wrong[0]} is neither a log nor an index of one{remedy if is_segment else ''}")
+    paths = inputs.paths
     logs = logs_of([path for path in paths if kind_of(path) in _SEGMENT_KINDS])
     columns = (
         Column("file"), Column("before", numeric=True), Column("after", numeric=True), Column("action"), *ERROR_COLUMNS

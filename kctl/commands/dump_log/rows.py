@@ -27,10 +27,12 @@ from kctl.commands.dump_log.selection import Selection, decoded
 from kctl.commands.record_items import header_cells, record_item, text_of
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.input_files import is_pipe
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.row_streams import RowStream
-from kctl.storage.dump import OFFSET_CHECKPOINTS, PROPERTIES, check_records, kind_of
+from kctl.storage.dump import check_records
+from kctl.storage.dump_files import OFFSET_CHECKPOINTS, PROPERTIES
 from kctl.storage.dump_lines import (
     BatchLine,
     Line,
@@ -120,6 +122,8 @@ class RecordsLine(NamedTuple):
 
 Shape = Line | RecordsLine | RowsText
 
+STDIN = "stdin"
+"""The name of standard input as a file; `-` stands for nothing in a table."""
 _RECORDS_AT_ONCE = 500
 
 
@@ -129,9 +133,12 @@ class _File:
     __slots__ = ("path", "short", "tp")
 
     def __init__(self, path: str) -> None:
+        self.path = path
+        if path == STDIN or is_pipe(path):
+            self.short, self.tp = path, TopicPartition(path, -1)
+            return
         folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
         parsed = parse_log_directory_name(folder)
-        self.path = path
         self.short = os.path.join(folder, os.path.basename(path))
         self.tp = parsed[0] if parsed is not None else TopicPartition(folder, -1)
 
@@ -161,8 +168,8 @@ class LineRows:
         self._items: list[FileItem | Entry] = []
         self._is_first = True
 
-    def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
-        """Shows the rows of one file as they are read."""
+    def show(self, console: Console, path: str, kind: str | None, lines: Iterable[Line]) -> None:
+        """Shows the rows of one file as they are read; `kind` is as of kctl.storage.dump_files.kind_of."""
         file = _File(path)
         is_whole = self._shows_bytes and self._selection.is_all and not console.is_human
         form = row_form(console.format, file.path, file.short, file.tp) if is_whole else None
@@ -174,7 +181,7 @@ class LineRows:
                 elif not isinstance(line, RowsText):
                     self._items.append(self._item(file, line))
             return
-        columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
+        columns = COLUMNS[None] if self._shown.only_problems else self._columns(kind)
         if self._shown.only_problems or console.format is Format.TABLE:
             # No table if there are no rows, and an empty line between two tables.
             first = next(lines_shown, None)
@@ -200,8 +207,7 @@ class LineRows:
         if console.format.is_document:
             console.show((), self._items)
 
-    def _columns(self, path: str) -> Sequence[Column]:
-        kind = kind_of(path)
+    def _columns(self, kind: str | None) -> Sequence[Column]:
         if kind in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
             return RECORD_COLUMNS if self._shown.records else BATCH_COLUMNS
         return COLUMNS[kind]

@@ -12,13 +12,14 @@ from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
 from kctl.quantities import counted
-from kctl.storage.dump import base_offset_of, kind_of
+from kctl.storage.dump_files import base_offset_of, kind_of, recognized_kind
 from kctl.storage.log_summary import LogSummary, LostRange, salvage, summarize
-from kctl.storage.names import LOG_SUFFIX
+from kctl.storage.names import LOG_SUFFIX, offset_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kctl.commands.dump_log.dumping import Inputs
     from kctl.console import Console
 
     Progressing = Callable[[Console, str], contextlib.AbstractContextManager[Callable[[int], None] | None]]
@@ -89,12 +90,19 @@ class SummaryRow(NamedTuple):
     message: str | None
 
 
-def show_summaries(console: Console, paths: Sequence[str], progress: Progressing) -> ExitStatus:
-    """Show a row per partition; FAILED if one is damaged.  Raises UsageError if no file is a log, and OSError."""
+def show_summaries(console: Console, inputs: Inputs, progress: Progressing) -> ExitStatus:
+    """Show a row per partition, and one for each log whose name is not that of a segment; FAILED if one is damaged.
+
+    Raises UsageError if no file is a log, and OSError.
+    """
     folders: dict[str, list[str]] = {}
-    for path in paths:
-        if kind_of(path) == LOG_SUFFIX and not path.endswith(".deleted"):
+    for path in inputs.paths:
+        if path.endswith(".deleted"):
+            continue
+        if kind_of(inputs.name_of(path)) == LOG_SUFFIX:
             folders.setdefault(os.path.dirname(os.path.abspath(path)), []).append(path)
+        elif recognized_kind(path) == LOG_SUFFIX:
+            folders.setdefault(inputs.name_of(path), []).append(path)
     if not folders:
         raise UsageError("--summary requires a log: name a .log file, the directory of a partition, or a log directory")
     found = []
@@ -102,21 +110,21 @@ def show_summaries(console: Console, paths: Sequence[str], progress: Progressing
         logs = sorted(dict.fromkeys(named), key=base_offset_of)
         with progress(console, logs[0]) as report:
             found.append((os.path.basename(folder), summarize(logs, report)))
-    return _show(console, found)
+    return _show(console, found, inputs)
 
 
-def salvage_log(console: Console, paths: Sequence[str], target: str, progress: Progressing) -> ExitStatus:
+def salvage_log(console: Console, inputs: Inputs, target: str, progress: Progressing) -> ExitStatus:
     """Copy the valid batches of the only log to a new file and show what it has; FAILED if something is lost.
 
     Raises UsageError for another number of logs and for a target that no broker would accept as a segment with these
     offsets, Refused if it exists, KctlError if there is nothing to copy, and OSError.
     """
-    logs = [path for path in paths if kind_of(path) == LOG_SUFFIX]
+    logs = [path for path in inputs.paths if recognized_kind(path) == LOG_SUFFIX]
     if len(logs) != 1:
         raise UsageError(f"--salvage takes one .log file, not {len(logs)}")
-    if os.path.isdir(target):
-        target = os.path.join(target, os.path.basename(logs[0]).removesuffix(".deleted"))
     base_offset = base_offset_of(logs[0])
+    if os.path.isdir(target):
+        target = os.path.join(target, offset_file_name(base_offset, LOG_SUFFIX))
     if kind_of(target) != LOG_SUFFIX or base_offset_of(target) != base_offset:
         raise UsageError(f"name the file {base_offset:020d}.log, as brokers do, or name a directory for it")
     try:
@@ -127,7 +135,7 @@ def salvage_log(console: Console, paths: Sequence[str], target: str, progress: P
     console.note(
         f"{counted(summary.batches, 'batch', 'batches')} with {counted(summary.size_bytes, 'byte')} written to {target}"
     )
-    return _show(console, [(target, summary)])
+    return _show(console, [(target, summary)], inputs)
 
 
 def lost_text(lost: Sequence[LostRange]) -> str | None:
@@ -148,8 +156,8 @@ def lost_text(lost: Sequence[LostRange]) -> str | None:
     return f"{front} and {texts[-1]} lost" if front else f"{texts[-1]} lost"
 
 
-def _show(console: Console, found: Sequence[tuple[str, LogSummary]]) -> ExitStatus:
-    items = [_item(name, one) for name, one in found]
+def _show(console: Console, found: Sequence[tuple[str, LogSummary]], inputs: Inputs) -> ExitStatus:
+    items = [_item(name, one, inputs) for name, one in found]
     rows = [
         _row(item, lost_text(summary.lost) or ("no offset lost" if summary.lost else None))
         for item, (_, summary) in zip(items, found, strict=True)
@@ -158,7 +166,7 @@ def _show(console: Console, found: Sequence[tuple[str, LogSummary]]) -> ExitStat
     return ExitStatus.FAILED if any(item.error for item in items) else ExitStatus.DONE
 
 
-def _item(name: str, summary: LogSummary) -> SummaryItem:
+def _item(name: str, summary: LogSummary, inputs: Inputs) -> SummaryItem:
     places = len(summary.lost)
     message = (
         f"{counted(summary.lost_bytes, 'byte is', 'bytes are')} damaged in {counted(places, 'place')}; the first: "
@@ -177,7 +185,9 @@ def _item(name: str, summary: LogSummary) -> SummaryItem:
         absent_offsets=summary.absent_offsets,
         lost_offsets=summary.lost_offsets,
         lost_bytes=summary.lost_bytes,
-        lost=[LostItem(one.path, one.first, one.last, one.size_bytes, one.reason) for one in summary.lost],
+        lost=[
+            LostItem(inputs.name_of(one.path), one.first, one.last, one.size_bytes, one.reason) for one in summary.lost
+        ],
         error=CORRUPT if places else None,
         message=message + summary.lost[0].reason if places else None,
     )

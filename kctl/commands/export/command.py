@@ -36,7 +36,7 @@ from kctl.spark.engine import require_engine
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
-from kctl.spark.exec.outcome import BadRecords, DataLoss
+from kctl.spark.exec.outcome import BadRecords, CorruptRecords, DataLoss
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.exec.row_selection import RowSelection
 from kctl.spark.exec.target import PackageMissing, parse_target
@@ -46,7 +46,7 @@ from kctl.spark.following import FollowState
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout_mark import PARQUET_MARK
 from kctl.spark.pace import Pace
-from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
+from kctl.spark.plan import Compression, FileOptions, Isolation, OnCorruptBatch, OnDataLoss
 from kctl.spark.session import SparkMissing, SparkSettings, require_spark
 from kctl.spark.submission import submit, without_secrets
 from kctl.spark.summary import (
@@ -86,8 +86,10 @@ COLUMNS = (
     Column("bytes_out", numeric=True),
     Column("files", numeric=True),
     Column("lost", numeric=True),
+    Column("replaced", numeric=True, is_rare=True),
     Column("bad", numeric=True),
     Column("filtered", numeric=True),
+    Column("unreadable", numeric=True, is_rare=True),
     Column("status"),
 )
 
@@ -160,7 +162,16 @@ def export(
         Literal["fail", "warn"],
         typer.Option(
             "--on-data-loss",
-            help="What to do if records were deleted before their export, a topic was recreated, or a file is missing.",
+            help="What to do if records were deleted before their export, a log was truncated after it, a topic was "
+            "recreated, or a file is missing: fail, or warn and go on where the records are.",
+        ),
+    ] = "fail",
+    on_corrupt_batch: Annotated[
+        Literal["fail", "skip"],
+        typer.Option(
+            "--on-corrupt-batch",
+            help="What to do with batches that cannot be read, for example because their checksum is wrong: fail, or "
+            "leave out their offsets, which are named and recorded in the commit.",
         ),
     ] = "fail",
     adopt: Annotated[
@@ -358,12 +369,13 @@ def export(
     one completes it.  The columns are those of Spark's Kafka source; with --value and --key, values and keys are
     decoded into columns.
 
-    The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
-    --on-data-loss), or if a record cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder
-    is running, or if the folder contains files that are not in its commit log (see --adopt).
+    The exit status is 3 if records were deleted before they were exported, if the topic lost records that were
+    exported, as by an unclean leader election, or if exported files are missing (see --on-data-loss), or if a record
+    cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder is running, or if the folder
+    contains files that are not in its commit log (see --adopt).
 
-    Of several topics, those that can be planned are exported.  Each other one is named with its error, and the exit
-    status is 1, or 3 if nothing but records of it are missing or cannot be decoded.
+    Of several topics and partitions, those that can be exported are.  Each other topic is named with its error, and the
+    exit status is 1, or 3 if nothing but records of it are missing or cannot be decoded.
 
     With --follow, the first SIGINT or SIGTERM ends the command after the current commit with status 0; a second one
     ends it at once.  An error of the first round ends it; later rounds are repeated after errors of the network, of
@@ -375,10 +387,13 @@ def export(
     Protobuf the extra 'registry'.
     """
     run: Invocation = ctx.obj
+    run.console.outlive_reader()
     names = selected_names(run, topics, topic_regex, None) or []
     now_ms = round(time.time() * 1000)
     first, end = parse_offset_range(start, until, now_ms=now_ms)
-    level = Isolation(isolation)
+    run.consumer_properties()
+    run.note_unused("export")
+    level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
     decoding = DecodingOptions(
         key=_field("key", key, key_schema),
         value=_field("value", value, value_schema),
@@ -401,6 +416,7 @@ def export(
         options=FileOptions(include_headers or headers is not None, Compression(compression), level),
         target_file_bytes=parse_size(target_file_size),
         on_data_loss=OnDataLoss(on_data_loss),
+        on_corrupt_batch=OnCorruptBatch(on_corrupt_batch),
         adopts=adopt,
         engine=engine_settings(run, ctx.params, engine or _default_engine(ctx), target=to, decoding=decoding),
         table=TableOptions(
@@ -513,6 +529,9 @@ def _run(
     except BadRecords as error:
         run.console.fail("BAD_RECORDS", f"{error}; --on-bad-record=dead-letter keeps such records in DIR/_dead_letters")
         return ExitStatus.UNMET
+    except CorruptRecords as error:
+        run.console.fail("CORRUPT_RECORDS", f"{error}{_CORRUPT_HINT}")
+        return ExitStatus.FAILED
     except (SchemaError, RegistryUnreachable) as error:
         run.console.fail("SCHEMA_REGISTRY", str(error))
         return ExitStatus.FAILED
@@ -552,8 +571,14 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     return _status_of(report.failed)
 
 
+_CORRUPT_HINT = "; --on-corrupt-batch=skip leaves it out"
+
+
 def _failures(failed: Mapping[str, KctlError]) -> list[str]:
-    return [f"topic {topic} is not exported: {error}" for topic, error in failed.items()]
+    return [
+        f"topic {topic} is not exported completely: {error}{_CORRUPT_HINT if isinstance(error, CorruptRecords) else ''}"
+        for topic, error in failed.items()
+    ]
 
 
 def _status_of(failed: Mapping[str, KctlError]) -> ExitStatus:
@@ -640,4 +665,7 @@ def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None
     if run.console.format.is_document:
         run.console.show_one(summary)
     else:
-        run.console.show(COLUMNS, rows)
+        cells = [
+            {**row._asdict(), "replaced": row.replaced or None, "unreadable": row.unreadable or None} for row in rows
+        ]
+        run.console.show(COLUMNS, rows, rows=cells)

@@ -17,6 +17,7 @@ from kctl.server.clock import SystemClock
 from kctl.spark import following
 from kctl.spark.engine import EngineSettings, start_engine
 from kctl.spark.exec.files import StoreFailed
+from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.export import Exporter, ExportReport, Listener
 from kctl.spark.export_request import ExportRequest
 from kctl.spark.following import TopicCounts
@@ -25,7 +26,7 @@ from kctl.spark.session import SparkFailed
 from kctl.spark.summary import RangeRow, rows_of
 from kctl.spark.tables.table import TableFailed
 
-RETRIED = (ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
+RETRIED = (CorruptRecords, ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
 
 
 def follow(
@@ -59,7 +60,9 @@ def follow(
             else:
                 counts = counts_of(rows_of(report))
                 now_ms = clock.monotonic_ms()
-                metrics.state = following.succeeded(metrics.state, counts, now_ms, commits=len(report.batches))
+                metrics.state = following.succeeded(
+                    metrics.state, counts, now_ms, commits=len(report.batches), incomplete=report.failed
+                )
                 show(report)
                 run.console.flush()
             stop.wait((metrics.state.due_ms - clock.monotonic_ms()) / 1000)

@@ -14,6 +14,7 @@ from mcp.server.stdio import stdio_server
 
 from kctl import __version__
 from kctl.commands.mcp.confirmations import Confirmations
+from kctl.commands.mcp.roots import Roots
 from kctl.commands.mcp.running import Outcome, run
 from kctl.commands.mcp.tools import CONFIRMATION, Tool, tools
 from kctl.errors import UsageError
@@ -25,9 +26,12 @@ INSTRUCTIONS = (
 )
 
 
-def serve(cluster_options: Sequence[str], *, allow_writes: bool) -> None:
-    """Serves until the end of standard input.  `cluster_options` are those of every command line."""
-    asyncio.run(_serve(ToolServer(cluster_options, allow_writes=allow_writes)))
+def serve(cluster_options: Sequence[str], roots: Roots, *, allow_writes: bool) -> None:
+    """Serves until the end of standard input.
+
+    `cluster_options` are those of every command line, and `roots` contain the exports that calls may name.
+    """
+    asyncio.run(_serve(ToolServer(cluster_options, roots, allow_writes=allow_writes)))
 
 
 async def _serve(handler: ToolServer) -> None:
@@ -45,9 +49,11 @@ async def _serve(handler: ToolServer) -> None:
 class ToolServer:
     """The tools of one cluster.  Owner: the event loop."""
 
-    def __init__(self, cluster_options: Sequence[str], *, allow_writes: bool) -> None:
+    def __init__(self, cluster_options: Sequence[str], roots: Roots, *, allow_writes: bool) -> None:
         self._cluster_options = list(cluster_options)
-        self._tools = tools(allow_writes=allow_writes)
+        self._roots = roots
+        self._known = tools(allow_writes=allow_writes)
+        self._tools = tools(allow_writes=allow_writes, has_roots=not roots.is_empty)
         self._confirmations = Confirmations(time.monotonic)
         self._calls = asyncio.Semaphore(TOOL_CALLS_MAX)
 
@@ -59,6 +65,10 @@ class ToolServer:
         """Runs a command; errors are results too."""
         try:
             tool = self._tools.get(params.name)
+            if tool is None and params.name in self._known:
+                raise UsageError(
+                    f"{params.name} reads folders and URLs, and this server was started without --allow-root"
+                )
             if tool is None:
                 raise UsageError(f"no such tool: {params.name[:100]}")
             return await self._call(tool, dict(params.arguments or {}))
@@ -67,9 +77,9 @@ class ToolServer:
 
     async def _call(self, tool: Tool, arguments: dict[str, object]) -> types.CallToolResult:
         if not tool.changes:
-            return _shown(await self._run(tool.command_line(arguments)))
+            return _shown(await self._run(tool.command_line(arguments, self._roots)))
         confirmation = arguments.pop(CONFIRMATION, None)
-        words = tool.command_line(arguments)
+        words = tool.command_line(arguments, self._roots)
         if confirmation is None:
             outcome = await self._run([words[0], *words[1 : len(tool.words)], "--dry-run", *words[len(tool.words) :]])
             if outcome.is_error:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kctl.commands.help import summary_of
 from kctl.commands.lazy_group import LazyGroup, load
+from kctl.commands.mcp.roots import Roots
 from kctl.commands.parameters import (
     Parameter,
     choices_of,
@@ -14,6 +15,7 @@ from kctl.commands.parameters import (
     help_of,
     is_argument,
     is_flag,
+    metavar_of,
     name_of,
     number_range,
     repeats,
@@ -93,10 +95,13 @@ _EXCLUDED = frozenset(
     {
         *("compat", "watch", "interval", "rounds", "wait", "export"),
         *("yes", "dry_run", "execute"),
-        *("zookeeper", "schema_registry", "decode"),
+        *("zookeeper", "schema_registry", "decode", "catalog"),
     }
 )
-"""Parameters that tools do not have: output of other programs, repetition, confirmation, addresses."""
+"""Parameters that tools do not have: output of other programs, repetition, confirmation, addresses, and a catalogue,
+whose configuration may name any address."""
+_TARGET = "TARGET"
+"""The placeholder of folders and URLs of exports."""
 _EXCLUDED_OF_CONSUME = frozenset(
     {
         *("follow", "group", "assignor"),
@@ -136,8 +141,16 @@ class Tool(NamedTuple):
         required = [name for name, param in self.parameters.items() if param.required]
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-    def command_line(self, arguments: Mapping[str, object]) -> list[str]:
-        """The words of the command.  Raises UsageError for arguments that are not in the schema."""
+    @property
+    def needs_root(self) -> bool:
+        """Whether an argument is a folder or URL, which must be in a root."""
+        return any(_is_target(param) for param in self.parameters.values())
+
+    def command_line(self, arguments: Mapping[str, object], roots: Roots | None = None) -> list[str]:
+        """The words of the command.
+
+        Raises UsageError for arguments that are not in the schema, and for targets that are not in the `roots`.
+        """
         unknown = sorted(arguments.keys() - self.parameters.keys())
         if unknown:
             raise UsageError(f"{self.name} has no argument {unknown[0][:100]}; it has {', '.join(self.parameters)}")
@@ -156,6 +169,8 @@ class Tool(NamedTuple):
                 options += [name_of(param)] if _checked_flag(name, value) else []
                 continue
             texts = _texts(name, param, value)
+            if _is_target(param):
+                texts = [(roots or Roots()).checked(text) for text in texts]
             if is_argument(param):
                 positional += texts
             else:
@@ -163,10 +178,14 @@ class Tool(NamedTuple):
         return [*self.words, *options, *(["--", *positional] if positional else [])]
 
 
-def tools(*, allow_writes: bool) -> dict[str, Tool]:
-    """The tools by name."""
+def tools(*, allow_writes: bool, has_roots: bool = True) -> dict[str, Tool]:
+    """The tools by name; without roots, those that need none."""
     names = READING + (ADDING + DELETING if allow_writes else ())
-    return {tool.name: tool for tool in map(_tool, names)}
+    return {tool.name: tool for tool in map(_tool, names) if has_roots or not tool.needs_root}
+
+
+def _is_target(param: Parameter) -> bool:
+    return metavar_of(param) == _TARGET
 
 
 def _tool(name: str) -> Tool:

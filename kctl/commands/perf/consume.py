@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.admin.perf.client_choice import choose_client
+from kctl.client.fetching import FetchLimits
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.property_settings import fetch_limits
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -56,8 +59,11 @@ def consume(
     default_ms = 10_000 if from_ == "end" else None
     load = options.parse_load(records, duration, warmup=warmup, default_ms=default_ms)
     interval_ns = options.parse_interval_ns(interval)
-    run.consumer_properties()
-    chosen = choose_client(client, run.client_settings())
+    run.note_unused("perf consume")
+    properties = run.consumer_properties()
+    isolation = IsolationLevel[properties.get("isolation.level", "read_committed").strip().upper()]
+    limits = fetch_limits(properties, FetchLimits())
+    chosen = choose_client(client, run.client_settings(), limits, isolation)
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=False)
     found = ranges_of(run, topic)
     if found is None:

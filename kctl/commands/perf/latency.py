@@ -9,6 +9,9 @@ import typer
 
 from kctl.admin.perf.client_choice import choose_client
 from kctl.admin.perf.load_client import ProducedRecords
+from kctl.client.fetching import FetchLimits
+from kctl.client.producer import ProducerSettings
+from kctl.client.property_settings import fetch_limits, writing_settings
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -16,10 +19,10 @@ from kctl.commands.perf import options
 from kctl.commands.perf.results import ResultRow, Results
 from kctl.commands.perf.target import Creation, DryRunItem, prepare
 from kctl.commands.shown import shows_one
+from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 
-ACKS: dict[str, int] = {"all": -1, "1": 1}
 DEFAULT_DURATION_MS = 10_000
 
 
@@ -65,11 +68,20 @@ def latency(
     """
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
-    test_records = ProducedRecords(options.values(size, payload_file, Random()), ACKS[acks], linger_ms=0)
+    writing = writing_settings(
+        run.producer_properties(),
+        ProducerSettings(),
+        request_timeout_ms=run.client_settings().response_timeout_ms,
+        acks=run.setting(ctx, "acks", "acks"),
+        linger_ms=0,
+    )
+    if writing.settings.acks == 0:
+        raise UsageError("acks=0: the latency is measured to the acknowledgement and the reader; use all or 1")
+    test_records = ProducedRecords(options.values(size, payload_file, Random()), writing.settings)
     interval_ns = options.parse_interval_ns(interval)
-    run.producer_properties()
-    run.consumer_properties()
-    chosen = choose_client(client, run.client_settings())
+    run.note_unused("perf latency")
+    limits = fetch_limits(run.consumer_properties(), FetchLimits())
+    chosen = choose_client(client, run.client_settings(), limits)
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)
     found = prepare(run, topic, creation, chosen.name, dry_run=dry_run)

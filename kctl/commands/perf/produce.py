@@ -9,6 +9,8 @@ import typer
 
 from kctl.admin.perf.client_choice import choose_client
 from kctl.admin.perf.load_client import ProducedRecords
+from kctl.client.producer import ProducerSettings
+from kctl.client.property_settings import writing_settings
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -22,7 +24,7 @@ from kctl.errors import UsageError
 app = typer.Typer(add_completion=False)
 
 Acks = Literal["all", "-1", "1", "0"]
-ACKS: dict[Acks, int] = {"all": -1, "-1": -1, "1": 1, "0": 0}
+ACK_TEXTS: dict[str, str] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 DEFAULT_DURATION_MS = 10_000
 LINGER_MS_MAX = 900_000
@@ -81,12 +83,26 @@ def produce(
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
     values = options.values(size, payload_file, Random())
+    run.note_unused("perf produce")
+    properties = run.producer_properties()
     batch_bytes = parse_size(batch_size)
     if not 0 < batch_bytes <= BATCH_BYTES_MAX:
         raise UsageError(f"--batch-size must be between 1 and {BATCH_BYTES_MAX} bytes, not '{batch_size}'")
-    test_records = ProducedRecords(values, ACKS[acks], compression, linger, batch_bytes)
+    writing = writing_settings(
+        properties,
+        ProducerSettings(),
+        request_timeout_ms=run.client_settings().response_timeout_ms,
+        acks=ACK_TEXTS[run.setting(ctx, "acks", "acks")],
+        compression_type=run.setting(ctx, "compression", "compression.type"),
+        linger_ms=int(run.setting(ctx, "linger", "linger.ms")),
+        batch_size=parse_size(run.setting(ctx, "batch_size", "batch.size")),
+    )
+    if writing.partitioner is not None:
+        raise UsageError(
+            "partitioner.class, partitioner.ignore.keys: test records go to all partitions in turn; remove them"
+        )
+    test_records = ProducedRecords(values, writing.settings)
     interval_ns = options.parse_interval_ns(interval)
-    run.producer_properties()
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)

@@ -15,8 +15,8 @@ import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.client.producer import Producer, ProducerSettings
+from kctl.client.property_settings import writing_settings
 from kctl.client.registry.schema import SchemaError
-from kctl.client.settings import parse_milliseconds
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -32,7 +32,6 @@ from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.integers import INT32_MAX
 from kctl.quantities import counted
-from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -65,7 +64,7 @@ class DeliveryRow(NamedTuple):
 
 
 Acks = Literal["all", "-1", "1", "0"]
-ACKS: dict[Acks, int] = {"all": -1, "-1": -1, "1": 1, "0": 0}
+ACK_TEXTS: dict[str, str] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Input = Literal["lines", "jsonl", "whole"]
 AFTER_INTERRUPT_S = 5.0
@@ -162,15 +161,21 @@ def produce(
     end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
     Other producers with the same id are fenced, and their open transaction is aborted.  The input must end within
     transaction.timeout.ms, which --command-config can set (60000).
+
+    --command-config may set the properties of Kafka's producer (docs/reference/client-properties.md); --acks, --codec
+    and --transactional-id take precedence.
     """
     run: Invocation = ctx.obj
-    settings = ProducerSettings(
-        acks=ACKS[acks],
-        codec=Codec.named(codec),
-        idempotent=ACKS[acks] == ACKS["all"],
-        batch_bytes=BATCH_BYTES,
-        buffered_bytes_max=BUFFERED_BYTES_MAX,
+    run.note_unused("produce", *(["--transactional-id"] if transactional_id is not None else []))
+    writing = writing_settings(
+        run.producer_properties(),
+        ProducerSettings(batch_bytes=BATCH_BYTES, buffered_bytes_max=BUFFERED_BYTES_MAX),
+        request_timeout_ms=run.client_settings().response_timeout_ms,
+        acks=ACK_TEXTS[run.setting(ctx, "acks", "acks")],
+        compression_type=run.setting(ctx, "codec", "compression.type"),
+        transactional_id=transactional_id,
     )
+    settings = writing.settings
     if input_ != "lines" and (key_separator is not None or null_marker is not None):
         raise UsageError("--key-separator and --null-marker are for --input lines")
     if key is not None and key_separator is not None:
@@ -178,7 +183,7 @@ def produce(
     if record_format is not None and (input_ != "lines" or key_separator is not None):
         raise UsageError("-f describes the input; leave out --input and --key-separator")
     if transactional_id is not None and not settings.idempotent:
-        raise UsageError("--transactional-id requires --acks all")
+        raise UsageError("--transactional-id requires acks=all and enable.idempotence=true")
     every = _Every(
         None if key is None else key.encode(),
         tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
@@ -188,7 +193,7 @@ def produce(
     encoding = encoding_of(run, topic, key_schema, value_schema, schema_registry)
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
-    timeout_ms = parse_milliseconds(run.producer_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+    timeout_ms = writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS
     log = DeliveryLog(topic, has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
 
     async def write(client: ClusterClient, descriptor: int, source: str) -> None:
@@ -196,11 +201,11 @@ def produce(
         await partitions.look_up()
         await partitions.check(partition)
         if transactional_id is None:
-            producer = Producer(client, settings, log.add)
+            producer = Producer(client, settings, log.add, partitioner=writing.partitioner)
             await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
             return
         transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
-        producer = Producer(client, settings, log.add, transaction=transaction)
+        producer = Producer(client, settings, log.add, transaction=transaction, partitioner=writing.partitioner)
         feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
         await _write_together(producer, transaction, feed, log)
 

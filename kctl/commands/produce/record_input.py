@@ -14,7 +14,7 @@ from kctl.commands.record_format.reading import FormatReader
 from kctl.commands.record_format.syntax import parse_format
 from kctl.commands.record_items import read_record
 from kctl.documents import json_problem
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 READ_SIZE = 1 << 18
 
@@ -114,7 +114,10 @@ class _LineSplitter:
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """The data of the descriptor, read without a thread: one that waits for a terminal could not be interrupted."""
+    """The data of the descriptor, read without a thread: one that waits for a terminal could not be interrupted.
+
+    Raises KctlError if it cannot be read.
+    """
     loop = asyncio.get_running_loop()
     can_wait = not stat.S_ISREG(os.fstat(descriptor).st_mode)
     while True:
@@ -131,7 +134,12 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
                 loop.remove_reader(descriptor)
         else:
             await asyncio.sleep(0)
-        data = os.read(descriptor, READ_SIZE)
+        try:
+            data = os.read(descriptor, READ_SIZE)
+        except BlockingIOError:
+            continue  # Another process reads the same pipe or terminal, and was faster.
+        except OSError as error:
+            raise KctlError(f"cannot read the input: {error.strerror}") from None
         if not data:
             return
         yield data

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.client.settings import parse_servers
+from kctl.client.property_table import Client, check_properties, unknown_names
+from kctl.client.settings import PLAINTEXT, parse_servers
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation, duration_ms
@@ -19,6 +20,7 @@ from kctl.commands.profile_document import Profile, checked_name
 from kctl.commands.secret_files import read_properties
 from kctl.commands.shown import shows
 from kctl.commands.values import parse_pairs
+from kctl.config.references import has_reference
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -93,12 +95,16 @@ def add(
         check_given(each, value)
     if cluster_id is not None and pin_cluster_id:
         raise UsageError("--cluster-id and --pin-cluster-id cannot be combined")
-    if bootstrap_server is not None:
-        parse_servers(bootstrap_server)
+    for client in Client:
+        check_properties({each: value for each, value in properties.items() if not has_reference(value)}, client)
+    if unknown := unknown_names(properties):
+        raise UsageError(f"--property: not a property of Kafka's clients: {', '.join(unknown)}")
     if default_timeout is not None:
         duration_ms(default_timeout, "--default-timeout")
     path = None if command_config is None else os.path.abspath(os.path.expanduser(command_config))
     given = {**(read_properties(path) if path else {}), **properties}
+    if bootstrap_server is not None:
+        parse_servers(bootstrap_server, given.get("security.protocol", PLAINTEXT))
     if bootstrap_server is None and "bootstrap.servers" not in given:
         raise UsageError("give --bootstrap-server, or a file with bootstrap.servers as --command-config")
     profile = Profile(

@@ -9,9 +9,6 @@ import typer
 from kctl.errors import UsageError
 from kctl.security.quotas import EntityType
 
-DEFAULT_NAME = "<default>"
-"""The name of a default entity in tables, as in Kafka's znodes."""
-
 User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user.")]
 DefaultUser = Annotated[bool, typer.Option("--default-user", help="Users without a quota of their own.")]
 ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="The client id.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kctl.commands.quotas.options import DEFAULT_NAME
+from kctl.security.quotas import name_text
 
 if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 def shown_name(entity: dict[str, str | None], kind: str) -> str | None:
     """The name of a part in a table: None for a part that the entity does not have."""
-    if kind not in entity:
-        return None
-    name = entity[kind]
-    return DEFAULT_NAME if name is None else name
+    return name_text(entity[kind]) if kind in entity else None
 
 
 def number_text(value: float) -> float | int:

@@ -127,6 +127,8 @@ def profile(
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
     first, end = parse_offset_range(start, until, now_ms=now_ms)
+    run.consumer_properties()
+    run.note_unused("tables profile")
     if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
         raise UsageError(f"--html must be a file in an existing folder: {html}")
     request = ProfileRequest(
@@ -134,7 +136,7 @@ def profile(
             topics=[topic],
             start=first,
             until=end,
-            isolation=Isolation(isolation),
+            isolation=Isolation(run.setting(ctx, "isolation", "isolation.level")),
             partitions=parse_partitions(partitions),
         ),
         client=run.client_settings(),

@@ -19,7 +19,7 @@ from kctl.console import ERROR_COLUMNS, Column, is_present
 from kctl.quantities import format_duration
 from kctl.spark.exec.target import PackageMissing, open_files, parse_target
 from kctl.spark.existing import ExistingExport
-from kctl.spark.export_status import PartitionStatus, State, export_status
+from kctl.spark.export_status import PartitionStatus, ReplacedRange, State, export_status
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -36,6 +36,8 @@ COLUMNS = (
     Column("lag", numeric=True),
     Column("time_lag", numeric=True),
     Column("lost", numeric=True, is_rare=True),
+    Column("diverged_offset", numeric=True, is_rare=True),
+    Column("replaced", numeric=True, is_rare=True),
     Column("pending", numeric=True, is_rare=True),
     Column("batch", numeric=True),
     Column("committed"),
@@ -60,6 +62,11 @@ class StatusRow(NamedTuple):
     batch: int | None
     committed_ms: int | None
     state: str
+    diverged_offset: int | None
+    """The first offset at which the log has, or may have, other records than those that were exported."""
+    replaced: int
+    """Number of offsets whose rows are of records that the topic lost; they are in `replaced_ranges`."""
+    replaced_ranges: list[ReplacedRange]
     error: str | None = None
     message: str | None = None
 
@@ -100,9 +107,13 @@ def status(
     not committed: an export is running or was interrupted.
 
     States: current; behind; interrupted (see PENDING); new (not exported yet); losing (LOST records were deleted
-    before they were exported); truncated (the log ends before the exported offset); recreated (the topic was deleted
-    and created again); damaged (a data file is gone or does not have the size with which it was committed: a warning
-    names it); gone (there is no such topic or partition).
+    before they were exported); truncated (the log ends before the exported offset, or has other records from
+    DIVERGED-OFFSET on, as after an unclean leader election); recreated (the topic was deleted and created again);
+    damaged (a data file is gone or does not have the size with which it was committed: a warning names it); gone
+    (there is no such topic or partition).
+
+    REPLACED are exported rows of records that the topic lost later, of all former truncations; JSON has their offsets
+    and incarnations.
     """
     run: Invocation = ctx.obj
     required = parse_condition(condition)
@@ -154,6 +165,9 @@ def _item(target: str, export: ExportState, one: PartitionStatus) -> StatusRow:
         batch=one.batch,
         committed_ms=one.committed_ms,
         state=one.state.value,
+        diverged_offset=one.diverged_offset,
+        replaced=sum(range_.end - range_.start for range_ in one.replaced_ranges),
+        replaced_ranges=list(one.replaced_ranges),
         **error,
     )
 
@@ -162,4 +176,10 @@ def _row(item: StatusRow) -> dict[str, object]:
     """The cells of a table: the times as text."""
     committed = None if item.committed_ms is None else format_time(item.committed_ms)
     time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
-    return {**item._asdict(), "time_lag": time_lag, "committed": committed, "lost": item.lost or None}
+    return {
+        **item._asdict(),
+        "time_lag": time_lag,
+        "committed": committed,
+        "lost": item.lost or None,
+        "replaced": item.replaced or None,
+    }

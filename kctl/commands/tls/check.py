@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.addresses import address_text, is_host, parse_addresses
+from kctl.addresses import address_text, is_host
 from kctl.admin.tls_check import check_tls
+from kctl.client.settings import parse_servers
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -115,7 +116,7 @@ def check(
     exit status is 3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
     """
     run: Invocation = ctx.obj
-    addresses = parse_addresses(address, default_port=DEFAULT_PORT)
+    addresses = parse_servers(address, default_port=DEFAULT_PORT)
     if len(addresses) != 1:
         raise UsageError(f"'{address}' is more than one address; give one")
     if server_name is not None and not is_host(server_name):

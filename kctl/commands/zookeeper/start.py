@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from kctl.commands.broker.processes import StopWith, running_process
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -20,6 +21,7 @@ from kctl.errors import ZooKeeperError
 from kctl.integers import PORT_MAX
 from kctl.log_output.formats import LogFormat
 from kctl.log_output.handler import set_up_logging
+from kctl.server.process import stop_at_end_of
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 
 app = typer.Typer(add_completion=False)
@@ -47,6 +49,7 @@ def start(
     port: Annotated[
         int, typer.Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.", max=PORT_MAX, min=0)
     ] = DEFAULT_PORT,
+    stop_with: StopWith = None,
     log_format: LogFormatOption = None,
 ) -> ExitStatus:
     """Run a single-node ZooKeeper service in the foreground until SIGINT or SIGTERM.
@@ -56,11 +59,13 @@ def start(
     run: Invocation = ctx.obj
     lines = log_format_of(log_format)
     set_up_logging(None if run.console.quiet else sys.stderr, lines)
-    asyncio.run(_serve(run, _data_dir(data_dir), port, shows_next_steps=lines is LogFormat.TEXT))
+    asyncio.run(
+        _serve(run, _data_dir(data_dir), port, running_process(stop_with), shows_next_steps=lines is LogFormat.TEXT)
+    )
     return ExitStatus.DONE
 
 
-async def _serve(run: Invocation, data_dir: Path, port: int, *, shows_next_steps: bool) -> None:
+async def _serve(run: Invocation, data_dir: Path, port: int, stop_with: int | None, *, shows_next_steps: bool) -> None:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 
@@ -76,6 +81,7 @@ async def _serve(run: Invocation, data_dir: Path, port: int, *, shows_next_steps
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     await server.start()
+    watching = None if stop_with is None else loop.create_task(stop_at_end_of(stop_with, stop), name="stop-with")
     try:
         where = "" if server.connect == DEFAULT_CONNECT else f" --zookeeper {server.connect}"
         if shows_next_steps:
@@ -84,6 +90,8 @@ async def _serve(run: Invocation, data_dir: Path, port: int, *, shows_next_steps
             run.console.flush()
         await end
     finally:
+        if watching is not None:
+            watching.cancel()
         await server.stop()
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from kctl.config.definition import Dynamic, Importance, prop
 from kctl.config.kinds import BOOLEAN, CLASS, INT, LONG, PASSWORD, STRING
-from kctl.config.rules import at_least
+from kctl.config.rules import at_least, one_of
+
+_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -34,11 +36,12 @@ class AuthorizationProperties:
     principal_builder_class: str = prop(
         "principal.builder.class",
         CLASS,
-        default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        one_of(_PRINCIPAL_BUILDER),
+        default=_PRINCIPAL_BUILDER,
         dynamic=Dynamic.PER_BROKER,
-        unused="kctl loads no Java classes; principals are those of Kafka's default builder, see "
-        "ssl.principal.mapping.rules and sasl.kerberos.principal.to.local.rules",
-        doc="Java class that builds the principal of a connection.",
+        doc="Builds the principal of a connection: Kafka's default builder, see ssl.principal.mapping.rules and "
+        "sasl.kerberos.principal.to.local.rules.  Other Java classes are refused, since ACLs would not apply to the "
+        "principals that they build.",
     )
     connections_max_reauth_ms: int = prop(
         "connections.max.reauth.ms",

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from kctl.config.definition import Dynamic, Importance, prop
 from kctl.config.kinds import CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING
-from kctl.config.rules import at_least, between
+from kctl.config.rules import at_least, between, one_of
+
+_SECURITY = "org.apache.kafka.common.security"
+_SERVER_CALLBACK_HANDLERS = (
+    f"{_SECURITY}.plain.internals.PlainServerCallbackHandler",
+    f"{_SECURITY}.scram.internals.ScramServerCallbackHandler",
+    f"{_SECURITY}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+    f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+)
+"""Those whose work kctl does itself."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -53,10 +62,10 @@ class SaslProperties:
     sasl_server_callback_handler_class: str | None = prop(
         "sasl.server.callback.handler.class",
         CLASS,
+        one_of(*_SERVER_CALLBACK_HANDLERS),
         default=None,
-        unused="kctl loads no Java classes; the credentials are those of SCRAM in ZooKeeper, of sasl.jaas.config, of"
-        " Kerberos, or of sasl.oauthbearer.jwks.endpoint.url",
-        doc="Java class that verifies credentials.",
+        doc="Verifies credentials: Kafka's own handlers, for users of sasl.jaas.config, of SCRAM in ZooKeeper, or of "
+        "sasl.oauthbearer.jwks.endpoint.url.  Other Java classes are refused, since other users would be accepted.",
     )
     sasl_client_callback_handler_class: str | None = prop(
         "sasl.client.callback.handler.class",

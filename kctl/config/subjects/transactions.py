@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Importance, prop
+from kctl.config.definition import Dynamic, Importance, prop
 from kctl.config.kinds import INT, SHORT
 from kctl.config.rules import at_least
 
@@ -21,7 +21,26 @@ class TransactionProperties:
         at_least(1),
         default=604800000,
         importance=Importance.HIGH,
-        doc="Idle time after which a transactional id, or the state of an idempotent producer, is forgotten.",
+        doc="Idle time after which a transactional id is forgotten.",
+    )
+    producer_id_expiration_ms: int = prop(
+        "producer.id.expiration.ms",
+        INT,
+        at_least(1),
+        default=86_400_000,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.LOW,
+        doc="Idle time after which a partition forgets the sequence numbers of a producer without an open transaction "
+        "(KIP-854). It should be longer than delivery.timeout.ms of the producers: a batch that is repeated later is "
+        "not recognised. Apache Kafka before 3.4 uses transactional.id.expiration.ms.",
+    )
+    producer_id_expiration_check_interval_ms: int = prop(
+        "producer.id.expiration.check.interval.ms",
+        INT,
+        at_least(1),
+        default=600_000,
+        importance=Importance.LOW,
+        doc="How often idle producers are looked for.",
     )
     transaction_max_timeout_ms: int = prop(
         "transaction.max.timeout.ms",

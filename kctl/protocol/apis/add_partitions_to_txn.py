@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+from kctl.protocol.message import array, int16, int32, int64, partition_number, request, response, string, struct
 
 
 @struct
 class AddPartitionsToTxnTopic:
     """Partitions of one topic."""
 
-    name: str = string()
-    partitions: list[int] = array(int32)
+    name: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @request(key=24, versions="0-3", flexible="3+")
@@ -30,7 +30,7 @@ class AddPartitionsToTxnRequest:
 class AddPartitionsToTxnPartitionResult:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     """OPERATION_NOT_ATTEMPTED if only other partitions failed."""
 
@@ -39,7 +39,7 @@ class AddPartitionsToTxnPartitionResult:
 class AddPartitionsToTxnTopicResult:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     results: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
 
 

@@ -12,7 +12,7 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class RequestPartitionData:
     """The ISR that the leader proposes for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     leader_epoch: int = int32()
     new_isr: list[int] = array(int32)
     """Broker ids, including the leader."""
@@ -24,7 +24,7 @@ class RequestPartitionData:
 class RequestTopicData:
     """The partitions of one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 
@@ -42,7 +42,7 @@ class AlterPartitionRequest:
 class ResponsePartitionData:
     """The state of one partition after the change, or the error."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -55,7 +55,7 @@ class ResponsePartitionData:
 class ResponseTopicData:
     """The partitions of one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 

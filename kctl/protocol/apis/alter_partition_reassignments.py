@@ -12,7 +12,7 @@ from kctl.protocol.message import array, int16, int32, request, response, string
 class ReassignablePartition:
     """The target replicas of one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
     """Target replicas, preferred leader first; null cancels the reassignment."""
 
@@ -21,7 +21,7 @@ class ReassignablePartition:
 class ReassignableTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
@@ -37,7 +37,7 @@ class AlterPartitionReassignmentsRequest:
 class ReassignablePartitionResponse:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
 
@@ -46,7 +46,7 @@ class ReassignablePartitionResponse:
 class ReassignableTopicResponse:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int16, int32, request, response, string, struct
+from kctl.protocol.message import array, int16, int32, partition_number, request, response, string, struct
 
 
 @struct
 class AlterReplicaLogDirTopic:
     """Partitions of one topic."""
 
-    name: str = string()
-    partitions: list[int] = array(int32)
+    name: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @struct
@@ -36,7 +36,7 @@ class AlterReplicaLogDirsRequest:
 class AlterReplicaLogDirPartitionResult:
     """The result for one replica; success means that the move was started."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
 
 
@@ -44,7 +44,7 @@ class AlterReplicaLogDirPartitionResult:
 class AlterReplicaLogDirTopicResult:
     """The results for one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 

@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kctl.protocol.message import array, boolean, int8, int16, int32, nested, request, response, string, struct, uuid
+from kctl.protocol.message import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    nested,
+    partition_number,
+    request,
+    response,
+    string,
+    struct,
+    uuid,
+)
 
 
 @request(key=69, versions="0-1", flexible="0+", served="none")
@@ -23,8 +36,8 @@ class TopicPartitions:
     """Partitions of one topic."""
 
     topic_id: UUID = uuid()
-    topic_name: str = string()
-    partitions: list[int] = array(int32)
+    topic_name: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @struct

@@ -21,8 +21,8 @@ class ControlledShutdownRequest:
 class RemainingPartition:
     """A partition that the broker still leads."""
 
-    topic_name: str = string()
-    partition_index: int = int32()
+    topic_name: str = string(is_topic=True)
+    partition_index: int = int32(is_partition=True)
 
 
 @response(key=7, versions="0-3", flexible="3+")

@@ -19,7 +19,7 @@ class CreatePartitionsAssignment:
 class CreatePartitionsTopic:
     """A topic and its new number of partitions."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     count: int = int32()
     """The total number of partitions afterwards."""
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
@@ -40,7 +40,7 @@ class CreatePartitionsRequest:
 class CreatePartitionsTopicResult:
     """The result for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
 

@@ -19,7 +19,7 @@ from kctl.protocol.message import array, boolean, int8, int16, int32, request, r
 class CreatableReplicaAssignment:
     """The replicas of one partition, preferred leader first."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     broker_ids: list[int] = array(int32)
 
 
@@ -36,7 +36,7 @@ class CreatableTopicConfig:
 class CreatableTopic:
     """A topic to create: either both numbers or `assignments`."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     num_partitions: int = int32()
     """-1 for `num.partitions` of the broker, or if there are assignments."""
     replication_factor: int = int16()
@@ -75,7 +75,7 @@ class CreatableTopicConfigs:
 class CreatableTopicResult:
     """The result for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     topic_id: UUID = uuid("7+", default=ZERO_UUID, ignorable=True)
     error_code: int = int16()
     error_message: str | None = string("1+", nullable="1+", default=None, ignorable=True)

@@ -12,7 +12,7 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class DeleteRecordsPartition:
     """A partition and its new log start offset."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     offset: int = int64()
     """-1 for the high watermark."""
 
@@ -21,7 +21,7 @@ class DeleteRecordsPartition:
 class DeleteRecordsTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
@@ -38,7 +38,7 @@ class DeleteRecordsRequest:
 class DeleteRecordsPartitionResult:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     low_watermark: int = int64()
     """The lowest log start offset of all live replicas; -1 on an error."""
     error_code: int = int16()
@@ -48,7 +48,7 @@ class DeleteRecordsPartitionResult:
 class DeleteRecordsTopicResult:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from kctl.model import ZERO_UUID
-from kctl.protocol.message import array, int16, int32, request, response, string, struct, uuid
+from kctl.protocol.message import array, int16, int32, request, response, string, struct, topic_name, uuid
 
 
 @struct
 class DeleteTopicState:
     """A topic by name or by id."""
 
-    name: str | None = string(nullable="6+", default=None)
+    name: str | None = string(nullable="6+", default=None, is_topic=True)
     """Null if the topic is given by id; both together are invalid."""
     topic_id: UUID = uuid()
 
@@ -26,7 +26,7 @@ class DeleteTopicsRequest:
     """Deletes topics; each succeeds or fails independently."""
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+", default=[])
-    topic_names: list[str] = array(string, "0-5", default=[], ignorable=True)
+    topic_names: list[str] = array(topic_name, "0-5", default=[], ignorable=True)
     timeout_ms: int = int32()
     """How long to wait until the topics are deleted; then REQUEST_TIMED_OUT, and the deletion continues."""
 
@@ -35,7 +35,7 @@ class DeleteTopicsRequest:
 class DeletableTopicResult:
     """The result for one topic."""
 
-    name: str | None = string(nullable="6+")
+    name: str | None = string(nullable="6+", is_topic=True)
     """Null if the id is unknown, or if the caller may not describe the topic."""
     topic_id: UUID = uuid("6+", default=ZERO_UUID, ignorable=True)
     error_code: int = int16()

@@ -33,7 +33,7 @@ class DescribeClusterResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
-    cluster_id: str = string()
+    cluster_id: str = string(is_cluster_id=True)
     controller_id: int = int32(default=-1)
     """-1 if there is no active controller."""
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)

@@ -5,15 +5,26 @@
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, boolean, int16, int32, int64, request, response, string, struct
+from kctl.protocol.message import (
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    partition_number,
+    request,
+    response,
+    string,
+    struct,
+)
 
 
 @struct
 class DescribableLogDirTopic:
     """Partitions of one topic."""
 
-    topic: str = string()
-    partitions: list[int] = array(int32)
+    topic: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @request(key=35, versions="0-4", flexible="2+", served="0-2")
@@ -28,7 +39,7 @@ class DescribeLogDirsRequest:
 class DescribeLogDirsPartition:
     """A replica in a log directory."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     partition_size: int = int64()
     """Size of all segments in bytes."""
     offset_lag: int = int64()
@@ -41,7 +52,7 @@ class DescribeLogDirsPartition:
 class DescribeLogDirsTopic:
     """The replicas of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 

@@ -5,15 +5,15 @@ Flexible from the start.
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+from kctl.protocol.message import array, int16, int32, int64, partition_number, request, response, string, struct
 
 
 @struct
 class TopicRequest:
     """Partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(int32)
+    name: str = string(is_topic=True)
+    partition_indexes: list[int] = array(partition_number)
 
 
 @request(key=61, versions="0", flexible="0+")
@@ -43,7 +43,7 @@ class ProducerState:
 class PartitionResponse:
     """The producers of one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     active_producers: list[ProducerState] = array(ProducerState)
@@ -54,7 +54,7 @@ class PartitionResponse:
 class TopicResponse:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 

@@ -18,14 +18,14 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class PartitionData:
     """One partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
 
 
 @struct
 class TopicData:
     """Partitions of one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     partitions: list[PartitionData] = array(PartitionData)
 
 
@@ -55,7 +55,7 @@ class ReplicaState:
 class PartitionResponse:
     """The quorum of one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     error_message: str | None = string("2+", nullable="2+", default=None, ignorable=True)
     leader_id: int = int32()
@@ -72,7 +72,7 @@ class PartitionResponse:
 class TopicResponse:
     """The partitions of one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 

@@ -5,7 +5,7 @@ New in Kafka 3.0.  Flexible from the start.
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+from kctl.protocol.message import array, int16, int32, int64, partition_number, request, response, string, struct
 
 
 @request(key=65, versions="0", flexible="0+")
@@ -20,8 +20,8 @@ class DescribeTransactionsRequest:
 class TopicData:
     """Partitions of one topic."""
 
-    topic: str = string()
-    partitions: list[int] = array(int32)
+    topic: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @struct

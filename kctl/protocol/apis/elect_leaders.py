@@ -5,15 +5,15 @@ Sent to the active controller.  1: unclean elections (KIP-460), `error_code`.  2
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int8, int16, int32, request, response, string, struct
+from kctl.protocol.message import array, int8, int16, int32, partition_number, request, response, string, struct
 
 
 @struct
 class TopicPartitions:
     """Partitions of one topic."""
 
-    topic: str = string()
-    partitions: list[int] = array(int32)
+    topic: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @request(key=43, versions="0-2", flexible="2+")
@@ -31,7 +31,7 @@ class ElectLeadersRequest:
 class PartitionResult:
     """The result for one partition."""
 
-    partition_id: int = int32()
+    partition_id: int = int32(is_partition=True)
     error_code: int = int16()
     """ELECTION_NOT_NEEDED if the partition has that leader already."""
     error_message: str | None = string(nullable="0+", default=None)
@@ -41,7 +41,7 @@ class PartitionResult:
 class ReplicaElectionResult:
     """The results for one topic."""
 
-    topic: str = string()
+    topic: str = string(is_topic=True)
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 

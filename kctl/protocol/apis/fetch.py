@@ -19,6 +19,7 @@ from kctl.protocol.message import (
     int32,
     int64,
     nested,
+    partition_number,
     records,
     request,
     response,
@@ -31,7 +32,7 @@ from kctl.protocol.message import (
 class FetchPartition:
     """A partition to read."""
 
-    partition: int = int32()
+    partition: int = int32(is_partition=True)
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
     """The epoch that the client knows: another one is refused as fenced or unknown; -1 is not checked (KIP-320)."""
     fetch_offset: int = int64()
@@ -48,7 +49,7 @@ class FetchPartition:
 class FetchTopic:
     """The partitions of one topic."""
 
-    topic: str = string()
+    topic: str = string(is_topic=True)
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
@@ -56,8 +57,8 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions of one topic that leave the session."""
 
-    topic: str = string()
-    partitions: list[int] = array(int32)
+    topic: str = string(is_topic=True)
+    partitions: list[int] = array(partition_number)
 
 
 @request(key=1, versions="0-12", flexible="12+")
@@ -125,7 +126,7 @@ class AbortedTransaction:
 class PartitionData:
     """The records of one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     high_watermark: int = int64()
     """-1 on an error."""
@@ -152,7 +153,7 @@ class PartitionData:
 class FetchableTopicResponse:
     """The partitions of one topic."""
 
-    topic: str = string()
+    topic: str = string(is_topic=True)
     partitions: list[PartitionData] = array(PartitionData)
 
 

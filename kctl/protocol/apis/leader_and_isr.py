@@ -17,9 +17,9 @@ from kctl.protocol.message import array, boolean, int8, int16, int32, int64, req
 class LeaderAndIsrPartitionState:
     """The state of one partition."""
 
-    topic_name: str = string("0-1", default="", ignorable=True)
+    topic_name: str = string("0-1", default="", ignorable=True, is_topic=True)
     """In the grouped versions it is in the topic."""
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     controller_epoch: int = int32()
     """Epoch of the controller that last wrote the state."""
     leader: int = int32()
@@ -43,7 +43,7 @@ class LeaderAndIsrPartitionState:
 class LeaderAndIsrTopicState:
     """The partitions of one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     topic_id: UUID = uuid("5+", default=ZERO_UUID, ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState)
 
@@ -79,8 +79,8 @@ class LeaderAndIsrRequest:
 class LeaderAndIsrPartitionError:
     """The result for one partition."""
 
-    topic_name: str = string("0-4", default="", ignorable=True)
-    partition_index: int = int32()
+    topic_name: str = string("0-4", default="", ignorable=True, is_topic=True)
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
 
 

@@ -13,7 +13,7 @@ from kctl.protocol.message import array, int8, int16, int32, int64, request, res
 class ListOffsetsPartition:
     """A partition and the timestamp to look up."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
     """The epoch that the client knows: another one is refused as fenced or unknown; -1 is not checked (KIP-320)."""
     timestamp: int = int64()
@@ -26,7 +26,7 @@ class ListOffsetsPartition:
 class ListOffsetsTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
@@ -45,7 +45,7 @@ class ListOffsetsRequest:
 class ListOffsetsPartitionResponse:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     old_style_offsets: list[int] = array(int64, "0", default=[])
     """Base offsets of segments before the timestamp, and possibly the log end, in descending order."""
@@ -60,7 +60,7 @@ class ListOffsetsPartitionResponse:
 class ListOffsetsTopicResponse:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 

@@ -5,15 +5,15 @@ Sent to the active controller.  Flexible from the start.
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int16, int32, request, response, string, struct
+from kctl.protocol.message import array, int16, int32, partition_number, request, response, string, struct
 
 
 @struct
 class ListPartitionReassignmentsTopics:
     """Partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(int32)
+    name: str = string(is_topic=True)
+    partition_indexes: list[int] = array(partition_number)
 
 
 @request(key=46, versions="0", flexible="0+")
@@ -31,7 +31,7 @@ class ListPartitionReassignmentsRequest:
 class OngoingPartitionReassignment:
     """A partition that is being reassigned."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     replicas: list[int] = array(int32)
     """The current replicas, including those being added and removed."""
     adding_replicas: list[int] = array(int32)
@@ -44,7 +44,7 @@ class OngoingPartitionReassignment:
 class OngoingTopicReassignment:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 

@@ -18,7 +18,7 @@ class MetadataRequestTopic:
     """A topic to describe."""
 
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
-    name: str | None = string(nullable="10+")
+    name: str | None = string(nullable="10+", is_topic=True)
     """Null if the topic is given by id, which versions 10 and 11 refuse."""
 
 
@@ -50,7 +50,7 @@ class MetadataResponsePartition:
 
     error_code: int = int16()
     """LEADER_NOT_AVAILABLE without a live leader, LISTENER_NOT_FOUND if it lacks this listener (6+)."""
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     leader_id: int = int32()
     """-1 if there is none."""
     leader_epoch: int = int32("7+", default=-1, ignorable=True)
@@ -67,7 +67,7 @@ class MetadataResponseTopic:
 
     error_code: int = int16()
     """LEADER_NOT_AVAILABLE for a topic that is just being created."""
-    name: str = string()
+    name: str = string(is_topic=True)
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = boolean("1+", default=False, ignorable=True)
     """True for `__consumer_offsets` and `__transaction_state`."""
@@ -82,7 +82,7 @@ class MetadataResponse:
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
-    cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
+    cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True, is_cluster_id=True)
     """Null if unknown."""
     controller_id: int = int32("1+", default=-1, ignorable=True)
     """-1 if there is no active controller."""

@@ -13,7 +13,7 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class OffsetCommitRequestPartition:
     """The position in one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     committed_offset: int = int64()
     """Offset of the next record to read."""
     committed_leader_epoch: int = int32("6+", default=-1, ignorable=True)
@@ -28,7 +28,7 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
@@ -51,7 +51,7 @@ class OffsetCommitRequest:
 class OffsetCommitResponsePartition:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
 
 
@@ -59,7 +59,7 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 

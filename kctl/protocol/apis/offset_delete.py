@@ -12,14 +12,14 @@ from kctl.protocol.message import array, int16, int32, request, response, string
 class OffsetDeleteRequestPartition:
     """A partition whose offset is deleted."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
 
 
 @struct
 class OffsetDeleteRequestTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
@@ -35,7 +35,7 @@ class OffsetDeleteRequest:
 class OffsetDeleteResponsePartition:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
     """GROUP_SUBSCRIBED_TO_TOPIC if an active member subscribes to the topic."""
 
@@ -44,7 +44,7 @@ class OffsetDeleteResponsePartition:
 class OffsetDeleteResponseTopic:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 

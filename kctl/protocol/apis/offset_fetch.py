@@ -6,15 +6,26 @@ epochs (KIP-320).  6: flexible.  7: `require_stable` (KIP-447).  8: several grou
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, boolean, int16, int32, int64, request, response, string, struct
+from kctl.protocol.message import (
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    partition_number,
+    request,
+    response,
+    string,
+    struct,
+)
 
 
 @struct
 class OffsetFetchRequestTopic:
     """Partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(int32)
+    name: str = string(is_topic=True)
+    partition_indexes: list[int] = array(partition_number)
 
 
 @struct
@@ -43,7 +54,7 @@ class OffsetFetchRequest:
 class OffsetFetchResponsePartition:
     """The committed offset of one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     committed_offset: int = int64()
     """-1 if there is none."""
     committed_leader_epoch: int = int32("5+", default=-1, ignorable=True)
@@ -57,7 +68,7 @@ class OffsetFetchResponsePartition:
 class OffsetFetchResponseTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 

@@ -15,7 +15,7 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class OffsetForLeaderPartition:
     """A partition and the epoch to look up."""
 
-    partition: int = int32()
+    partition: int = int32(is_partition=True)
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
     """The epoch that the client knows: another one is refused as fenced or unknown; -1 is not checked (KIP-320)."""
     leader_epoch: int = int32()
@@ -26,7 +26,7 @@ class OffsetForLeaderPartition:
 class OffsetForLeaderTopic:
     """The partitions of one topic."""
 
-    topic: str = string()
+    topic: str = string(is_topic=True)
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
@@ -44,7 +44,7 @@ class EpochEndOffset:
     """The largest epoch of the leader that is not above the requested one."""
 
     error_code: int = int16()
-    partition: int = int32()
+    partition: int = int32(is_partition=True)
     leader_epoch: int = int32("1+", default=-1, ignorable=True)
     """-1 if the leader has no such epoch."""
     end_offset: int = int64(default=-1)
@@ -55,7 +55,7 @@ class EpochEndOffset:
 class OffsetForLeaderTopicResult:
     """The partitions of one topic."""
 
-    topic: str = string()
+    topic: str = string(is_topic=True)
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 

@@ -13,7 +13,7 @@ from kctl.protocol.message import Records, array, int16, int32, int64, records, 
 class PartitionProduceData:
     """The records for one partition."""
 
-    index: int = int32()
+    index: int = int32(is_partition=True)
     records: Records | None = records(nullable="0+")
     """From version 3 on exactly one batch of magic 2; before, messages of magic 0 or 1."""
 
@@ -22,7 +22,7 @@ class PartitionProduceData:
 class TopicProduceData:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
@@ -52,7 +52,7 @@ class BatchIndexAndErrorMessage:
 class PartitionProduceResponse:
     """The result for one partition."""
 
-    index: int = int32()
+    index: int = int32(is_partition=True)
     error_code: int = int16()
     base_offset: int = int64()
     """Offset of the first record; -1 on an error."""
@@ -68,7 +68,7 @@ class PartitionProduceResponse:
 class TopicProduceResponse:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 

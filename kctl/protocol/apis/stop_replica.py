@@ -14,8 +14,8 @@ from kctl.protocol.message import array, boolean, int16, int32, int64, request, 
 class StopReplicaPartitionV0:
     """A partition, in version 0."""
 
-    topic_name: str = string()
-    partition_index: int = int32()
+    topic_name: str = string(is_topic=True)
+    partition_index: int = int32(is_partition=True)
 
 
 @struct
@@ -30,7 +30,7 @@ class StopReplicaTopicV1:
 class StopReplicaPartitionState:
     """A partition, from version 3 on."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     leader_epoch: int = int32(default=-1)
     """-1 if unknown, -2 if the topic is being deleted."""
     delete_partition: bool = boolean()
@@ -41,7 +41,7 @@ class StopReplicaPartitionState:
 class StopReplicaTopicState:
     """The partitions of one topic, from version 3 on."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState)
 
 
@@ -66,8 +66,8 @@ class StopReplicaRequest:
 class StopReplicaPartitionError:
     """The result for one partition."""
 
-    topic_name: str = string()
-    partition_index: int = int32()
+    topic_name: str = string(is_topic=True)
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
 
 

@@ -12,7 +12,7 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class TxnOffsetCommitRequestPartition:
     """The position in one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     committed_offset: int = int64()
     """Offset of the next record to read."""
     committed_leader_epoch: int = int32("2+", default=-1, ignorable=True)
@@ -25,7 +25,7 @@ class TxnOffsetCommitRequestPartition:
 class TxnOffsetCommitRequestTopic:
     """The partitions of one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
@@ -48,7 +48,7 @@ class TxnOffsetCommitRequest:
 class TxnOffsetCommitResponsePartition:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
 
 
@@ -56,7 +56,7 @@ class TxnOffsetCommitResponsePartition:
 class TxnOffsetCommitResponseTopic:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 

@@ -18,9 +18,9 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 class UpdateMetadataPartitionState:
     """The state of one partition."""
 
-    topic_name: str = string("0-4", default="", ignorable=True)
+    topic_name: str = string("0-4", default="", ignorable=True, is_topic=True)
     """In the grouped versions it is in the topic."""
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     controller_epoch: int = int32()
     """Epoch of the controller that last wrote the state."""
     leader: int = int32()
@@ -38,7 +38,7 @@ class UpdateMetadataPartitionState:
 class UpdateMetadataTopicState:
     """The partitions of one topic."""
 
-    topic_name: str = string()
+    topic_name: str = string(is_topic=True)
     topic_id: UUID = uuid("7+", default=ZERO_UUID, ignorable=True)
     partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState)
 

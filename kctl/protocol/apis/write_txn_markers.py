@@ -5,15 +5,26 @@
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, boolean, int16, int32, int64, request, response, string, struct
+from kctl.protocol.message import (
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    partition_number,
+    request,
+    response,
+    string,
+    struct,
+)
 
 
 @struct
 class WritableTxnMarkerTopic:
     """Partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(int32)
+    name: str = string(is_topic=True)
+    partition_indexes: list[int] = array(partition_number)
 
 
 @struct
@@ -40,7 +51,7 @@ class WriteTxnMarkersRequest:
 class WritableTxnMarkerPartitionResult:
     """The result for one partition."""
 
-    partition_index: int = int32()
+    partition_index: int = int32(is_partition=True)
     error_code: int = int16()
 
 
@@ -48,7 +59,7 @@ class WritableTxnMarkerPartitionResult:
 class WritableTxnMarkerTopicResult:
     """The results for one topic."""
 
-    name: str = string()
+    name: str = string(is_topic=True)
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 

@@ -62,7 +62,10 @@ class SendStopReplica:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicNodes:
-    """All replicas of the topic are deleted: delete its znodes and the request to delete it."""
+    """All replicas of the topic are deleted: delete its znodes and the request to delete it.
+
+    Results in TopicNodesDeleted.
+    """
 
     topic: str
 
@@ -72,6 +75,13 @@ class RejectTopicDeletion:
     """The topic cannot be deleted: remove the deletion request."""
 
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndDeletionWaits:
+    """Check requests again that wait for the deletion of these topics: it is done, or this broker has resigned."""
+
+    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,7 @@ Action = (
     | SendStopReplica
     | DeleteTopicNodes
     | RejectTopicDeletion
+    | EndDeletionWaits
     | WriteAssignments
     | WatchStates
     | FinishRequestedReassignments

@@ -186,9 +186,10 @@ class _LocalChannel:
 
     async def close(self) -> None:
         """Drops the requests that have not been applied."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self, queue: _Queue) -> None:
         while True:
@@ -237,18 +238,25 @@ class _RemoteChannel:
         self._on_response = on_response
         self.queue = _Queue()
         self._connection: Connection | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-{broker_id}")
+        self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(
+            self._run(), name=f"controller-to-{broker_id}"
+        )
 
     def put(self, request: ControlRequest) -> None:
         self.queue.put(request)
 
     def end(self) -> None:
         """Cancels the task without waiting for it; the broker is gone."""
-        self._task.cancel()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        """Cancels the task and waits for it."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
         try:

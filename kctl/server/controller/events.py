@@ -43,12 +43,32 @@ class BrokersRead:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead:
-    """/brokers/topics or one of its child nodes changed."""
+    """/brokers/topics or some of its child nodes changed.
 
-    topics: Mapping[str, TopicAssignment]
+    Topics that exist but have an invalid assignment are not mentioned: they are as they were before.
+    """
+
+    changed: Mapping[str, TopicAssignment]
+    """New topics, and those with another assignment."""
+    removed: frozenset[str] = frozenset()
+    """Topics that do not exist anymore; in `changed` too if they have been created again."""
     unclean_topics: frozenset[str] = frozenset()
-    unreadable: frozenset[str] = frozenset()
-    """Topics that exist but have an invalid assignment."""
+    """Those of the changed ones with unclean.leader.election.enable."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanTopicsRead:
+    """The configuration of topics changed: whether they have unclean.leader.election.enable."""
+
+    enabled: frozenset[str]
+    disabled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNodesDeleted:
+    """DeleteTopicNodes is done: the topic does not exist anymore."""
+
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +198,8 @@ Event = (
     | Resigned
     | BrokersRead
     | TopicsRead
+    | UncleanTopicsRead
+    | TopicNodesDeleted
     | DeletionsRead
     | StatesWritten
     | LeaderAndIsrResponseReceived

@@ -18,7 +18,7 @@ from kctl.server.controller.reassignment_steps import resume_reassignments
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
-from kctl.server.controller.topic_deletion import resume_deletions
+from kctl.server.controller.topic_deletion import fail_deletion, resume_deletions
 
 
 def brokers_changed(state: ControllerState, event: BrokersRead) -> Decision:
@@ -51,9 +51,11 @@ def _brokers_removed(state: ControllerState, gone: set[int]) -> Decision:
     for number, topic_partition in enumerate(state.all_partitions()):
         if is_slice_full(number):
             yield
-        if topic_partition.topic in state.deleting:
-            continue
         lost = [b for b in state.replicas(topic_partition) if b in gone]
+        if topic_partition.topic in state.deleting:
+            for broker_id in lost:
+                fail_deletion(state, (topic_partition, broker_id))
+            continue
         for broker_id in lost:
             state.move_replica((topic_partition, broker_id), ReplicaPhase.OFFLINE)
         leader = state.leaders.get(topic_partition)

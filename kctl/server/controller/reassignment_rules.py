@@ -50,9 +50,12 @@ def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
     return bool(assignment.adding_replicas.get(partition) or assignment.removing_replicas.get(partition))
 
 
-def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
-    """All partitions under reassignment."""
-    for topic, assignment in sorted(state.topics.items()):
+def reassigning(state: ControllerState, topics: Iterable[str] | None = None) -> Iterable[TopicPartition]:
+    """The partitions of these or all topics that are under reassignment."""
+    named = state.topics if topics is None else state.topics.keys() & topics
+    moving = [t for t in named if state.topics[t].adding_replicas or state.topics[t].removing_replicas]
+    for topic in sorted(moving):
+        assignment = state.topics[topic]
         moved = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
         for partition in sorted(moved):
             if is_reassigning(assignment, partition) and partition in assignment.replicas:

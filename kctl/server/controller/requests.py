@@ -66,12 +66,16 @@ class RequestBatch:
         self._sends_live_brokers = True
 
     def full_metadata(self, broker_ids: Iterable[int]) -> Generator[None, None, SendUpdateMetadata]:
-        """The request that sends these brokers every partition that has a leader; yields between slices."""
+        """The request that sends these brokers every partition that has a leader; yields between slices.
+
+        Topics whose deletion has started are left out: no later request would remove them from the metadata.
+        """
         updates: list[PartitionUpdate] = []
         for number, topic_partition in enumerate(self._state.all_partitions()):
             if is_slice_full(number):
                 yield
-            if topic_partition in self._state.leaders:
+            is_led = topic_partition in self._state.leaders
+            if is_led and topic_partition.topic not in self._state.deletions_started:
                 updates.append(self._update(topic_partition))
         return SendUpdateMetadata(tuple(sorted(broker_ids)), tuple(updates))
 

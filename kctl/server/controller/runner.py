@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from kctl.environment import Clock, Random
@@ -26,6 +26,7 @@ from kctl.server.controller.actions import (
     CompleteRequest,
     Continue,
     DeleteTopicNodes,
+    EndDeletionWaits,
     FinishRequestedReassignments,
     LogElection,
     RejectTopicDeletion,
@@ -46,11 +47,20 @@ from kctl.server.controller.events import (
     ReassignmentsRequested,
     RebalanceDue,
     Resigned,
+    TopicNodesDeleted,
 )
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.stats import ControllerStats, Work, work_of
 from kctl.server.controller.step import decide, led_with_followers
-from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
+from kctl.server.controller.znode_events import (
+    CHANGED_TOPICS,
+    REQUESTS,
+    UNCLEAN_TOPICS,
+    TopicNode,
+    UncleanTopics,
+    ZnodeEvents,
+    watched_place,
+)
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.large_znodes import encoded_topic
@@ -85,7 +95,9 @@ class ControllerRunner:
         unclean_topics: UncleanTopics,
         has_topic_ids: bool = True,
         has_features: bool = True,
+        deletions_ended: Callable[[Collection[str]], None],
     ) -> None:
+        """`deletions_ended` is called with topics that were deleted, or whose deletion another controller continues."""
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self.stats = ControllerStats()
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
@@ -99,6 +111,7 @@ class ControllerRunner:
             has_topic_ids=has_topic_ids,
         )
         self._has_features = has_features
+        self._deletions_ended = deletions_ended
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
@@ -132,9 +145,10 @@ class ControllerRunner:
 
     async def close(self) -> None:
         """Stops; the end of the session deletes /controller."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._channels.close()
         self.state.is_active = False
 
@@ -143,6 +157,9 @@ class ControllerRunner:
         place = watched_place(event.path)
         if isinstance(place, TopicPartition):
             self._inbox.put_nowait(place)
+        elif isinstance(place, TopicNode):
+            self._znodes.topic_changed(place.name)
+            self.notify(CHANGED_TOPICS)
         elif place is not None:
             self.notify(place)
 
@@ -182,9 +199,13 @@ class ControllerRunner:
         """Writes in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
         return await self._request(lambda request: IsrAlterationsRequested(requested, request))
 
-    def unclean_election_changed(self) -> None:
-        """A topic's configuration changed: partitions without a leader may now be eligible for an unclean election."""
-        self.notify(paths.TOPICS)
+    def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
+        """The configuration of these or all topics changed.
+
+        Their partitions without a leader may now be eligible for an unclean election.
+        """
+        self._znodes.configs_changed(topics)
+        self.notify(UNCLEAN_TOPICS)
 
     async def _request(self, event: Callable[[_PendingRequest], Event]) -> Mapping[TopicPartition, ErrorCode]:
         """Queues an event and returns its outcome; {} if this broker is not the controller."""
@@ -242,6 +263,8 @@ class ControllerRunner:
         elif self.state.is_active:
             for event in await self._znodes.read(path):
                 await self._feed(event)
+        else:
+            self._znodes.drop_changes()
 
     async def _elect(self) -> None:
         """Takes part in an election.  Raises ControllerMoved."""
@@ -304,6 +327,9 @@ class ControllerRunner:
             case DeleteTopicNodes():
                 await self._writer.delete_topic(action.topic)
                 log.info("deleted topic=%s", action.topic)
+                return TopicNodesDeleted(action.topic)
+            case EndDeletionWaits():
+                self._deletions_ended(action.topics)
             case RejectTopicDeletion():
                 path = paths.delete_topic(action.topic)
                 log.warning(

@@ -81,6 +81,8 @@ def work_of(cause: str | Event) -> Work:
     """The kind of work that a path in ZooKeeper, or an event, leads to."""
     if not isinstance(cause, str):
         return _BY_EVENT.get(type(cause), Work.UNCLEAN_LEADER_ELECTION_ENABLE)
+    if cause.startswith(paths.CONFIG):
+        return Work.UNCLEAN_LEADER_ELECTION_ENABLE
     found = _BY_PATH.get(cause)
     if found is None:
         found = Work.TOPIC_CHANGE if cause.startswith(paths.TOPICS) else Work.BROKER_CHANGE

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, WriteStates
+from kctl.server.controller.actions import Action, EndDeletionWaits, WriteStates
 from kctl.server.controller.decisions import Decision, is_slice_full, made_at_once
 from kctl.server.controller.events import (
     BrokersRead,
@@ -36,7 +36,9 @@ from kctl.server.controller.events import (
     StatesRead,
     StatesWritten,
     StopReplicaResponseReceived,
+    TopicNodesDeleted,
     TopicsRead,
+    UncleanTopicsRead,
 )
 from kctl.server.controller.isr_alterations import alterations_requested, states_altered
 from kctl.server.controller.leadership import (
@@ -61,8 +63,8 @@ from kctl.server.controller.reassignment_steps import (
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
-from kctl.server.controller.topic_changes import deletions_requested, topics_changed
-from kctl.server.controller.topic_deletion import deletion_responded
+from kctl.server.controller.topic_changes import deletions_requested, topics_changed, unclean_topics_changed
+from kctl.server.controller.topic_deletion import deletion_responded, nodes_deleted
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
@@ -84,12 +86,17 @@ def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:
 def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action]:
     match event:
         case Resigned():
+            waited_for = tuple(sorted(state.deleting))
             _forget(state)
-            return []
+            return [EndDeletionWaits(waited_for)] if waited_for else []
         case BrokersRead():
             return brokers_changed(state, event)
         case TopicsRead():
             return topics_changed(state, event)
+        case UncleanTopicsRead():
+            return unclean_topics_changed(state, event)
+        case TopicNodesDeleted():
+            return nodes_deleted(state, event.topic)
         case DeletionsRead():
             return deletions_requested(state, event)
         case StatesWritten():

@@ -6,9 +6,9 @@ Pure.
 from __future__ import annotations
 
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, RejectTopicDeletion
+from kctl.server.controller.actions import Action, EndDeletionWaits, RejectTopicDeletion
 from kctl.server.controller.decisions import Decision, is_slice_full
-from kctl.server.controller.events import DeletionsRead, TopicsRead
+from kctl.server.controller.events import DeletionsRead, TopicsRead, UncleanTopicsRead
 from kctl.server.controller.leadership import bring_online
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.reassignment_steps import reassignments_lost
@@ -18,21 +18,18 @@ from kctl.server.controller.topic_deletion import resume_deletions
 
 
 def topics_changed(state: ControllerState, event: TopicsRead) -> Decision:
-    """Handles topics that were created, extended, deleted without the controller, or now allow unclean elections."""
-    newly_unclean = event.unclean_topics - state.unclean_topics
-    state.unclean_topics = set(event.unclean_topics)
-    removed = state.topics.keys() - event.topics.keys() - event.unreadable
-    for topic in removed:
-        # Deleted without the controller: the assignment is gone, so no broker can be sent a StopReplica.
-        for topic_partition in state.partitions_of(topic):
-            state.leaders.pop(topic_partition, None)
-            state.partition_phases.pop(topic_partition, None)
-        del state.topics[topic]
-    if removed:
-        for replica in [replica for replica in state.replica_phases if replica[0].topic in removed]:
-            del state.replica_phases[replica]
+    """Handles topics that were created, extended, or deleted without the controller.
+
+    The cost is that of these topics, however many exist.
+    """
+    removed = event.removed & state.topics.keys()
+    actions: list[Action] = []
+    for topic in sorted(removed):
+        actions += yield from _forget(state, topic)
+    state.unclean_topics -= event.changed.keys()
+    state.unclean_topics |= event.unclean_topics
     added: list[TopicPartition] = []
-    for topic, assignment in sorted(event.topics.items()):
+    for topic, assignment in sorted(event.changed.items()):
         known = state.topics.get(topic)
         if topic in state.deleting or known is assignment:
             continue
@@ -48,9 +45,37 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> Decision:
         state.move(topic_partition, PartitionPhase.NEW)
         for broker_id in state.replicas(topic_partition):
             state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
-    leaderless = [tp for topic in sorted(newly_unclean & state.topics.keys()) for tp in state.partitions_of(topic)]
-    elected = yield from bring_online(state, [*added, *leaderless])
-    return [*reassignments_lost(state, removed), *elected]
+    elected = yield from bring_online(state, added)
+    return [*actions, *reassignments_lost(state, removed), *elected]
+
+
+def _forget(state: ControllerState, topic: str) -> Decision:
+    """Removes a topic that was deleted without the controller.
+
+    Its assignment is gone, so no broker can be sent a StopReplica.
+    """
+    for number, topic_partition in enumerate(state.partitions_of(topic)):
+        if is_slice_full(number):
+            yield
+        for broker_id in state.replicas(topic_partition):
+            state.replica_phases.pop((topic_partition, broker_id), None)
+        state.leaders.pop(topic_partition, None)
+        state.partition_phases.pop(topic_partition, None)
+    del state.topics[topic]
+    state.unclean_topics.discard(topic)
+    if topic not in state.deleting:
+        return []
+    state.deleting.discard(topic)
+    state.deletions_started.discard(topic)
+    return [RejectTopicDeletion(topic), EndDeletionWaits((topic,))]
+
+
+def unclean_topics_changed(state: ControllerState, event: UncleanTopicsRead) -> Decision:
+    """Handles topics that allow or no longer allow unclean elections, which leaderless partitions have waited for."""
+    newly_enabled = (event.enabled & state.topics.keys()) - state.unclean_topics
+    state.unclean_topics -= event.disabled
+    state.unclean_topics |= newly_enabled
+    return (yield from bring_online(state, [tp for t in sorted(newly_enabled) for tp in state.partitions_of(t)]))
 
 
 def deletions_requested(state: ControllerState, event: DeletionsRead) -> Decision:

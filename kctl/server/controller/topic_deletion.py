@@ -13,7 +13,7 @@ from itertools import count
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, DeleteTopicNodes
+from kctl.server.controller.actions import Action, DeleteTopicNodes, EndDeletionWaits
 from kctl.server.controller.decisions import Decision, is_long, is_slice_full
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
@@ -75,8 +75,42 @@ def deletion_responded(state: ControllerState, broker_id: int, errors: Mapping[T
             if is_slice_full(next(numbers)):
                 yield
             state.move_replica(replica, ReplicaPhase.NON_EXISTENT)
-        actions.append(_finish(state, topic))
+        actions.append(DeleteTopicNodes(topic))
     return actions
+
+
+def fail_deletion(state: ControllerState, replica: Replica) -> None:
+    """Handles that the broker of the replica is gone: the request to delete it is sent again when it is back."""
+    if state.replica_phase(replica) is ReplicaPhase.DELETION_STARTED:
+        state.move_replica(replica, ReplicaPhase.DELETION_INELIGIBLE)
+
+
+def nodes_deleted(state: ControllerState, topic: str) -> Decision:
+    """Forgets a topic that does not exist anymore.  Until then it is being deleted, and cannot be created again."""
+    for number, topic_partition in enumerate(state.partitions_of(topic)):
+        if is_slice_full(number):
+            yield
+        state.leaders.pop(topic_partition, None)
+    del state.topics[topic]
+    state.deleting.discard(topic)
+    state.deletions_started.discard(topic)
+    state.unclean_topics.discard(topic)
+    return [EndDeletionWaits((topic,))]
+
+
+def deletion_obstacle(state: ControllerState, topic: str) -> str | None:
+    """What the deletion of the topic waits for, as the end of a sentence; None if it goes on or is not known yet."""
+    if topic not in state.deleting:
+        return None
+    if _is_moving(state, topic):
+        return "the end of its reassignment"
+    missing = {
+        broker_id
+        for replica in _replicas(state, topic)
+        if (broker_id := replica[1]) not in state.brokers
+        or state.replica_phase(replica) is ReplicaPhase.DELETION_INELIGIBLE
+    }
+    return f"replicas on brokers that are not available: {', '.join(map(str, sorted(missing)))}" if missing else None
 
 
 def _replicas(state: ControllerState, topic: str) -> list[Replica]:
@@ -84,9 +118,12 @@ def _replicas(state: ControllerState, topic: str) -> list[Replica]:
 
 
 def _may_start(state: ControllerState, topic: str, replicas: list[Replica]) -> bool:
+    return not _is_moving(state, topic) and all(broker_id in state.brokers for _, broker_id in replicas)
+
+
+def _is_moving(state: ControllerState, topic: str) -> bool:
     assignment = state.topics[topic]
-    is_moving = any(assignment.adding_replicas.values()) or any(assignment.removing_replicas.values())
-    return not is_moving and all(broker_id in state.brokers for _, broker_id in replicas)
+    return any(assignment.adding_replicas.values()) or any(assignment.removing_replicas.values())
 
 
 def _take_offline(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
@@ -105,12 +142,3 @@ def _start_replica(state: ControllerState, replica: Replica, batch: RequestBatch
     batch.stop_replica(broker_id, topic_partition, is_deleting=False)
     state.move_replica(replica, ReplicaPhase.DELETION_STARTED)
     batch.stop_replica(broker_id, topic_partition, is_deleting=True)
-
-
-def _finish(state: ControllerState, topic: str) -> DeleteTopicNodes:
-    for topic_partition in state.partitions_of(topic):
-        state.leaders.pop(topic_partition, None)
-    del state.topics[topic]
-    state.deleting.discard(topic)
-    state.deletions_started.discard(topic)
-    return DeleteTopicNodes(topic)

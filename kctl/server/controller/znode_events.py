@@ -8,8 +8,9 @@ Owner: event loop.  Kafka: the ZNodeChangeHandlers of KafkaController.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from kctl.environment import Random
@@ -27,6 +28,7 @@ from kctl.server.controller.events import (
     ReassignmentsRequested,
     StatesRead,
     TopicsRead,
+    UncleanTopicsRead,
 )
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.znode_reader import WrittenTopic
@@ -37,8 +39,21 @@ from kctl.zookeeper.operations import SetData, ZooKeeper
 log = logging.getLogger(__name__)
 
 UncleanTopics: TypeAlias = Callable[[Iterable[str]], frozenset[str]]
-Place: TypeAlias = str | TopicPartition
-"""A path whose children are watched, or the partition whose state node is watched."""
+
+
+class TopicNode(NamedTuple):
+    """A topic whose node is watched."""
+
+    name: str
+
+
+Place: TypeAlias = str | TopicPartition | TopicNode
+"""A path whose children are watched, the partition whose state node is watched, or a topic."""
+
+CHANGED_TOPICS = f"{paths.TOPICS}/"
+"""In place of a path: the nodes of the topics that `ZnodeEvents.topic_changed` was called with."""
+UNCLEAN_TOPICS = f"{paths.CONFIG}/topics/"
+"""In place of a path: the configurations of the topics that `ZnodeEvents.configs_changed` was called with."""
 
 REQUESTS = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION)
 """Nodes in which tools older than KIP-455 and KIP-460 write their requests."""
@@ -57,13 +72,13 @@ _STATE = "/state"
 
 
 def watched_place(path: str) -> Place | None:
-    """The path or partition to read again when the watch of this path fires; None without a watch of the controller."""
+    """What to read again when the watch of this path fires; None without a watch of the controller."""
     if path.endswith(_STATE):
         return _partition_of(path)
     if path.startswith(paths.BROKER_IDS):
         return paths.BROKER_IDS
-    if path.startswith(paths.TOPICS):
-        return paths.TOPICS
+    if path.startswith(CHANGED_TOPICS):
+        return TopicNode(path.removeprefix(CHANGED_TOPICS))
     return path if path in _WATCHED else None
 
 
@@ -87,11 +102,34 @@ class ZnodeEvents:
         self._random = random
         self._has_topic_ids = has_topic_ids
         self._topics_read: dict[str, WrittenTopic] = {}
+        self._changed: set[str] = set()
+        """Topics whose watches have fired."""
+        self._configured: set[str] | None = set()
+        """Topics whose configuration has changed; None for all."""
+
+    def topic_changed(self, name: str) -> None:
+        """The watch of a topic's node has fired: the next `read(CHANGED_TOPICS)` reads it."""
+        self._changed.add(name)
+
+    def configs_changed(self, names: Iterable[str] | None) -> None:
+        """The configuration of these or all topics has changed: the next `read(UNCLEAN_TOPICS)` looks at it."""
+        if names is None or self._configured is None:
+            self._configured = None
+        else:
+            self._configured.update(names)
+
+    def drop_changes(self) -> None:
+        """Forgets topics to look at, because this broker is not the controller; an election reads everything."""
+        self._changed.clear()
+        self._configured = set()
 
     async def read_all(self, lease: ControllerLease) -> Elected:
         """Reads all state that the controller needs from ZooKeeper."""
         brokers = await znode_reader.read_brokers(self._zookeeper)
-        topics, _ = await self._topics()
+        self._changed.clear()
+        names = await znode_reader.read_topic_names(self._zookeeper)
+        self._topics_read = await znode_reader.read_topics(self._zookeeper, names, self._topics_read)
+        topics = await self._with_ids(self._topics_read)
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
         written = await znode_reader.read_written_states(self._zookeeper, partitions)
         leaders = {topic_partition: each.state for topic_partition, each in written.items()}
@@ -115,8 +153,14 @@ class ZnodeEvents:
         if path == paths.BROKER_IDS:
             return [BrokersRead(await znode_reader.read_brokers(self._zookeeper))]
         if path == paths.TOPICS:
-            topics, unreadable = await self._topics()
-            return [TopicsRead(topics, self._unclean_topics(topics), unreadable)]
+            names = frozenset(await znode_reader.read_topic_names(self._zookeeper))
+            known = self._topics_read.keys()
+            return await self._changes([*(names - known), *(known - names)])
+        if path == CHANGED_TOPICS:
+            changed, self._changed = self._changed, set()
+            return await self._changes(changed)
+        if path == UNCLEAN_TOPICS:
+            return self._unclean_elections()
         if path == paths.DELETE_TOPICS:
             return [DeletionsRead(await znode_reader.read_deletions(self._zookeeper))]
         if path == paths.ISR_CHANGE_NOTIFICATIONS:
@@ -146,23 +190,47 @@ class ZnodeEvents:
         # A node without valid requests is deleted too.
         return [ReassignmentsRequested(new, from_znode=True)] if new or not requested else []
 
-    async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
-        """All topics, and those that cannot be read; topics without an id (created before 2.8 or by hand) get one.
+    async def _changes(self, names: Iterable[str]) -> list[Event]:
+        """What has changed in these topics since they were read: their number matters, not that of all topics."""
+        requested = sorted(names)
+        if not requested:
+            return []
+        before = {name: self._topics_read.pop(name) for name in requested if name in self._topics_read}
+        found = await znode_reader.read_topics(self._zookeeper, requested, before)
+        self._topics_read.update(found)
+        removed = frozenset(
+            name
+            for name, written in before.items()
+            if name not in found or found[name].created_zxid != written.created_zxid
+        )
+        new = {name: written for name, written in found.items() if written is not before.get(name)}
+        changed = await self._with_ids(new)
+        return [TopicsRead(changed, removed, self._unclean_topics(changed))] if changed or removed else []
+
+    async def _with_ids(self, read: Mapping[str, WrittenTopic]) -> dict[str, znodes.TopicAssignment]:
+        """The readable topics; those without an id (created before 2.8, or written by hand or older tools) get one.
 
         No ids are assigned while brokers older than 2.8 may be in the cluster (inter.broker.protocol.version).
         """
-        self._topics_read, unreadable = await znode_reader.read_topics(self._zookeeper, self._topics_read)
-        topics = {name: written.assignment for name, written in self._topics_read.items()}
+        topics = {name: written.assignment for name, written in read.items() if written.assignment is not None}
         if not self._has_topic_ids:
-            return topics, unreadable
+            return topics
         for name, assignment in list(topics.items()):
             if assignment.topic_id is None:
-                with_id = znodes.TopicAssignment(
-                    assignment.replicas, self._new_topic_id(), assignment.adding_replicas, assignment.removing_replicas
-                )
+                known = self._state.topics.get(name)
+                topic_id = known.topic_id if known is not None else None
+                with_id = replace(assignment, topic_id=topic_id or self._new_topic_id())
                 await self._writer.multi([SetData(paths.topic(name), znodes.encode_topic(with_id))])
                 topics[name] = with_id
-        return topics, unreadable
+        return topics
+
+    def _unclean_elections(self) -> list[Event]:
+        names, self._configured = self._configured, set()
+        topics = self._state.topics.keys() if names is None else names & self._state.topics.keys()
+        unclean = self._unclean_topics(topics)
+        known = self._state.unclean_topics
+        enabled, disabled = unclean - known, known.intersection(topics) - unclean
+        return [UncleanTopicsRead(enabled, frozenset(disabled))] if enabled or disabled else []
 
     def _new_topic_id(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)

@@ -27,13 +27,6 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class _Unreadable:
-    """Placeholder for a node whose data is invalid."""
-
-
-_UNREADABLE = _Unreadable()
-
-
 async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
     """The registered brokers; invalid registrations are skipped and logged."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
@@ -48,23 +41,29 @@ async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
 
 
 class WrittenTopic(NamedTuple):
-    """A topic and the zxid of the transaction that wrote it."""
+    """A topic, and the zxids of the transactions that created and last wrote its node."""
 
-    assignment: TopicAssignment
-    zxid: int
+    assignment: TopicAssignment | None
+    """None if the node is invalid."""
+    created_zxid: int
+    written_zxid: int
+
+
+async def read_topic_names(zookeeper: ZooKeeper) -> list[str]:
+    """The names of all topics."""
+    return await zookeeper.children(paths.TOPICS, watch=True)
 
 
 async def read_topics(
-    zookeeper: ZooKeeper, known: Mapping[str, WrittenTopic]
-) -> tuple[dict[str, WrittenTopic], frozenset[str]]:
-    """All topics, and the names of those with an invalid node, which are skipped and logged.
+    zookeeper: ZooKeeper, names: Iterable[str], known: Mapping[str, WrittenTopic]
+) -> dict[str, WrittenTopic]:
+    """The topics of these names that exist; invalid nodes are logged.
 
-    Nodes that have not changed since `known` was read are not decoded again: their assignments are the same objects.
+    Nodes that have not changed since `known` was read are not decoded again: their entries are the same objects.
     """
-    names = await zookeeper.children(paths.TOPICS, watch=True)
-    found = list(zip(names, await _gather(partial(_read_topic, zookeeper, known), names), strict=True))
-    topics = {name: written for name, written in found if isinstance(written, WrittenTopic)}
-    return topics, frozenset(name for name, written in found if written is _UNREADABLE)
+    requested = list(names)
+    found = zip(requested, await _gather(partial(_read_topic, zookeeper, known), requested), strict=True)
+    return {name: written for name, written in found if written is not None}
 
 
 class WrittenState(NamedTuple):
@@ -186,25 +185,24 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
         return None
 
 
-async def _read_topic(
-    zookeeper: ZooKeeper, known: Mapping[str, WrittenTopic], name: str
-) -> WrittenTopic | _Unreadable | None:
+async def _read_topic(zookeeper: ZooKeeper, known: Mapping[str, WrittenTopic], name: str) -> WrittenTopic | None:
     path = paths.topic(name)
     problem = topic_name_problem(name)
     if problem is not None:
         log.error("ignoring invalid znode path=%r error=%s", path, problem)
-        return _UNREADABLE
+        return WrittenTopic(None, 0, 0)
     try:
         data, stat = await zookeeper.get(path, watch=True)
-        written = known.get(name)
-        if written is not None and written.zxid == stat.mzxid:
-            return written
-        return WrittenTopic(await decoded(znodes.decode_topic, path, data), stat.mzxid)
     except NoNodeError:
         return None
+    written = known.get(name)
+    if written is not None and (written.created_zxid, written.written_zxid) == (stat.czxid, stat.mzxid):
+        return written
+    try:
+        return WrittenTopic(await decoded(znodes.decode_topic, path, data), stat.czxid, stat.mzxid)
     except ValueError as error:
         log.error("ignoring topic with an invalid assignment path=%r error=%s", path, error)
-        return _UNREADABLE
+        return WrittenTopic(None, stat.czxid, stat.mzxid)
 
 
 async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, watch: bool) -> WrittenState | None:

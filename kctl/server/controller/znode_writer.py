@@ -165,13 +165,21 @@ class ZnodeWriter:
             return None
 
     async def delete_topic(self, topic: str) -> None:
-        """Deletes the topic's assignment, states, configuration and deletion request."""
-        for root in (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic)):
-            await self.delete_tree(root)
+        """Deletes the topic's states, then its assignment, configuration and deletion request.
+
+        The latter are deleted in one transaction: a topic of the same name that is created as soon as the assignment is
+        gone has a configuration of its own, and no request to delete it.
+        """
+        roots = (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic))
+        trees = [await self._tree(root) for root in roots]
+        await self._delete([path for tree in trees for path in tree[:-1]])
+        await self._delete([path for tree in trees for path in tree[-1:]])
 
     async def delete_tree(self, root: str) -> None:
         """Deletes a node and all its descendants; a missing node is not an error."""
-        node_paths = await self._tree(root)
+        await self._delete(await self._tree(root))
+
+    async def _delete(self, node_paths: list[str]) -> None:
         for start in range(0, len(node_paths), _OPERATIONS_PER_MULTI):
             await self.multi([Delete(path) for path in node_paths[start : start + _OPERATIONS_PER_MULTI]])
 

@@ -143,8 +143,9 @@ class CoordinatorPartitions(Generic[T]):
 
     def _give_up(self, led: LedPartition[T]) -> None:
         del self._led[led.index]
-        if led.load is not None:
-            led.load.cancel()
+        load, led.load = led.load, None
+        if load is not None:
+            load.cancel()
         count = self._hosted.remove_all(led)
         if count:
             message = "unloaded a partition of the coordinator broker=%d kind=%s partition=%d count=%d"

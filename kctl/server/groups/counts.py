@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.server.groups.actions import Action, PersistOffsets, PersistTombstones
+from kctl.server.groups.actions import Action, Discard, PersistOffsets, PersistTombstones
 from kctl.server.groups.events import Event, ExpireOffsets
+
+
+@dataclass(slots=True)
+class Removals:
+    """What a check of all groups has removed since the last summary in the log."""
+
+    groups: int = 0
+    offsets: int = 0
+
+    def count(self, action: Action) -> None:
+        """Counts a group or the offsets of one that the check removes."""
+        match action:
+            case PersistTombstones():
+                self.offsets += len(action.partitions)
+            case Discard():
+                self.groups += 1
+            case _:
+                pass
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ Owner: event loop.  Kafka: GroupMetadataManager.storeGroup, storeOffsets, cleanu
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -32,8 +31,6 @@ from kctl.server.groups.records import (
     stored_bytes,
     tombstones,
 )
-
-log = logging.getLogger(__name__)
 
 NO_ACKS = 0
 
@@ -98,13 +95,12 @@ class OffsetsWriter:
 
     def tombstones(self, partition: LedPartition[Any], group_id: str, action: PersistTombstones) -> None:
         """Writes tombstones for these commits and, if `is_group_gone`, for the group."""
-        is_group_gone = action.is_group_gone
 
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
-            records = tombstones(group_id, action.partitions, is_group_gone=is_group_gone, timestamp_ms=now_ms)
-            log.info("wrote tombstones group=%s count=%d is_group_gone=%s", group_id, len(records), is_group_gone)
-            return self._batch(records)
+            return self._batch(
+                tombstones(group_id, action.partitions, is_group_gone=action.is_group_gone, timestamp_ms=now_ms)
+            )
 
         self._append(partition, group_id, batch, required_acks=NO_ACKS)
 

@@ -42,11 +42,13 @@ from kctl.server.groups.actions import (
     ScheduleTimer,
 )
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.counts import GroupCounts
+from kctl.server.groups.counts import GroupCounts, Removals
 from kctl.server.groups.events import (
     AppendDone,
     Continue,
     Event,
+    ExpireOffsets,
+    ForgetTopics,
     GroupLoaded,
     Now,
     TimerFired,
@@ -75,6 +77,10 @@ REPLIES_PER_TURN = 100
 """The number of waiting members that get their responses before other requests are served: some milliseconds."""
 _OFFSETS_PER_GROUP = REQUEST_ELEMENTS_PER_SLICE_MAX // GROUPS_PER_TURN
 """The number of offsets whose check takes as long as that of a group."""
+
+
+_EVENTS_OF_ALL = (ExpireOffsets, ForgetTopics)
+"""Events of every group, each of which has one line in the log for all groups."""
 
 
 class HostedGroup:
@@ -128,6 +134,7 @@ class GroupRunner:
         self._writer = OffsetsWriter(offsets_log, config, clock)
         self._clock = clock
         self._timer = timer
+        self._removals = Removals()
         self._batches = 0
         """The number of batches that were written."""
         self._behind: deque[HostedGroup] = deque()
@@ -151,9 +158,15 @@ class GroupRunner:
         while inbox:
             state, generation = group.state, group.generation
             event = inbox.popleft()
+            is_of_all = isinstance(event, _EVENTS_OF_ALL)
             waiting: deque[Respond] = deque()
             for action in step(group, event, Now(self._clock.monotonic_ms(), self._clock.now_ms())):
                 self.counts.count(event, action)
+                if is_of_all:
+                    self._removals.count(action)
+                elif isinstance(action, PersistTombstones):
+                    message = "removed offsets broker=%d group=%s partitions=%d is_group_gone=%s"
+                    log.info(message, self._broker_id, group.group_id, len(action.partitions), action.is_group_gone)
                 if isinstance(action, Respond) and _call_of(action).is_waiting:
                     waiting.append(action)
                 else:
@@ -163,8 +176,9 @@ class GroupRunner:
                 self._replies.visit(taken(waiting), _respond)
             if state is GroupState.COMPLETING_REBALANCE and group.state is GroupState.STABLE:
                 self.counts.completed_rebalances += 1
-            # One line is enough for all groups of a partition.
-            if (group.state is not state or group.generation != generation) and not isinstance(event, Unload):
+            # One line is enough for all groups of a partition, or of a check.
+            is_changed = group.state is not state or group.generation != generation
+            if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
             if group.unfinished or hosted.record:
                 hosted.waiting.extendleft(reversed(inbox))
@@ -208,8 +222,16 @@ class GroupRunner:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
-        """Processes the event for every group that exists now, some groups per loop turn."""
-        self._run_in_turns(event, self.hosted.present())
+        """Processes the event for every group that exists now, some groups per loop turn; logs what it removed."""
+        self._run_in_turns(event, self._summarised(event, self.hosted.present()))
+
+    def _summarised(self, event: Event, groups: Iterator[HostedGroup]) -> Iterator[HostedGroup]:
+        yield from groups
+        removals, self._removals = self._removals, Removals()
+        if removals.groups or removals.offsets:
+            reason = "topic deletion" if isinstance(event, ForgetTopics) else "expiration"
+            message = "removed committed offsets broker=%d reason=%s offsets=%d groups=%d"
+            log.info(message, self._broker_id, reason, removals.offsets, removals.groups)
 
     def may_commit(self, partition: LedPartition[HostedGroup], producer_id: int, group_id: str) -> bool:
         """True unless the producer's transaction has commits of too many other groups of the partition."""
@@ -321,7 +343,10 @@ class GroupRunner:
             case Discard():
                 self._discard(hosted)
             case Repeat():
-                self._timer.schedule(0, partial(self._run_in_turns, action.event, iter([hosted])))
+                again = iter([hosted])
+                if isinstance(action.event, _EVENTS_OF_ALL):
+                    again = self._summarised(action.event, again)
+                self._timer.schedule(0, partial(self._run_in_turns, action.event, again))
             case _:
                 assert_never(action)
 

@@ -4,6 +4,9 @@ Only the active controller serves it; other brokers respond with NOT_CONTROLLER.
 topic without leaders when timeout_ms has passed, or any topic with timeout_ms <= 0, gets REQUEST_TIMED_OUT although it
 exists or will be created.
 
+A topic whose name is that of a topic that is being deleted is created when that is deleted.  TOPIC_ALREADY_EXISTS, with
+a message that says so, is the result if timeout_ms passes first, and at once with validate_only or timeout_ms <= 0.
+
 Version notes: 1 validate_only and messages; 4 the broker's defaults for a partition count or replication factor of -1
 (KIP-464; accepted in older requests too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
 
@@ -13,14 +16,15 @@ requests are created, and the client is throttled.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from kctl.config.described import describe_topic
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Random
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.create_topics import (
     CreatableTopicConfigs,
@@ -37,6 +41,7 @@ from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.requests.slices import Pace, results_of
 from kctl.server.thread_pool import in_thread
+from kctl.server.topic_deletions import TopicDeletions
 from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic, replica_count
 from kctl.server.topic_writer import TopicWriter
 
@@ -52,6 +57,7 @@ class CreateTopicsHandler:
     def __init__(
         self,
         topics: TopicWriter,
+        deletions: TopicDeletions,
         metadata: MetadataCache,
         waits: MetadataWaits,
         configs: ConfigView,
@@ -61,6 +67,7 @@ class CreateTopicsHandler:
         policies: Policies,
     ) -> None:
         self._topics = topics
+        self._deletions = deletions
         self._metadata = metadata
         self._waits = waits
         self._configs = configs
@@ -79,12 +86,16 @@ class CreateTopicsHandler:
             denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
         hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
         pace = Pace(COSTLY_ELEMENTS_PER_SLICE_MAX)
-        plans, outcomes = await self._plan(request, denied, pace)
+        try:
+            pending = await self._deletions.pending(names)
+        except ZooKeeperError:
+            pending = frozenset()  # What has to be read or written next fails in the same way.
+        plans, outcomes = await self._plan(request, denied, pending, pace)
         if context.account is not None and not request.validate_only:
             is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA
             _take_quota(plans, outcomes, context.account.mutations(is_strict=is_strict))
         if not request.validate_only:
-            outcomes |= await self._create_all(plans, request.timeout_ms)
+            outcomes |= await self._create_all(plans, pending, request.timeout_ms)
         named = Counter(topic.name for topic in request.topics)
         results = [(topic.name, outcomes[topic.name]) for topic in request.topics]
         response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in results])
@@ -96,14 +107,17 @@ class CreateTopicsHandler:
         return response
 
     async def _plan(
-        self, request: CreateTopicsRequest, denied: frozenset[str], pace: Pace
+        self, request: CreateTopicsRequest, denied: frozenset[str], pending: frozenset[str], pace: Pace
     ) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
-        """The topics that can be created, and the current outcome of every topic in the request."""
+        """The topics that can be created, and the current outcome of every topic in the request.
+
+        Topics whose deletion is pending are planned as if they did not exist.
+        """
         plans: dict[str, NewTopicPlan] = {}
         outcomes: dict[str, Outcome] = {}
         named = Counter(topic.name for topic in request.topics)
         brokers = self._metadata.racks()
-        existing = {*self._metadata.topics, *self._under_way}
+        existing = _Existing(self._metadata, self._under_way, pending)
         room = PartitionRoom(self._metadata.total_partition_count())
         async for topic in pace.over(request.topics):
             outcomes[topic.name] = SUCCESS
@@ -113,6 +127,8 @@ class CreateTopicsHandler:
                 outcomes[topic.name] = TOPIC_DENIED
                 continue
             try:
+                if request.validate_only and topic.name in pending:
+                    raise self._deletions.refusal(topic.name)
                 config = self._configs.current
                 planned = partial(
                     plan_new_topic,
@@ -126,23 +142,39 @@ class CreateTopicsHandler:
                 plan = await in_thread(planned) if replica_count(topic, config) > SLICE_OBJECTS else planned()
                 self._policies.check_creation(_creation(plan, is_assigned=bool(topic.assignments)))
                 plans[topic.name] = plan
-                existing.add(topic.name)
+                existing.planned.add(topic.name)
             except ApiError as error:
                 outcomes[topic.name] = Outcome.of(error)
-        for name in [each for each in plans if each in self._under_way or each in self._metadata.topics]:
+        existing.planned.clear()
+        for name in [each for each in plans if each in existing]:
             # Another request has created it during a pause.
             del plans[name]
             outcomes[name] = Outcome(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         return plans, outcomes
 
-    async def _create_all(self, plans: Mapping[str, NewTopicPlan], timeout_ms: int) -> dict[str, Outcome]:
+    async def _create_all(
+        self, plans: Mapping[str, NewTopicPlan], pending: frozenset[str], timeout_ms: int
+    ) -> dict[str, Outcome]:
         # A topic's configuration is written before its node; a concurrent request must not overwrite it.
         self._under_way.update(plans)
         try:
-            written = await results_of(self._create(plan, timeout_ms) for plan in plans.values())
+            written = await results_of(
+                self._create(plan, timeout_ms)
+                if plan.name not in pending
+                else self._create_after_deletion(plan, timeout_ms)
+                for plan in plans.values()
+            )
         finally:
             self._under_way.difference_update(plans)
         return dict(zip(plans, written, strict=True))
+
+    async def _create_after_deletion(self, plan: NewTopicPlan, timeout_ms: int) -> Outcome:
+        now_s = asyncio.get_running_loop().time
+        started_s = now_s()
+        outcome = await outcome_of(self._deletions.wait(plan.name, timeout_ms))
+        if not outcome.is_success:
+            return outcome
+        return await self._create(plan, timeout_ms - round((now_s() - started_s) * 1000))
 
     async def _create(self, plan: NewTopicPlan, timeout_ms: int) -> Outcome:
         outcome = await outcome_of(self._topics.create(plan.name, plan.assignment, plan.overrides))
@@ -171,6 +203,28 @@ class CreateTopicsHandler:
             )
             for entry in describe_topic(self._configs, plan.overrides)
         ]
+
+
+class _Existing(Collection[str]):
+    """The names that a new topic may not have: not copied, since a request may come for each of thousands of topics."""
+
+    def __init__(self, metadata: MetadataCache, under_way: set[str], pending: frozenset[str]) -> None:
+        """Names of `pending` deletions are free, but for a creation that is under way."""
+        self._metadata = metadata
+        self._under_way = under_way
+        self._pending = pending
+        self.planned: set[str] = set()
+        """Names that the request has taken."""
+
+    def __contains__(self, name: object) -> bool:
+        is_known = name in self._metadata.topics and name not in self._pending
+        return is_known or name in self._under_way or name in self.planned
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({*self._metadata.topics, *self._under_way, *self.planned} - (self._pending - self._under_way))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _take_quota(

@@ -45,7 +45,7 @@ class _Deletion:
         """Fills in the result if it is known; returns True if it is final."""
         if self.result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             return True
-        if not self.partition.is_leader:
+        if not self.partition.may_lead:
             self.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
         low_watermark = self.partition.low_watermark(list(metadata.brokers))

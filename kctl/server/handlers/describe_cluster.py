@@ -1,9 +1,12 @@
 """DescribeCluster (key 60, version 0): the brokers of the cluster and its controller, without topics.  KIP-700.
 
-Contains only endpoints of the listener that accepted the connection.
+Contains only endpoints of the listener that accepted the connection.  While this broker cannot change anything in
+ZooKeeper, the reason is the error message, without an error code: other clients ignore it, and the rest is valid.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.describe_cluster import (
@@ -19,8 +22,10 @@ from kctl.server.requests.context import RequestContext
 class DescribeClusterHandler:
     """Serves DescribeCluster requests.  Owner: event loop."""
 
-    def __init__(self, cluster_id: str, metadata: MetadataCache) -> None:
+    def __init__(self, cluster_id: str, metadata: MetadataCache, problem: Callable[[], str] = lambda: "") -> None:
+        """`problem` returns why this broker cannot change anything in ZooKeeper; empty if it can."""
         self._cluster_id = cluster_id
+        self._problem = problem
         self._metadata = metadata
 
     def handle(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
@@ -28,6 +33,7 @@ class DescribeClusterHandler:
         is_requested = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             error_code=ErrorCode.NONE,
+            error_message=self._problem() or None,
             cluster_id=self._cluster_id,
             controller_id=self._metadata.controller_id,
             brokers=[

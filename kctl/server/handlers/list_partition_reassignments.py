@@ -37,7 +37,8 @@ class ListPartitionReassignmentsHandler:
         if request.topics is not None:
             requested = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
         topics: dict[str, list[OngoingPartitionReassignment]] = {}
-        for topic, partition in reassigning(state):
+        named = None if requested is None else {topic for topic, _ in requested}
+        for topic, partition in reassigning(state, named):
             if requested is not None and (topic, partition) not in requested:
                 continue
             assignment = state.topics[topic]

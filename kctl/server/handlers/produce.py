@@ -34,7 +34,7 @@ from operator import attrgetter
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
-from kctl.limits import APPENDS_PER_SLICE_MAX, HANDLED_AT_ONCE_BYTES_MAX
+from kctl.limits import APPENDED_INLINE_BYTES_MAX, APPENDS_PER_SLICE_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -58,6 +58,8 @@ from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause
 from kctl.server.requests.waiting_reply import waiting_reply
+from kctl.server.thread_pool import in_thread
+from kctl.storage.segment_draft import DraftedBatches
 
 _WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
@@ -250,21 +252,34 @@ class ProduceHandler:
             except AllowanceExceeded:
                 self._replicas.partitions_moved(appends.take_moved())
                 valid = await self._validated(appends, topic, partition_result.index, records)
-                self._append(appends, topic, partition_result, valid)
+                try:
+                    self._append(appends, topic, partition_result, valid)
+                finally:
+                    if isinstance(valid, DraftedBatches) and not valid.draft.is_taken:
+                        await in_thread(valid.draft.remove)
         except ApiError as error:
             self._note_failure(topic, error, records)
             _refuse(partition_result, error)
 
     async def _validated(self, appends: _Appends, topic: str, index: int, records: memoryview) -> ValidBatches:
-        work = partial(
-            validate_produced,
-            records,
-            self._partition(topic, index, appends).log.config.append_rules,
-            now_ms=self._clock.now_ms(),
-            request_version=appends.context.api_version,
-        )
+        partition_log = self._partition(topic, index, appends).log
+        draft = partition_log.new_draft() if len(records) > APPENDED_INLINE_BYTES_MAX else None
+        rules, now_ms, version = partition_log.config.append_rules, self._clock.now_ms(), appends.context.api_version
+
+        def work() -> ValidBatches:
+            valid = validate_produced(records, rules, now_ms=now_ms, request_version=version)
+            return valid if draft is None else draft.with_batches(valid)
+
         began_ms = self._clock.monotonic_ms()
-        valid = await self._work.run(memory_max(records), work)
+        try:
+            valid = await self._work.run(memory_max(records), work)
+        except OSError as error:
+            self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        except BaseException:
+            if draft is not None:
+                await in_thread(draft.remove)
+            raise
         if valid.is_converted:
             self._replicas.traffic.produce_conversion_times.record(self._clock.monotonic_ms() - began_ms)
         return valid

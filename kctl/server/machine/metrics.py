@@ -33,7 +33,7 @@ class MachineMetrics:
     """Call `bind`, `start` and `close`."""
 
     def __init__(self) -> None:
-        self._endpoint = MetricsEndpoint(self.scrape, self.not_ready)
+        self._endpoint = MetricsEndpoint(self.scrape, self.not_ready, remark=self._health)
         self._brokers: Sequence[SupervisedBroker] = ()
         self._scrapes: dict[str, asyncio.Task[list[bytes]]] = {}
 
@@ -76,6 +76,14 @@ class MachineMetrics:
             except ClusterUnreachable as error:
                 return f"process {broker.index} is not ready: {error}"
         return "" if self._brokers else "the brokers are not started"
+
+    def _health(self) -> str:
+        """The first broker that does not act as leader."""
+        for broker in self._brokers:
+            running = broker.folder.running()
+            if running is not None and running.problem:
+                return f"process {broker.index} is not acting as leader: {running.problem}"
+        return ""
 
     async def _read(self, form: Format) -> list[bytes]:
         running = [broker.folder.running() for broker in self._brokers]

@@ -44,7 +44,7 @@ class BrokerMetrics:
         self._group_lag = GroupLagReader()
         self._sources: Sources | None = None
         self._scrapes: dict[str, asyncio.Task[list[bytes]]] = {}
-        self._endpoint = MetricsEndpoint(self.scrape, self._not_ready)
+        self._endpoint = MetricsEndpoint(self.scrape, self._not_ready, remark=self._health)
         self._started = self.sample()
         self.last_minute = LastMinute(self._started)
         self._sampling: asyncio.TimerHandle | None = None
@@ -116,7 +116,12 @@ class BrokerMetrics:
         state = self._state()
         if state is not BrokerState.RUNNING or self._sources is None:
             return f"the broker is in the state {state.name}"
-        return self._sources.session.problem
+        return self._sources.session.problem or self._sources.base.lease.problem
+
+    def _health(self) -> str:
+        """A remark: a broker that does not act as leader is not restarted for that, which would not help."""
+        problem = "" if self._sources is None else self._sources.base.lease.problem
+        return f"not acting as leader: {problem}" if problem else ""
 
     def _sample_regularly(self) -> None:
         self.last_minute.add(self.sample())

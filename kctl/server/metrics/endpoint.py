@@ -25,6 +25,7 @@ from kctl.limits import (
     METRICS_SEND_MS_MAX,
 )
 from kctl.log_output.peers import by_peer
+from kctl.reference_cycles import free_transports
 from kctl.server.metrics.http_request import HttpRequest, Refused, parse_head
 from kctl.server.network.acceptor import ListenError, bound_socket, listen
 
@@ -96,10 +97,14 @@ class MetricsEndpoint:
         scrape: Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]],
         not_ready: Callable[[], Awaitable[str]],
         options: AddressOptions = OF_BROKER,
+        *,
+        remark: Callable[[], str] = str,
     ) -> None:
+        """`remark` returns what /healthz says beside "ok"."""
         self._options = options
         self._scrape = scrape
         self._not_ready = not_ready
+        self._remark = remark
         self._sock: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
@@ -179,6 +184,7 @@ class MetricsEndpoint:
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
             writer.close()
+            free_transports([writer.transport])
 
     async def _exchange(self, reader: asyncio.StreamReader, connection: _Connection) -> bool:
         """Serves one request; returns whether the connection stays open."""
@@ -222,7 +228,9 @@ class MetricsEndpoint:
                     return Page(503, _TEXT, (f"{failure}\n".encode("utf-8", "replace"),))
                 return Page(200, content_type, body)
             case "/healthz":
-                return Page(200, _TEXT, (b"ok\n",))
+                # Alive: a restart would not help.  The text has the problem.
+                remark = self._remark() or await self._not_ready()
+                return Page(200, _TEXT, (f"{remark or 'ok'}\n".encode(),))
             case "/readyz":
                 reason = await self._not_ready()
                 return Page(503, _TEXT, (f"{reason}\n".encode(),)) if reason else Page(200, _TEXT, (b"ok\n",))

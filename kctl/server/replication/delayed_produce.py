@@ -32,7 +32,7 @@ class UncommittedAppend:
     def is_settled(self) -> bool:
         """True if the result is known; it is then in the response."""
         partition = self.partition
-        if not partition.is_leader:
+        if not partition.may_lead:
             self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         if not partition.log.log_directory.is_online:

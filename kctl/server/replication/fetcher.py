@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from kctl.client.transport import ConnectionLost
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure, MalformedRequest
+from kctl.limits import APPENDED_INLINE_BYTES_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import PartitionData
 from kctl.protocol.apis.list_offsets import ListOffsetsPartitionResponse
+from kctl.records.validate import ValidBatches, validate_replicated
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.replication.fetch_requests import Position
 from kctl.server.replication.leader_endpoint import LastEpoch, LeaderEndpoint, Peers
@@ -29,6 +32,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.replication.truncating import truncate
 from kctl.server.replication.truncation import UNDEFINED, truncation
+from kctl.server.thread_pool import in_thread
 from kctl.storage.log import Log
 
 log = logging.getLogger(__name__)
@@ -103,7 +107,9 @@ class ReplicaFetcher:
         self._unexamined: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{leader_id}")
+        self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(
+            self._run(), name=f"fetcher-{leader_id}"
+        )
 
     def __len__(self) -> int:
         return len(self._following)
@@ -122,6 +128,7 @@ class ReplicaFetcher:
         following = self._following.pop(topic_partition, None)
         if following is not None:
             following.is_watching = False
+            following.partition.watchers.remove(following)
             self._unexamined.pop(topic_partition, None)
             self._leader.session.forget(topic_partition)
 
@@ -137,8 +144,10 @@ class ReplicaFetcher:
 
     async def close(self) -> None:
         """Stops the fetcher and closes its connection."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self._leader.disconnect()
 
     async def _run(self) -> None:
@@ -309,14 +318,44 @@ class ReplicaFetcher:
             self._refused(following, ErrorCode.of(result.error_code))
         elif result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
             await self._apply_truncation(following, result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
+        elif isinstance(result.records, (bytes, memoryview)) and len(result.records) > APPENDED_INLINE_BYTES_MAX:
+            await self._append_large(following, result)
         else:
             self._append(following, result)
 
-    def _append(self, following: _Following, result: PartitionData) -> None:
+    async def _append_large(self, following: _Following, result: PartitionData) -> None:
+        """Checks and writes the batches in a thread, and appends them if the partition is still followed.
+
+        Their memory is freed in a thread too, which takes 30 ms for 250 MB.
+        """
+        partition_log = following.partition.log
+        draft = partition_log.new_draft()
+        held: list[ValidBatches] = []
+
+        def write() -> None:
+            assert isinstance(result.records, (bytes, memoryview))
+            held.append(draft.with_batches(validate_replicated(result.records)))
+
+        try:
+            await in_thread(write)
+            if self._is_current(following) and following.partition.log is partition_log:
+                self._append(following, result, held[0])
+            result.records = b""
+            await in_thread(held.clear)
+        except OSError as error:
+            self._disk_failed(following, partition_log.log_directory.fail(error))
+        except ApiError as error:
+            self._log_and_delay(following, f"cannot append records of the leader: {error}")
+        finally:
+            if not draft.is_taken:
+                with suppress(OSError):
+                    await in_thread(draft.remove)
+
+    def _append(self, following: _Following, result: PartitionData, valid: ValidBatches | None = None) -> None:
         partition = following.partition
         try:
             if isinstance(result.records, (bytes, memoryview)) and len(result.records):
-                partition.log.append_as_follower(result.records, now_ms=self._clock.now_ms())
+                partition.log.append_as_follower(valid or result.records, now_ms=self._clock.now_ms())
                 self.byte_count += len(result.records)
                 partition.traffic.replication_bytes_in += len(result.records)
                 if partition.broker_id in partition.adding_replicas:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
+from kctl.server.leader_lease import NOT_REGISTERED, LeaderLease, UnlimitedLease
 from kctl.server.replication.traffic import TopicTraffic
 from kctl.storage.watchers import Watchers
 
@@ -96,11 +97,13 @@ class Partition:
         "leader",
         "leader_epoch",
         "leader_epoch_start_offset",
+        "lease",
         "log",
         "partition_epoch",
         "pending_isr",
         "removing_replicas",
         "replicas",
+        "role_broker_epoch",
         "topic_partition",
         "traffic",
         "watchers",
@@ -115,12 +118,16 @@ class Partition:
         high_watermark: int = 0,
         lag_time_max_ms: int = 30_000,
         traffic: TopicTraffic | None = None,
+        lease: LeaderLease | None = None,
     ) -> None:
         self._lag_time_max_ms = lag_time_max_ms
         self.topic_partition = topic_partition
         self.traffic = traffic or TopicTraffic()
         """The counters of the topic, for metrics."""
         self.broker_id = broker_id
+        self.lease = lease or UnlimitedLease()
+        self.role_broker_epoch = NOT_REGISTERED
+        """The registration of this broker to which the controller has sent the role."""
         self.log = log
         self.leader = NO_LEADER
         self.leader_epoch = -1
@@ -152,8 +159,13 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """True if this broker leads the partition."""
+        """True if the controller has made this broker the leader; see `may_lead`."""
         return self.leader == self.broker_id
+
+    @property
+    def may_lead(self) -> bool:
+        """True if this broker is the leader and may act as such, which its registration in ZooKeeper allows."""
+        return self.leader == self.broker_id and self.lease.covers(self.role_broker_epoch)
 
     @property
     def is_reassigning(self) -> bool:
@@ -194,6 +206,13 @@ class Partition:
             }
             self.advance_high_watermark(now_ms)
 
+    def confirm(self, state: PartitionState, broker_epoch: int) -> None:
+        """The controller has sent the role to this registration of the broker, be it a new role or the present one."""
+        if state.leader_epoch >= self.leader_epoch and (
+            state.leader_epoch > self.leader_epoch or state.leader == self.leader
+        ):
+            self.role_broker_epoch = broker_epoch
+
     def resign(self) -> None:
         """The controller stopped this replica; it has no role until the next LeaderAndIsr."""
         self.notify()
@@ -201,10 +220,10 @@ class Partition:
         self.followers = {}
 
     def check_leader(self, epoch: int = ANY_EPOCH) -> None:
-        """Raises the ApiError for a client if this broker is not the leader in that epoch.  KIP-320."""
+        """Raises the ApiError for a client if this broker may not act as the leader in that epoch.  KIP-320."""
         if epoch != ANY_EPOCH:
             self.check_epoch(epoch)
-        if self.leader != self.broker_id:
+        if self.leader != self.broker_id or not self.lease.covers(self.role_broker_epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, epoch: int) -> None:

@@ -286,17 +286,20 @@ class PartitionReading:
         )
 
     def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
-        """True if this replica may serve this reader in the reader's leader epoch."""
-        epoch = position.current_leader_epoch
-        return epoch in (partition.leader_epoch, ANY_EPOCH) and (
-            not self._needs_leader or partition.leader == partition.broker_id
-        )
+        """True if this replica may serve this reader in the reader's leader epoch.
+
+        A leader without a valid registration serves its followers only.
+        """
+        if position.current_leader_epoch not in (partition.leader_epoch, ANY_EPOCH):
+            return False
+        if partition.leader == partition.broker_id:
+            return self._is_follower or partition.lease.covers(partition.role_broker_epoch)
+        return not self._needs_leader
 
     def _check_readable(self, partition: Partition, position: FetchPosition) -> None:
-        if self._needs_leader:
-            partition.check_leader(position.current_leader_epoch)
-        else:
-            partition.check_epoch(position.current_leader_epoch)
+        """Raises the error for a reader that `_may_read` refuses."""
+        partition.check_epoch(position.current_leader_epoch)
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _refusal(self, index: int, error: ApiError) -> PartitionData:
         code = error.code

@@ -21,13 +21,14 @@ from kctl.model import ZERO_UUID, TopicPartition, uuid_text
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.server.control_request_checks import check_partition_name, check_role
+from kctl.server.leader_lease import LeaderLease, UnlimitedLease
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
 from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.slices import end_of
+from kctl.server.requests.slices import end_of, pause, pieces
 from kctl.server.thread_pool import in_thread
 from kctl.storage.log_creation import NewLog
 
@@ -59,6 +60,7 @@ class ReplicaManager:
         log_config: Callable[[str], LogConfig],
         lag_time_max_ms: int,
         min_insync_replicas: Callable[[str], int],
+        lease: LeaderLease | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.logs = logs
@@ -71,13 +73,16 @@ class ReplicaManager:
         self._moved: dict[TopicPartition, None] = {}
         """Partitions whose waiting fetches are about to be checked."""
         self._is_check_due = False
+        self.lease = lease or UnlimitedLease()
+        """Allows this broker to act as leader."""
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._log_config = log_config
         self._lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
-        self._has_deletions = False
+        self._deleted_from: set[str] = set()
+        """Topics of logs that were deleted since the checkpoints were written."""
         self.flushes = AppendFlushes(clock, on_settled=self._settled, on_failure=self.log_dir_failed)
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -177,9 +182,11 @@ class ReplicaManager:
         self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
         changed: list[Partition] = []
+        # Controllers before inter.broker.protocol.version 2.2 do not send the epoch.
+        broker_epoch = request.broker_epoch if request.broker_epoch >= 0 else self.lease.broker_epoch
         for topic_partition, topic_id, state in _partition_states(request):
             try:
-                changed.append(self._apply(topic_partition, topic_id, state))
+                changed.append(self._apply(topic_partition, topic_id, state, broker_epoch))
                 outcome[topic_partition] = ErrorCode.NONE
             except ApiError as error:
                 outcome[topic_partition] = error.code
@@ -221,7 +228,8 @@ class ReplicaManager:
                     deleted.append(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved([tp for tp, error in outcome.items() if error is ErrorCode.NONE])
-        self._has_deletions |= self.logs.retire(*deleted)
+        if self.logs.retire(*deleted):
+            self._deleted_from.update(topic for topic, _ in deleted)
         return outcome, stopped
 
     async def write_deletions(self) -> None:
@@ -229,9 +237,9 @@ class ReplicaManager:
 
         In a thread, and once for many deletions: each checkpoint contains all logs.
         """
-        if self._has_deletions:
-            self._has_deletions = False
-            self.traffic.keep({topic for topic, _ in self.partitions})
+        if self._deleted_from:
+            self.traffic.drop(topic for topic in self._deleted_from if not self.logs.of_topic(topic))
+            self._deleted_from.clear()
             plans = [await end_of(steps, is_urgent=True) for steps in self.logs.checkpoints.plan_after_deletions()]
             await in_thread(partial(_run_all, plans))
             for plan in plans:
@@ -247,15 +255,13 @@ class ReplicaManager:
         return None if partition is None else partition.high_watermark
 
     def topic_configs_changed(self, topics: Collection[str]) -> None:
-        """Applies the configuration of topics to their logs; visits all logs once."""
-        configs: dict[str, LogConfig] = {}
-        for logs in (self.logs.logs, self.logs.futures.logs):
-            for (topic, _), partition_log in logs.items():
-                if topic in topics:
-                    config = configs.get(topic)
-                    if config is None:
-                        config = configs[topic] = self._log_config(topic)
-                    partition_log.config = config
+        """Applies the configuration of topics to their logs."""
+        for topic in topics:
+            logs = self.logs.of_topic(topic)
+            config = self._log_config(topic) if logs else None
+            for partition_log in logs:
+                assert config is not None
+                partition_log.config = config
 
     def configure(self, partition_log: Log) -> None:
         """Applies the configuration in force to a log."""
@@ -274,6 +280,14 @@ class ReplicaManager:
             partition.notify()
         self.partitions_moved([partition.topic_partition for partition in offline])
 
+    async def lease_changed(self) -> None:
+        """Wakes the requests that wait for the partitions that this broker leads: it may, or may not, act as leader."""
+        for partitions in pieces(list(self.led())):
+            for partition in partitions:
+                partition.notify()
+            self.partitions_moved([partition.topic_partition for partition in partitions])
+            await pause()
+
     def led(self) -> Iterable[Partition]:
         """The partitions that this broker leads."""
         return (partition for partition in self.partitions.values() if partition.is_leader)
@@ -291,7 +305,9 @@ class ReplicaManager:
                 partition.advance_high_watermark(self._clock.monotonic_ms())
             self.partition_moved(partition.topic_partition)
 
-    def _apply(self, topic_partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> Partition:
+    def _apply(
+        self, topic_partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState, broker_epoch: int
+    ) -> Partition:
         check_partition_name(topic_partition)
         check_role(state)
         if self.broker_id not in state.replicas:
@@ -306,6 +322,7 @@ class ReplicaManager:
             if partition.log.topic_id is not None:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition.log.assign_topic_id(topic_id)
+        partition.confirm(state, broker_epoch)
         partition.apply(state, self._clock.monotonic_ms())
         state_log.info(
             "changed role partition=%s role=%s leader=%s leader_epoch=%s isr=%s",
@@ -363,6 +380,7 @@ class ReplicaManager:
             high_watermark=checkpointed,
             lag_time_max_ms=self._lag_time_max_ms,
             traffic=self.traffic.of(topic_partition.topic),
+            lease=self.lease,
         )
         self.partitions[topic_partition] = partition
         return partition

@@ -26,6 +26,7 @@ from kctl.protocol.apis.alter_partition import (
     RequestPartitionData,
     RequestTopicData,
 )
+from kctl.reference_cycles import copy_of
 from kctl.server.schedule import run_every
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
@@ -203,7 +204,7 @@ class ControllerStates:
                     await self._drop_connection()  # The next attempt may have to use another broker.
                     for _, future in requested.values():
                         if not future.done():
-                            future.set_exception(error)
+                            future.set_exception(copy_of(error))
                     continue
                 for topic_partition, (_, future) in requested.items():
                     if not future.done():

@@ -5,7 +5,7 @@ Owner: event loop.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kctl.server.metrics.durations import Durations
@@ -64,10 +64,12 @@ class BrokerTraffic:
         """The counters of a topic that a client has named: `others` if it has no replica here."""
         return self.topics.get(topic, self.others)
 
-    def keep(self, topics: Collection[str]) -> None:
-        """Removes the counters of other topics; they remain in the total."""
-        for topic in [topic for topic in self.topics if topic not in topics]:
-            self.others.add(self.topics.pop(topic))
+    def drop(self, topics: Iterable[str]) -> None:
+        """Removes the counters of topics without a replica here; they remain in the total."""
+        for topic in topics:
+            counters = self.topics.pop(topic, None)
+            if counters is not None:
+                self.others.add(counters)
 
     def total(self) -> TopicTraffic:
         """The counters of all topics together."""

@@ -48,10 +48,14 @@ class RecordWork:
     def hold(self, size: int) -> None:
         """Counts `size` bytes that a request holds while it waits; `release_hold` ends that.
 
-        Raises ApiError(REQUEST_TIMED_OUT) if all requests together would hold too many bytes.
+        Raises ApiError: REQUEST_TIMED_OUT if all requests together would hold too many bytes, MESSAGE_TOO_LARGE if this
+        one alone would.
         """
+        if size > self._waiting_bytes_max:
+            message = f"the batch of {size} bytes is larger than this broker's limit of {self._waiting_bytes_max} bytes"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
         if self._held_bytes + size > self._waiting_bytes_max:
-            message = f"more than {self._waiting_bytes_max} bytes of records wait to be decompressed or converted"
+            message = f"more than {self._waiting_bytes_max} bytes of records wait to be processed in threads"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)
         self._held_bytes += size
 

@@ -8,7 +8,7 @@ headers.  If a batch is compressed, the chunk is a copy of the decompressed reco
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -36,6 +36,8 @@ def _zstd_into(frames: memoryview, target: Bytes) -> int | None:
         return None
 
 
+OnCorrupt = Callable[[BatchHeader, str], None]
+"""Gets a corrupt batch, and the reason."""
 _IN_PLACE = {Codec.LZ4.value: lz4_frames.decompress_into, Codec.ZSTD.value: _zstd_into}
 """Functions that decompress into a buffer; None if they cannot."""
 
@@ -57,18 +59,29 @@ class Chunk:
 
 
 def chunks(
-    data: memoryview, batches: Sequence[BatchHeader], *, size: int = CHUNK_BYTES, memories: Memories | None = None
+    data: memoryview,
+    batches: Sequence[BatchHeader],
+    *,
+    size: int = CHUNK_BYTES,
+    memories: Memories | None = None,
+    on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[Chunk]:
     """The given batches of `data` in chunks of at least `size` bytes, the last one smaller.
 
-    `memories` is for further calls of the same reader.  Checks the checksum of every batch.  Raises CorruptRecords.
+    `memories` is for further calls of the same reader.  Checks the checksum of every batch.  Raises CorruptRecords for
+    a corrupt batch, unless `on_corrupt` is called with it.
     """
     memories = Memories() if memories is None else memories
     gathered = _Gathered(data, size, memories.next())
     for batch in batches:
         if batch.record_count == 0 and batch.size == HEADER_SIZE:
             continue  # kept by compaction for the producer's sequence number
-        gathered.add(batch)
+        try:
+            gathered.add(batch)
+        except CorruptRecords as error:
+            if on_corrupt is None:
+                raise
+            on_corrupt(batch, str(error))
         if gathered.size >= size:
             yield gathered.chunk()
             gathered = _Gathered(data, size, memories.next())

@@ -19,18 +19,24 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.client.metadata import ClusterMetadata
+from kctl.client.positions import NO_EPOCH
+from kctl.client.positions import Position as History
 from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
+from kctl.records.batch import iterate_batches
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import BatchHeader, CorruptBatch
-from kctl.spark.exec.outcome import CorruptRecords, DataLoss
+from kctl.spark.exec.histories import UNKNOWN_HISTORY, affects, find_divergences
+from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Unreadable
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
 METADATA_AGE_S = 5.0
 """A topic that was deleted and created again is noticed this long afterwards by readers that begin then."""
 RETRIED_ERRORS = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """A broker without the topic may have old metadata, so the metadata is refreshed."""
+UNREADABLE_CODES = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""What brokers return for offsets that they cannot read from their disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class OffsetRange:
     start: int
     end: int
     isolation: IsolationLevel
+    history: History = UNKNOWN_HISTORY
+    """Of the log at planning; if it is unknown, the log of the first leader that is found counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +101,21 @@ class RangeReader:
         self.lost = 0
         self.position = range_.start
         """The offset after the last yielded response."""
+        self.on_unreadable: Callable[[Unreadable], None] | None = None
+        """Gets the offsets that no response has in whole batches, which are left out; None: CorruptRecords."""
         self._client = client
         self._range = range_
         self._may_skip = may_skip
         self._leaders = leaders or TopicLeaders(client)
         self._leader: int | None = None
+        self._history = range_.history
+        """What the log of another leader must have; later the last batch that was read, unless it was planned."""
+        self._leader_epoch = NO_EPOCH
+        """Of the leader from which records are read."""
+        self._end = range_.end
+        """Earlier than that of the range if the log was truncated and the reader may skip."""
+        self._truncation = ""
+        """How."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"fetch-{range_.tp}")
 
     def __enter__(self) -> Self:
@@ -114,11 +132,19 @@ class RangeReader:
         position = self._range.start
         pending = self._thread.submit(run_blocking, self._fetch(position))
         while True:
-            partition, position = pending.result()
-            fetched, position = self._select(partition, position)
-            if position >= self._range.end:
-                self.position = self._range.end
+            try:
+                partition, position = pending.result()
+                fetched, position = self._select(partition, position)
+            except ApiError as error:
+                if error.code not in UNREADABLE_CODES or self.on_unreadable is None:
+                    raise
+                position = self._after_unreadable(position, error.code.description)
+                fetched = Fetched(memoryview(b""), [], 0)
+            if position >= self._end:
+                self.position = max(self.position, self._end)
                 yield fetched
+                if self._end < self._range.end:
+                    raise DataLoss(self._truncation)
                 return
             pending = self._thread.submit(run_blocking, self._fetch(position))
             self.position = position
@@ -133,29 +159,75 @@ class RangeReader:
         try:
             partition = replace(partition, records=without_old_messages(partition.records))
             for batch, is_visible in visible_batches(partition, self._range.isolation):
-                if batch.base_offset >= self._range.end:
-                    position = self._range.end
+                if batch.base_offset >= self._end:
+                    position = self._end
                     break
                 if batch.last_offset >= self._range.start and not batch.is_control:
                     (complete_batches if is_visible else aborted).append(batch)
                 position = batch.next_offset
                 size += batch.size
+                if self._range.history.leader_epoch == NO_EPOCH:
+                    self._history = History(position, batch.leader_epoch, is_of_record=True)
         except CorruptBatch as error:
-            raise CorruptRecords(f"{self._range.tp} near offset {position}: {error}") from error
-        if position == before < self._range.end:
-            raise CorruptRecords(f"{self._range.tp}: the response for offset {position} contains no complete batch")
+            if position == before:
+                position = self._after_unreadable(position, str(error), error)
+        if position == before < self._end:
+            position = self._after_unreadable(position, "the response contains no complete batch")
         return Fetched(partition.records, complete_batches, size, aborted), position
+
+    def _after_unreadable(self, position: int, reason: str, cause: Exception | None = None) -> int:
+        """The first offset after `position` from which records can be read.  Raises CorruptRecords unless it is asked
+        for.
+
+        Batches are searched in steps that double and are halved then: the size of an unreadable one is unknown.
+        """
+        tp = self._range.tp
+        if self.on_unreadable is None:
+            raise CorruptRecords(f"{tp} near offset {position}: {reason}") from cause
+        low, step = position, 1
+        first: int | None = None
+        while first is None and low < self._end - 1:
+            probe = min(low + step, self._end - 1)
+            first = self._first_readable(probe)
+            low, step = (probe, 2 * step) if first is None else (low, step)
+        end = self._end if first is None else min(max(first, low + 1), self._end)
+        while first is not None and end - low > 1:
+            middle = (low + end) // 2
+            earlier = self._first_readable(middle)
+            low, end = (middle, end) if earlier is None else (low, max(min(earlier, middle), low + 1))
+        self.on_unreadable(Unreadable(tp, position, end, None, reason))
+        return end
+
+    def _first_readable(self, offset: int) -> int | None:
+        """The base offset of the first batch that a fetch from an offset returns; None if it returns no whole one."""
+
+        async def send_to() -> int | None:
+            fetched = await self._request(offset)
+            for batch in iterate_batches(without_old_messages(fetched.records)):
+                return batch.base_offset if batch.next_offset > offset else None
+            return None
+
+        try:
+            return self._thread.submit(run_blocking, send_to()).result()
+        except (ApiError, CorruptBatch):
+            return None
+
+    async def _request(self, position: int) -> FetchedPartition:
+        """One response of the leader, which may have no records."""
+        return await retry(
+            partial(self._request_from_leader, position),
+            deadline=self._client.deadline(),
+            codes=RETRIED_ERRORS,
+            forget=self._forget_leader,
+        )
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
         """Fetches at least one batch from `position`; returns the position too, which changes on data loss."""
         deadline = self._client.deadline()
         while True:
-            partition = await retry(
-                partial(self._request_from_leader, position),
-                deadline=self._client.deadline(),
-                codes=RETRIED_ERRORS,
-                forget=self._forget_leader,
-            )
+            partition = await self._request(position)
+            if position >= self._end:  # another leader has truncated the log
+                return partition, self._end
             if partition.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 position = await self._after_loss(position)
                 if position == self._range.end:
@@ -176,14 +248,22 @@ class RangeReader:
             self._leader = await self._find_leader()
         connection = await self._client.broker(self._leader)
         (partition,) = await fetch_batches(
-            connection, {tp: position}, limits=FETCH_LIMITS, isolation=self._range.isolation
+            connection,
+            {tp: position},
+            limits=FETCH_LIMITS,
+            isolation=self._range.isolation,
+            current_leader_epochs={tp: self._leader_epoch},
         )
         if partition.error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
             raise ApiError(partition.error, f"{tp}: {partition.error.description}")
         return partition
 
     async def _find_leader(self) -> int:
-        """Node id of the leader; also checks that the topic is still the one that was planned."""
+        """Node id of the leader.
+
+        Also checks that the topic is still the one that was planned, and that the log of a leader with another epoch
+        has the records of the range: then fetches with the epoch of that leader cannot mix two histories.
+        """
         tp = self._range.tp
         metadata = await self._leaders.metadata(tp.topic)
         leader, code = metadata.leader_of(tp)
@@ -194,7 +274,28 @@ class RangeReader:
         topic_id = metadata.topics[tp.topic].topic_id
         if topic_id != self._range.topic_id and ZERO_UUID not in {topic_id, self._range.topic_id}:
             raise DataLoss(f"topic {tp.topic} was deleted and created again since the export was planned")
+        partition = metadata.topics[tp.topic].partition(tp.partition)
+        epoch = partition.leader_epoch if partition is not None else NO_EPOCH
+        await self._check_history(epoch, metadata)
+        self._leader_epoch = epoch
         return leader
+
+    async def _check_history(self, epoch: int, metadata: ClusterMetadata) -> None:
+        """Raises DataLoss if the leader's log lacks records that the range had at planning, or that were read."""
+        tp, history = self._range.tp, self._history
+        found = (await find_divergences(self._client, {tp: history}, {tp: epoch}, known=metadata)).get(tp)
+        if isinstance(found, ApiError):
+            raise found
+        if found is not None and affects(found, self._range.end):
+            where = "" if found.end_offset is None else f" at offset {found.end_offset}"
+            self._truncation = (
+                f"{tp} was truncated{where}, for example by an unclean leader election: its leader does not have the "
+                f"records with leader epoch {history.leader_epoch} that it had up to offset {history.offset - 1}"
+            )
+            if not self._may_skip or found.end_offset is None or found.end_offset <= self._range.start:
+                raise DataLoss(self._truncation)
+            self._end = min(self._end, found.end_offset)
+            self._history = History(self._end, found.leader_epoch, is_of_record=True)
 
     def _forget_leader(self) -> None:
         self._leader = None

@@ -12,9 +12,10 @@ import json
 from typing import Any, NamedTuple
 
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import PartOutcome, WrittenFile
+from kctl.spark.exec.outcome import PartOutcome, Unreadable, WrittenFile
 from kctl.spark.exec.partitioning import Values
 
 LISTS = "_kctl/lists"
@@ -27,6 +28,7 @@ class FileList(NamedTuple):
     """Partition and number of records by path."""
     parts: tuple[PartOutcome, ...]
     dead_letters: WrittenFile | None
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 def read_list(files: Files, path: str, identity: str) -> FileList | None:
@@ -44,6 +46,7 @@ def read_list(files: Files, path: str, identity: str) -> FileList | None:
         {one["path"]: (tuple(one["partition"]), one["records"]) for one in document["files"]},
         tuple(PartOutcome(**part) for part in document["parts"]),
         WrittenFile(*letters) if letters else None,
+        tuple(Unreadable(TopicPartition(*one[:2]), *one[2:]) for one in document.get("unreadable", ())),
     )
 
 
@@ -56,6 +59,7 @@ def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
         ],
         "parts": [part._asdict() for part in own.parts],
         "dead_letters": own.dead_letters[:3] if own.dead_letters else None,
+        "unreadable": [[*one.tp, *one[1:]] for one in own.unreadable],
     }
     if files.create(_list_path(path), json.dumps(document).encode()):
         return own

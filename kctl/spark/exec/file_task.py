@@ -47,6 +47,8 @@ class FileTask:
     """Whether records that cannot be decoded go into the dead letters; else they end the task."""
     letters_have_headers: bool = False
     """Whether dead letters have headers, also if the data files have none."""
+    skips_corrupt: bool = False
+    """Whether corrupt batches are left out and counted (--on-corrupt-batch=skip)."""
     may_skip: bool
     """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
 

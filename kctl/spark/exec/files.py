@@ -5,6 +5,10 @@ data files, which are first written to a local scratch file.  Both make a comple
 and only if that name does not exist yet.  So of two publishers of a name one succeeds, and no reader sees an incomplete
 file.  The commit of a batch is such a file.
 
+A path that leaves the target raises PathOutsideTarget.  Topics have valid names, and paths in commits and in the
+metadata of tables are those of exports; this is the second line of defence.  On a file system, nothing is created or
+removed through a symbolic link that leads out of the target.
+
 On a file system the scratch file is beside the final one; it is synced and linked to its name with link(), which fails
 if the name exists.  The name is durable after its directory has been synced.
 """
@@ -34,12 +38,26 @@ class StoreFailed(KctlError):
     """An operation of an object store failed."""
 
 
+class PathOutsideTarget(KctlError):
+    """A path that is not in the target: of a commit, of the metadata of a table, or made of an invalid name."""
+
+
+def checked(path: str, location: str) -> str:
+    """Returns a path relative to a target.  Raises PathOutsideTarget for one that leaves it, or is absolute."""
+    if path.startswith("/") or "://" in path or "\0" in path or {".", ".."}.intersection(path.split("/")):
+        raise PathOutsideTarget(f"{path!r} is not in {location}: nothing is read or written there")
+    return path
+
+
 class Locked(KctlError):
     """Another exporter has locked the folder."""
 
 
 class Files(Protocol):
-    """The files of a target.  Operations raise OSError, or StoreFailed for object stores."""
+    """The files of a target.
+
+    Operations raise OSError, or StoreFailed for object stores, and PathOutsideTarget.
+    """
 
     @property
     def location(self) -> str:
@@ -116,12 +134,12 @@ class DiskFiles:
     def prepare(self, directories: Collection[str]) -> None:
         """Creates the directories and their missing parents, and syncs each parent."""
         for directory in directories:
-            _make_directory(self._folder / directory)
+            _make_directory(self._written(directory))
 
     def names(self, directory: str) -> list[str]:
         """The sorted names in the directory; none if it does not exist."""
         try:
-            return sorted(os.listdir(self._folder / directory))
+            return sorted(os.listdir(self._at(directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -129,7 +147,7 @@ class DiskFiles:
         """The sizes of all files below the directory, by path; files that disappear meanwhile are left out."""
         found: dict[str, int] = {}
         root = self._folder
-        folders = [directory]
+        folders = [checked(directory, self.location)]
         while folders:
             folder = folders.pop()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -145,17 +163,17 @@ class DiskFiles:
     def size(self, path: str) -> int | None:
         """The size of the file in bytes; None if it does not exist."""
         try:
-            return os.path.getsize(self._folder / path)
+            return os.path.getsize(self._at(path))
         except FileNotFoundError:
             return None
 
     def read(self, path: str) -> bytes:
         """All bytes of the file.  Raises FileNotFoundError."""
-        return (self._folder / path).read_bytes()
+        return self._at(path).read_bytes()
 
     def open(self, path: str) -> IO[bytes]:
         """The file for random access.  Raises FileNotFoundError."""
-        return (self._folder / path).open("rb")
+        return self._at(path).open("rb")
 
     def create(self, path: str, data: bytes) -> bool:
         """Writes the data to a scratch file and publishes it."""
@@ -166,7 +184,7 @@ class DiskFiles:
 
     def scratch(self, path: str) -> Path:
         """A hidden name beside the final one; creates the directory."""
-        final = self._folder / path
+        final = self._written(path)
         _make_directory(final.parent)
         return final.with_name(f".{final.name}.{uuid4().hex}{SCRATCH_SUFFIX}")
 
@@ -177,7 +195,7 @@ class DiskFiles:
         no hard links.
         """
         _sync(scratch)
-        final = self._folder / path
+        final = self._written(path)
         is_first = link_if_absent(scratch, final)
         # Also if another publisher was first: the caller relies on the name, and the other one may crash.
         _sync(final.parent)
@@ -190,7 +208,7 @@ class DiskFiles:
 
     def remove(self, path: str) -> None:
         """Removes the file if it exists."""
-        (self._folder / path).unlink(missing_ok=True)
+        self._written(path).unlink(missing_ok=True)
 
     def remove_scratch(self, directories: Collection[str]) -> None:
         """Removes the scratch files in these directories."""
@@ -208,6 +226,22 @@ class DiskFiles:
             file.close()
             raise Locked(f"another export into {self._folder} is running") from None
         return file
+
+    def _at(self, path: str) -> Path:
+        """The file or directory with this path.  Raises PathOutsideTarget."""
+        return self._folder / checked(path, self.location)
+
+    def _written(self, path: str) -> Path:
+        """As `_at`, for what is created or removed: symbolic links on the way must stay in the target."""
+        found = self._at(path)
+        root = os.path.realpath(self._folder)
+        parent = os.path.realpath(found.parent if path else found)
+        if parent != root and not parent.startswith(f"{root.rstrip('/')}/"):
+            raise PathOutsideTarget(
+                f"{found} is not in {self.location}, but in {parent}, by a symbolic link: nothing is written there; "
+                "export to that folder itself, or mount it"
+            )
+        return found
 
 
 def link_if_absent(scratch: Path, final: Path) -> bool:

@@ -25,7 +25,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from kctl.spark.exec.files import StoreFailed
+from kctl.spark.exec.files import StoreFailed, checked
 
 PROBE = "_kctl/conditional-writes"
 """An object that exists in every target: creating it again must be refused."""
@@ -72,6 +72,7 @@ class ObjectFiles:
 
     def names(self, directory: str) -> list[str]:
         """The sorted names of objects and prefixes below the directory."""
+        checked(directory, self._url)
         with self._failures(f"list {directory}"):
             found = obstore.list_with_delimiter(self._store, directory or None)
         paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
@@ -79,12 +80,14 @@ class ObjectFiles:
 
     def sizes(self, directory: str) -> dict[str, int]:
         """The sizes of all objects below the directory, by path."""
+        checked(directory, self._url)
         with self._failures(f"list {directory}"):
             pages = obstore.list(self._store, f"{directory}/" if directory else None)
             return {one["path"]: int(one["size"]) for page in pages for one in page}
 
     def size(self, path: str) -> int | None:
         """The size of the object in bytes; None if it does not exist."""
+        checked(path, self._url)
         try:
             with self._failures(f"read {path}"):
                 return int(obstore.head(self._store, path)["size"])
@@ -93,11 +96,13 @@ class ObjectFiles:
 
     def read(self, path: str) -> bytes:
         """All bytes of the object.  Raises FileNotFoundError."""
+        checked(path, self._url)
         with self._failures(f"read {path}"):
             return bytes(obstore.get(self._store, path).bytes())
 
     def open(self, path: str) -> IO[bytes]:
         """The object for random access by ranged reads.  Raises FileNotFoundError."""
+        checked(path, self._url)
         with self._failures(f"read {path}"):
             reader = obstore.open_reader(self._store, path, buffer_size=READ_BYTES)
         return cast("IO[bytes]", io.BufferedReader(_RawReader(reader, self, path), READ_BYTES))
@@ -108,6 +113,7 @@ class ObjectFiles:
 
     def scratch(self, path: str) -> Path:
         """A file without a name in the folder for temporary files (TMPDIR); it disappears with the process."""
+        checked(path, self._url)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `discard`
         scratch = Path(f"/dev/fd/{file.fileno()}")
         self._scratch[scratch] = file
@@ -120,6 +126,7 @@ class ObjectFiles:
         preceded by a check instead.
         """
         try:
+            checked(path, self._url)
             size = scratch.stat().st_size
             if size > self._one_request_bytes_max:
                 if self.size(path) is not None:
@@ -142,6 +149,7 @@ class ObjectFiles:
 
     def remove(self, path: str) -> None:
         """Deletes the object if it exists."""
+        checked(path, self._url)
         with contextlib.suppress(FileNotFoundError), self._failures(f"delete {path}"):
             obstore.delete(self._store, path)
 
@@ -153,6 +161,7 @@ class ObjectFiles:
         return contextlib.nullcontext()
 
     def _put(self, path: str, data: bytes | mmap.mmap) -> bool:
+        checked(path, self._url)
         try:
             with self._failures(f"write {path}"):
                 obstore.put(self._store, path, data, mode="create")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
 from kctl.spark.exec.partitioning import Values
 
 
@@ -29,7 +30,31 @@ class Failure(StrEnum):
     DATA_LOSS = "data loss"
     UNREACHABLE = "unreachable"
     BAD_RECORDS = "bad records"
+    CORRUPT = "corrupt records"
     FAILED = "failed"
+
+
+class RangeFailure(NamedTuple):
+    """Why a range of a task cannot be exported, while others can be."""
+
+    tp: TopicPartition
+    failure: Failure
+    message: str
+
+
+class Unreadable(NamedTuple):
+    """Offsets [start, end) of the topic that were left out because their batches are corrupt (--on-corrupt-batch)."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+    size: int | None
+    """Bytes of the batches; None if their size cannot be told either."""
+    reason: str
+
+
+UNREADABLE_RANGES_MAX = 1_000
+"""Ranges that the result of a task names; PartOutcome counts the offsets of all."""
 
 
 class PartOutcome(NamedTuple):
@@ -44,6 +69,8 @@ class PartOutcome(NamedTuple):
     """Records in the dead letters."""
     filtered: int = 0
     """Records for which --where is not true."""
+    unreadable: int = 0
+    """Offsets of corrupt batches that were left out."""
 
 
 class WrittenFile(NamedTuple):
@@ -86,6 +113,10 @@ class FileOutcome:
     """Whether an earlier, interrupted attempt had finished the file."""
     failure: Failure | None = None
     message: str = ""
+    failed: tuple[RangeFailure, ...] = ()
+    """The ranges because of which the task failed; empty if that has another reason, such as a full disk."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """At most UNREADABLE_RANGES_MAX."""
 
     @property
     def records(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.exec.files import DiskFiles, Files
@@ -43,7 +43,9 @@ def parse_target(text: str) -> str:
     if url.query or url.fragment:
         raise UsageError(f"'{text}' has a query or a fragment; write {url.scheme}://BUCKET/PATH")
     parts = url.path.strip("/").split("/")
-    if not url.netloc or "" in parts or {".", ".."} & set(parts):
+    # Stores and their libraries decode %2e, and resolve the segment then.
+    names = unquote(url.path.strip("/")).replace("\\", "/").split("/")
+    if not url.netloc or "" in names or {".", ".."} & set(names):
         raise UsageError(f"'{text}' is not a target; write {url.scheme}://BUCKET/PATH with a path that is not empty")
     return f"{url.scheme}://{url.netloc}/{'/'.join(parts)}"
 

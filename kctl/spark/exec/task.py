@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.errors import ClusterUnreachable, KctlError
+from kctl.errors import ApiError, ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
-from kctl.records.header import Record
+from kctl.records.header import BatchHeader, Record
 from kctl.spark.exec.batch_decoder import BatchDecoder
-from kctl.spark.exec.chunk import Memories, chunks
+from kctl.spark.exec.chunk import Chunk, Memories, chunks
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.columns import schema, with_incarnation, with_reason, within_calendar
 from kctl.spark.exec.dead_letters import DeadLetters
@@ -35,12 +35,15 @@ from kctl.spark.exec.file_task import FileTask, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.headers import formed
 from kctl.spark.exec.outcome import (
+    UNREADABLE_RANGES_MAX,
     BadRecords,
     CorruptRecords,
     DataLoss,
     Failure,
     FileOutcome,
     PartOutcome,
+    RangeFailure,
+    Unreadable,
     WrittenFile,
 )
 from kctl.spark.exec.outputs import Outputs
@@ -54,7 +57,9 @@ LOST_KEY = "kctl.lost"
 COLUMNS_KEY = "kctl.columns"
 """How keys and values were decoded; absent if they were not."""
 PARTS_KEY = "kctl.parts"
-"""[records, lost, bad, filtered, bytes_in] of each range; earlier files lack the last ones, or the entry."""
+"""[records, lost, bad, filtered, bytes_in, unreadable] of each range; earlier files lack the last ones or the entry."""
+UNREADABLE_KEY = "kctl.unreadable"
+"""[topic, partition, start, end, size, reason] of offsets that were left out; absent if there are none."""
 
 
 class Reader(Protocol):
@@ -62,6 +67,7 @@ class Reader(Protocol):
 
     lost: int
     position: int
+    on_unreadable: Callable[[Unreadable], None] | None
 
     def __enter__(self) -> Self: ...
 
@@ -128,7 +134,14 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
         raise KctlError(f"{path} is in the way: it holds {metadata.get(RANGE_KEY)}, not {task.identity}")
     found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
     parts = tuple(
-        PartOutcome(records=one[0], lost=one[1], bad=sum(one[2:3]), filtered=sum(one[3:4]), bytes_in=sum(one[4:5]))
+        PartOutcome(
+            records=one[0],
+            lost=one[1],
+            bad=sum(one[2:3]),
+            filtered=sum(one[3:4]),
+            bytes_in=sum(one[4:5]),
+            unreadable=sum(one[5:6]),
+        )
         for one in found
     )
     bad = sum(part.bad for part in parts)
@@ -140,6 +153,9 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
         bytes_out=size,
         dead_letters=WrittenFile(letters_path, files.size(letters_path) or 0, bad) if bad else None,
         is_reused=True,
+        unreadable=tuple(
+            Unreadable(TopicPartition(*one[:2]), *one[2:]) for one in json.loads(metadata.get(UNREADABLE_KEY, "[]"))
+        ),
     )
 
 
@@ -160,6 +176,7 @@ def _find_listed(task: FileTask, files: Files) -> FileOutcome | None:
         bytes_out=sum(file.size for file in written),
         dead_letters=found.dead_letters,
         is_reused=True,
+        unreadable=found.unreadable,
     )
 
 
@@ -189,16 +206,24 @@ def _write(
     copy = _Copy(task, outputs, letters, report)
     try:
         with open_readers(task) as open_reader:
-            for range_ in task.ranges:
-                copy.range(range_, open_reader)
-        own = FileList(outputs.listed(), tuple(copy.parts), letters.publish())
+            failed = [one for range_ in task.ranges if (one := _failure(copy, range_, open_reader))]
+        if failed:
+            outputs.abandon()
+            letters.abandon()
+            return FileOutcome(failure=failed[0].failure, message=failed[0].message, failed=tuple(failed))
+        unreadable = tuple(copy.unreadable.ranges)
+        own = FileList(outputs.listed(), tuple(copy.parts), letters.publish(), unreadable)
         found = claim(files, task.path, task.identity, own) if task.has_list else own
         written, are_first = outputs.finish(
             {
                 LOST_KEY: str(sum(part.lost for part in found.parts)),
                 PARTS_KEY: json.dumps(
-                    [[part.records, part.lost, part.bad, part.filtered, part.bytes_in] for part in found.parts]
+                    [
+                        [part.records, part.lost, part.bad, part.filtered, part.bytes_in, part.unreadable]
+                        for part in found.parts
+                    ]
                 ),
+                **({UNREADABLE_KEY: json.dumps([[*one.tp, *one[1:]] for one in unreadable])} if unreadable else {}),
             },
             found.files,
         )
@@ -216,7 +241,43 @@ def _write(
         dead_letters=found.dead_letters,
         reasons=dict(letters.reasons),
         message="; ".join(copy.losses),
+        unreadable=found.unreadable,
     )
+
+
+def _failure(copy: _Copy, range_: OffsetRange, open_reader: OpenReader) -> RangeFailure | None:
+    """Copies a range, or says why it cannot be exported: then the other ranges of the file can be, without it."""
+    try:
+        copy.range(range_, open_reader)
+    except (DataLoss, BadRecords, CorruptRecords, ApiError) as error:
+        return RangeFailure(range_.tp, _FAILURES.get(type(error), Failure.FAILED), str(error))
+    return None
+
+
+_FAILURES = {
+    DataLoss: Failure.DATA_LOSS,
+    BadRecords: Failure.BAD_RECORDS,
+    CorruptRecords: Failure.CORRUPT,
+}
+
+
+class LeftOut:
+    """The corrupt batches that a task leaves out."""
+
+    def __init__(self) -> None:
+        self.ranges: list[Unreadable] = []
+        """Neighbours are one range; at most UNREADABLE_RANGES_MAX."""
+        self.offsets = 0
+
+    def add(self, found: Unreadable) -> None:
+        """Adds offsets, in ascending order within a partition."""
+        self.offsets += found.end - found.start
+        last = self.ranges[-1] if self.ranges else None
+        if last is not None and (last.tp, last.end, last.reason) == (found.tp, found.start, found.reason):
+            size = None if last.size is None or found.size is None else last.size + found.size
+            self.ranges[-1] = last._replace(end=found.end, size=size)
+        elif len(self.ranges) < UNREADABLE_RANGES_MAX:
+            self.ranges.append(found)
 
 
 class _Copy:
@@ -227,6 +288,7 @@ class _Copy:
         """Results of the copied ranges."""
         self.losses: list[str] = []
         """Reasons of missing offsets, if the task may skip them."""
+        self.unreadable = LeftOut()
         self._task = task
         self._outputs = outputs
         self._letters = letters
@@ -240,8 +302,9 @@ class _Copy:
     def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
         """Copies one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
         before = self._done
-        bad_before, filtered_before = self._letters.records, self._filtered
+        bad_before, filtered_before, unreadable_before = self._letters.records, self._filtered, self.unreadable.offsets
         with open_reader(range_) as reader:
+            reader.on_unreadable = self.unreadable.add if self._task.skips_corrupt else None
             lost_at_end = 0
             try:
                 for fetched in reader.responses():
@@ -261,27 +324,19 @@ class _Copy:
                 reader.lost + lost_at_end,
                 self._letters.records - bad_before,
                 self._filtered - filtered_before,
+                self.unreadable.offsets - unreadable_before,
             )
         )
         self._done = done._replace(offsets=before.offsets + range_.end - range_.start)
         self._report(self._done)
 
     def _add(self, range_: OffsetRange, fetched: Fetched) -> None:
-        topic, partition = range_.tp
         records = self._outputs.records
         try:
-            for chunk in chunks(fetched.data, fetched.batches, memories=self._memories):
-                batch = decode(
-                    chunk,
-                    topic=topic,
-                    partition=partition,
-                    start=range_.start,
-                    end=range_.end,
-                    include_headers=self._task.include_headers or self._task.letters_have_headers,
-                )
+            for batch in self._record_batches(range_, fetched):
                 if self._task.is_for_table:
-                    batch = within_calendar(batch)
-                batch = with_incarnation(batch, self._task.incarnation)
+                    batch = within_calendar(batch)  # noqa: PLW2901 - one step after the other
+                batch = with_incarnation(batch, self._task.incarnation)  # noqa: PLW2901 - same
                 decoded = self._decoded(range_, batch)
                 if self._filter:
                     decoded, removed = self._filter.filtered(decoded)
@@ -296,6 +351,39 @@ class _Copy:
             self._done.offsets,
             self._done.records + self._outputs.records - records,
             self._done.bytes_in + fetched.size,
+        )
+
+    def _record_batches(self, range_: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        """The records of a response.  Raises CorruptRecords, unless the task leaves corrupt batches out."""
+        if not self._task.skips_corrupt:
+            for chunk in chunks(fetched.data, fetched.batches, memories=self._memories):
+                yield self._records(range_, chunk)
+            return
+
+        def leave_out(batch: BatchHeader, reason: str) -> None:
+            start, end = max(batch.base_offset, range_.start), min(batch.next_offset, range_.end)
+            self.unreadable.add(Unreadable(range_.tp, start, end, batch.size, reason))
+
+        for chunk in chunks(fetched.data, fetched.batches, memories=self._memories, on_corrupt=leave_out):
+            try:
+                yield self._records(range_, chunk)
+            except CorruptRecords:
+                # One of its batches has a valid checksum and invalid records.
+                for batch in chunk.batches:
+                    try:
+                        for part in list(chunks(fetched.data, [batch])):
+                            yield self._records(range_, part)
+                    except CorruptRecords as error:
+                        leave_out(batch, str(error))
+
+    def _records(self, range_: OffsetRange, chunk: Chunk) -> pa.RecordBatch:
+        return decode(
+            chunk,
+            topic=range_.tp.topic,
+            partition=range_.tp.partition,
+            start=range_.start,
+            end=range_.end,
+            include_headers=self._task.include_headers or self._task.letters_have_headers,
         )
 
     def _decoded(self, range_: OffsetRange, batch: pa.RecordBatch) -> pa.RecordBatch:

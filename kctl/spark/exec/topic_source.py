@@ -6,9 +6,9 @@ Runs in Python processes of Spark, on the driver's machine and on executors.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -16,10 +16,12 @@ from pyspark.sql import datasource
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
+from kctl.client.leaders import Outcomes
+from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets
+from kctl.client.metadata import ClusterMetadata
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.spark.exec import source_offsets
 from kctl.spark.exec.arrow_types import VARIANT_TYPE
 from kctl.spark.exec.batch_decoder import BatchDecoder
@@ -29,9 +31,12 @@ from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import OffsetRange, RangeReader
 from kctl.spark.exec.header_form import HeaderForm
 from kctl.spark.exec.headers import formed
+from kctl.spark.exec.histories import UNKNOWN_HISTORY, affects, find_divergences, history_of
 from kctl.spark.exec.outcome import BadRecords, DataLoss
-from kctl.spark.exec.source_offsets import Offsets
+from kctl.spark.exec.source_offsets import Progress, progress_from_document, progress_to_document
 from kctl.spark.exec.task import first_bad
+
+T = TypeVar("T")
 
 
 def _limit_types() -> Any:
@@ -75,32 +80,80 @@ class TopicSource:
     batch_offsets_max: int | None
     """Offsets of one batch of a streaming query."""
 
-    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+    def ranges(self, start: Progress, end: Progress) -> list[OffsetRange]:
         """The tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
 
-        Raises DataLoss if an end is before its start, unless such offsets are left out.
+        Raises DataLoss if an end is before its start, or if the log does not have the records before a start any more;
+        if losses are tolerated, the first offsets are left out, and the second read from where the histories part.
         """
-        ids, first = self._ids_and_starts(set(end) - set(start))
         found = []
-        for tp, stop in sorted(end.items()):
-            begin = start.get(tp, first.get(tp, 0))
+        begins, ids = self.resumed(start, set(end.offsets))
+        for tp, stop in sorted(end.offsets.items()):
+            begin = begins[tp]
             if stop < begin and not self.may_skip:
                 raise DataLoss(f"{tp} ends at offset {stop}, before {begin}: it was truncated or created again")
+            history = end.histories.get(tp, UNKNOWN_HISTORY)
             found += [
-                OffsetRange(tp, ids[tp.topic], *part, self.isolation)
+                OffsetRange(tp, ids[tp.topic], *part, self.isolation, history)
                 for part in source_offsets.cut(begin, stop, self.partition_offsets_max)
             ]
         return found
 
-    def starts(self) -> dict[TopicPartition, int]:
+    def starts(self) -> Progress:
         """The first offsets of a query."""
         if self.start == source_offsets.LATEST:
-            return self.offsets(LATEST)
-        return self.offsets(EARLIEST) | (self.start if isinstance(self.start, dict) else {})
+            return self.latest()
+        earliest = self.earliest()
+        return earliest.with_offsets(earliest.offsets | (self.start if isinstance(self.start, dict) else {}))
 
-    def offsets(self, moment: int) -> dict[TopicPartition, int]:
-        """EARLIEST or LATEST offsets of all partitions.  Raises ApiError and ClusterUnreachable."""
-        return run_blocking(self._offsets(moment))
+    def earliest(self) -> Progress:
+        """The first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
+        return self._run(self._earliest)
+
+    def latest(self) -> Progress:
+        """The end of all partitions.  Raises ApiError and ClusterUnreachable."""
+        return self._run(self._latest)
+
+    def resumed(
+        self, start: Progress, tps: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
+        """Where partitions go on after `start`, and the topic ids: at the beginning if they have no offset there.
+
+        Raises DataLoss as `ranges`.
+        """
+        return self._run(lambda client: self._resumed(client, start, tps))
+
+    async def _resumed(
+        self, client: ClusterClient, start: Progress, tps: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
+        metadata = await self._metadata(client)
+        ids = {name: metadata.topics[name].topic_id for name in self.topics}
+        begins = {tp: offset for tp, offset in start.offsets.items() if tp.topic in ids}
+        losses = []
+        for name in sorted(ids.keys() & start.topic_ids.keys()):
+            if ids[name] != start.topic_ids[name] and ZERO_UUID not in {ids[name], start.topic_ids[name]}:
+                losses.append(f"topic {name} was deleted and created again since its records were read")
+                begins = {tp: offset for tp, offset in begins.items() if tp.topic != name}
+        epochs = {
+            TopicPartition(name, one.partition): one.leader_epoch
+            for name in self.topics
+            for one in metadata.topics[name].partitions
+        }
+        histories = {tp: history for tp, history in start.histories.items() if tp in begins}
+        for tp, found in (await find_divergences(client, histories, epochs)).items():
+            if isinstance(found, ApiError):
+                raise ApiError(found.code, f"{tp}: {found}")
+            if not affects(found, begins[tp]):
+                continue
+            losses.append(str(replace(found, position=found.position._replace(offset=begins[tp]))))
+            if found.end_offset is None:
+                del begins[tp]
+            else:
+                begins[tp] = found.end_offset
+        if losses and not self.may_skip:
+            raise DataLoss(f"{'; '.join(losses)}; failOnDataLoss=false goes on where the logs differ")
+        absent = sorted(set(tps) - begins.keys())
+        return begins | await self._listed(client, absent, EARLIEST), ids
 
     def read(self, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range.  Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable."""
@@ -126,27 +179,34 @@ class TopicSource:
         finally:
             run_blocking(client.close())
 
-    async def _offsets(self, moment: int) -> dict[TopicPartition, int]:
-        async with ClusterClient(self.settings, BlockingTransport()) as client:
-            partitions = [
-                TopicPartition(name, one.partition)
-                for name, topic in (await self._topics(client)).items()
-                for one in topic.partitions
-            ]
-            return await self._listed(client, partitions, moment)
+    def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """Performs the work with connections to the cluster."""
 
-    def _ids_and_starts(self, tps: set[TopicPartition]) -> tuple[dict[str, UUID], dict[TopicPartition, int]]:
-        """Topic ids, and the first offsets of some partitions."""
-
-        async def look() -> tuple[dict[str, UUID], dict[TopicPartition, int]]:
+        async def send_to() -> T:
             async with ClusterClient(self.settings, BlockingTransport()) as client:
-                topics = await self._topics(client)
-                first = await self._listed(client, sorted(tps), EARLIEST)
-                return {name: topic.topic_id for name, topic in topics.items()}, first
+                return await work(client)
 
-        return run_blocking(look())
+        return run_blocking(send_to())
 
-    async def _topics(self, client: ClusterClient) -> Mapping[str, Any]:
+    async def _earliest(self, client: ClusterClient) -> Progress:
+        metadata = await self._metadata(client)
+        offsets = await self._listed(client, self._partitions(metadata), EARLIEST)
+        return Progress(offsets, topic_ids=self._ids(metadata))
+
+    async def _latest(self, client: ClusterClient) -> Progress:
+        metadata = await self._metadata(client)
+        tps = self._partitions(metadata)
+        ends = _found(await list_offsets(client, dict.fromkeys(tps, LATEST)))
+        offsets = {tp: one.offset for tp, one in ends.items()}
+        if self.isolation is IsolationLevel.READ_COMMITTED:
+            stable = await self._listed(client, tps, LATEST)
+            offsets = {tp: min(offset, stable[tp]) for tp, offset in offsets.items()}  # which the histories have
+        histories = {tp: history_of(one.offset, one.leader_epoch) for tp, one in ends.items()}
+        return Progress(
+            offsets, {tp: one for tp, one in histories.items() if one != UNKNOWN_HISTORY}, self._ids(metadata)
+        )
+
+    async def _metadata(self, client: ClusterClient) -> ClusterMetadata:
         """The metadata of the topics.  Raises ApiError for one that does not exist."""
         metadata = await client.metadata(self.topics)
         for name in self.topics:
@@ -154,15 +214,30 @@ class TopicSource:
             code = topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if code is not ErrorCode.NONE:
                 raise ApiError(code, f"topic {name}: {code.description}")
-        return metadata.topics
+        return metadata
 
-    async def _listed(self, client: ClusterClient, tps: list[TopicPartition], moment: int) -> dict[TopicPartition, int]:
-        found = {}
-        for tp, outcome in (await list_offsets(client, dict.fromkeys(tps, moment), isolation=self.isolation)).items():
-            if isinstance(outcome, ApiError):
-                raise outcome
-            found[tp] = outcome.offset
-        return found
+    def _partitions(self, metadata: ClusterMetadata) -> list[TopicPartition]:
+        return [TopicPartition(name, one.partition) for name in self.topics for one in metadata.topics[name].partitions]
+
+    def _ids(self, metadata: ClusterMetadata) -> dict[str, UUID]:
+        ids = {name: metadata.topics[name].topic_id for name in self.topics}
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+
+    async def _listed(
+        self, client: ClusterClient, tps: Collection[TopicPartition], moment: int
+    ) -> dict[TopicPartition, int]:
+        listed = await list_offsets(client, dict.fromkeys(tps, moment), isolation=self.isolation) if tps else {}
+        return {tp: one.offset for tp, one in _found(listed).items()}
+
+
+def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
+    """The offsets.  Raises the first error."""
+    found = {}
+    for tp, outcome in outcomes.items():
+        if isinstance(outcome, ApiError):
+            raise outcome
+        found[tp] = outcome
+    return found
 
 
 def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -201,11 +276,11 @@ class TopicReader(datasource.DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """See DataSourceReader.  Raises DataLoss, ApiError and ClusterUnreachable."""
         source = self._source
-        end = source.offsets(EARLIEST if source.end == source_offsets.EARLIEST else LATEST)
+        end = source.earliest() if source.end == source_offsets.EARLIEST else source.latest()
         if isinstance(source.end, dict):
-            if beyond := {tp: one for tp, one in source.end.items() if one > end.get(tp, 0)}:
+            if beyond := {tp: one for tp, one in source.end.items() if one > end.offsets.get(tp, 0)}:
                 raise UsageError(f"endingOffsets are beyond the end: {source_offsets.to_document(beyond)}")
-            end |= source.end
+            end = end.with_offsets(end.offsets | source.end)
         return [RangePartition(one) for one in source.ranges(source.starts(), end)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
@@ -220,23 +295,25 @@ class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # 
         self._source = source
         self._first: dict[TopicPartition, int] = {}
         """The first offsets of the query, if Spark has asked for them."""
-        self._target: dict[TopicPartition, int] | None = None
+        self._target: Progress | None = None
         """With Trigger.AvailableNow, where the query ends."""
+        self._last: Progress | None = None
+        """What the query was told last."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """See DataSourceStreamReader."""
-        self._first = self._source.starts()
-        return source_offsets.to_document(self._first)
+        first = self._source.starts()
+        self._first = first.offsets
+        return progress_to_document(first)
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """See DataSourceStreamReader."""
+        """See DataSourceStreamReader.  Raises DataLoss if the logs do not have the records before `start` any more."""
         latest = self.latest()
+        before = progress_from_document(start)
+        begins, _ = self._source.resumed(before, set(latest.offsets))
         if isinstance(limit, LIMIT_TYPES.ReadMaxRows):
-            before = source_offsets.from_document(start)
-            if set(latest) - set(before):
-                before = {**self._source.offsets(EARLIEST), **before}
-            latest = source_offsets.limited(before, latest, limit.max_rows)
-        return source_offsets.to_document(latest)
+            latest = latest.with_offsets(source_offsets.limited(begins, latest.offsets, limit.max_rows))
+        return progress_to_document(latest.since(before))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's name
         """See DataSourceStreamReader."""
@@ -245,24 +322,27 @@ class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # 
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's name
         """See SupportsTriggerAvailableNow."""
-        self._target = self._source.offsets(LATEST)
+        self._target = self._source.latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """See DataSourceStreamReader.  Raises DataLoss, ApiError and ClusterUnreachable."""
-        starts, ends = source_offsets.from_document(start), source_offsets.from_document(end)
-        if self._source.start == source_offsets.LATEST and starts == self._first:
+        starts, ends = progress_from_document(start), progress_from_document(end)
+        if self._source.start == source_offsets.LATEST and starts.offsets == self._first:
             # The checkpoint has no first offsets.  After a crash in the first batch Spark asks for them again, when
             # they may be beyond the end of that batch.
-            starts = {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
+            starts = starts.with_offsets(
+                {tp: min(offset, ends.offsets.get(tp, offset)) for tp, offset in starts.offsets.items()}
+            )
         return [RangePartition(one) for one in self._source.ranges(starts, ends)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceStreamReader."""
         return self._source.read(partition.value)
 
-    def latest(self) -> dict[TopicPartition, int]:
+    def latest(self) -> Progress:
         """The last offsets, or those at the start of a query with Trigger.AvailableNow."""
-        return self._source.offsets(LATEST) if self._target is None else self._target
+        self._last = (self._target or self._source.latest()).since(self._last)
+        return self._last
 
 
 class UnlimitedTopicStream(TopicStream):
@@ -270,4 +350,4 @@ class UnlimitedTopicStream(TopicStream):
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - PySpark's name
         """See DataSourceStreamReader."""
-        return source_offsets.to_document(self.latest())
+        return progress_to_document(self.latest())

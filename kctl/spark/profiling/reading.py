@@ -23,7 +23,9 @@ def read_profile(
     (topic,) = selection.topics
     level = ISOLATION_LEVELS[selection.isolation]
     ranges = [
-        OffsetRange(TopicPartition(topic, number), view.topics[topic].topic_id, *_span(partition), level)
+        OffsetRange(
+            TopicPartition(topic, number), view.topics[topic].topic_id, *_span(partition), level, partition.history
+        )
         for number, partition in sorted(view.topics[topic].partitions.items())
     ]
     profiler = Profiler()

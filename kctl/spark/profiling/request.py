@@ -10,6 +10,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.spark.cluster_view import TopicSelection, view_cluster
 from kctl.spark.exec.target import require_arrow
+from kctl.spark.plan import Positions
 from kctl.spark.profiling.rows import TopicProfile
 
 
@@ -32,7 +33,7 @@ def profile_topic(request: ProfileRequest, on_progress: Callable[[int, int], Non
 
     client = ClusterClient(request.client, BlockingTransport())
     try:
-        view = run_blocking(view_cluster(client, request.selection))
+        view = run_blocking(view_cluster(client, request.selection, Positions()))
         return read_profile(client, view, request.selection, on_progress)
     finally:
         run_blocking(client.close())

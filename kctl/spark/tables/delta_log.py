@@ -5,6 +5,9 @@ they survive the deletion of old commits, unlike the information in commits.
 
     kctl                                                          version: the batch
     kctl/CLUSTER-ID/TOPIC/TOPIC-ID/INCARNATION/PARTITION          version: the offset after the last exported one
+    the same with /high-watermark and /leader-epoch               of the log when that was planned
+    the same with /replaced                                       the first offset whose row is of a record that the
+                                                                  topic lost; the incarnation has ended
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 
+from kctl.client.positions import NO_EPOCH
+from kctl.client.positions import Position as History
 from kctl.errors import KctlError
 from kctl.model import ZERO_UUID
 from kctl.spark.exec.files import Files
-from kctl.spark.plan import Position, TopicPosition
+from kctl.spark.exec.histories import UNKNOWN_HISTORY, history_of
+from kctl.spark.plan import REPLACED_RANGES_MAX, Position, Replaced, TopicPosition
 
 BATCH_ID = "kctl"
 COMMITS_READ_MAX = 200
@@ -33,7 +39,9 @@ class BrokenDeltaLog(KctlError):
 
 _APP_ID = re.compile(
     r"kctl/(?P<cluster>[^/]*)/(?P<topic>[^/]+)/(?P<id>[0-9a-f-]{36})/(?P<incarnation>\d+)/(?P<partition>\d+)"
+    r"(?P<detail>/[a-z-]+)?"
 )
+HIGH_WATERMARK, LEADER_EPOCH, REPLACED = "/high-watermark", "/leader-epoch", "/replaced"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.(\d{10}\.(?P<parts>\d{10})\.|[^.]+\.)?(parquet|json)")
 
@@ -102,11 +110,18 @@ def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
 
 def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
     """The application transactions for positions."""
-    return {
-        f"kctl/{one.cluster_id}/{topic}/{one.topic_id}/{at.incarnation}/{partition}": at.offset
-        for topic, one in topics.items()
-        for partition, at in one.partitions.items()
-    }
+    found: dict[str, int] = {}
+    for topic, one in topics.items():
+        prefix = f"kctl/{one.cluster_id}/{topic}/{one.topic_id}"
+        for partition, at in one.partitions.items():
+            app_id = f"{prefix}/{at.incarnation}/{partition}"
+            found[app_id] = at.offset
+            if at.history.leader_epoch != NO_EPOCH:
+                found[f"{app_id}{HIGH_WATERMARK}"] = at.history.offset
+                found[f"{app_id}{LEADER_EPOCH}"] = at.history.leader_epoch
+        for range_ in one.replaced:
+            found[f"{prefix}/{range_.incarnation}/{range_.partition}{REPLACED}"] = range_.start
+    return found
 
 
 def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
@@ -115,11 +130,20 @@ def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
     A topic was created again if its highest incarnation has another id.  Where a broker had no topic ids, the
     transactions with an id are the later ones.
     """
-    matches = [(match, version) for app_id, version in transactions.items() if (match := _APP_ID.fullmatch(app_id))]
+    matches = [
+        (match, version)
+        for app_id, version in transactions.items()
+        if (match := _APP_ID.fullmatch(app_id)) and match["detail"] is None
+    ]
     topics: dict[str, TopicPosition] = {}
     for topic in {match["topic"] for match, _ in matches}:
         entries = [
-            (Position(version, int(match["incarnation"])), UUID(match["id"]), match["cluster"], int(match["partition"]))
+            (
+                Position(version, int(match["incarnation"]), _history_in(transactions, match[0])),
+                UUID(match["id"]),
+                match["cluster"],
+                int(match["partition"]),
+            )
             for match, version in matches
             if match["topic"] == topic
         ]
@@ -128,8 +152,22 @@ def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
         last, topic_id, cluster_id, _ = entries[-1]
         same = {topic_id, ZERO_UUID} if _is_one_topic(entries, topic_id) else {topic_id}
         partitions = {partition: at for at, id_, _, partition in entries if id_ in same}
-        topics[topic] = TopicPosition(topic_id, cluster_id, last.incarnation, partitions)
+        replaced = [
+            Replaced(partition, at.incarnation, start, at.offset, at.history.leader_epoch)
+            for at, id_, cluster, partition in entries
+            if id_ in same
+            and (start := transactions.get(f"kctl/{cluster}/{topic}/{id_}/{at.incarnation}/{partition}{REPLACED}"))
+            is not None
+        ]
+        topics[topic] = TopicPosition(
+            topic_id, cluster_id, last.incarnation, partitions, tuple(replaced[-REPLACED_RANGES_MAX:])
+        )
     return topics
+
+
+def _history_in(transactions: Mapping[str, int], app_id: str) -> History:
+    end = transactions.get(f"{app_id}{HIGH_WATERMARK}", UNKNOWN_HISTORY.offset)
+    return history_of(end, transactions.get(f"{app_id}{LEADER_EPOCH}", NO_EPOCH))
 
 
 def _is_one_topic(entries: Iterable[tuple[Position, UUID, str, int]], topic_id: UUID) -> bool:

@@ -287,7 +287,7 @@ class IcebergTable:
                         expire = ExpireSnapshots(transaction)
                         expire.by_ids([one.snapshot_id for one in expiry.expired]).commit()
                 if expiry:
-                    remove_files(table, expiry)
+                    remove_files(table, expiry, self._is_in_table)
             except CommitFailedException as error:
                 raise Conflict from error
 
@@ -343,6 +343,14 @@ class IcebergTable:
     def _relative(self, path: str) -> str:
         """The path of a data file relative to the table; as it is if it is elsewhere."""
         return _canonical(path).removeprefix(f"{_canonical(self._location)}/")
+
+    def _is_in_table(self, path: str) -> bool:
+        """Whether a file that the metadata names is below the location of the table, also after symbolic links."""
+        relative = self._relative(path)
+        if "://" in relative or relative.startswith("/") or ".." in relative.split("/"):
+            return False
+        path, location = _canonical(path), _canonical(self._location)
+        return "://" in path or os.path.realpath(path).startswith(f"{os.path.realpath(location)}/")
 
     def _create(self, commit: TableCommit) -> CatalogTable:
         self._catalog = catalog = self._open_catalog()

@@ -16,7 +16,7 @@ had replaced, by a compaction for example.  A crash before leaves them behind, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyiceberg.io import FileIO
@@ -79,14 +79,17 @@ def _ancestors(metadata: TableMetadata) -> list[Snapshot]:
     return found
 
 
-def remove_files(table: Table, expiry: Expiry) -> None:
-    """Removes the files that only expired snapshots use.  What cannot be removed stays, and belongs to no snapshot."""
+def remove_files(table: Table, expiry: Expiry, is_in_table: Callable[[str], bool]) -> None:
+    """Removes the files that only expired snapshots use.  What cannot be removed stays, and belongs to no snapshot.
+
+    Metadata can name any file; those that are not in the folder of the table stay.
+    """
     with contextlib.suppress(OSError):
         unused = _unused_manifests(table.io, expiry)
         # Snapshots of another line may have the files that an expired one has replaced.
         if not expiry.others and (replaced := _replaced_files(table.io, expiry)):
             unused |= replaced - _data_files(table)
-        for path in sorted(unused):
+        for path in filter(is_in_table, sorted(unused)):
             with contextlib.suppress(FileNotFoundError):
                 table.io.delete(path)
 

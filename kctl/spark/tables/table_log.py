@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kctl.spark import layout
-from kctl.spark.commit_json import parts_of
+from kctl.spark.commit_json import parts_of, unreadable_to_json
 from kctl.spark.commit_log import BrokenExportFolder, LostRace
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.file_task import dead_letters_path
@@ -42,6 +42,9 @@ from kctl.spark.unmarked import unmarked_files
 
 COMMIT_ATTEMPTS = 10
 """Other programs may commit to a table at the same time, for example to compact it."""
+UNREADABLE = "kctl.unreadable"
+"""The property of a commit with the offsets that were left out because their batches are corrupt, as JSON."""
+UNREADABLE_LISTED_MAX = 100
 CLEANED_FOLDERS_MAX = 10
 """Batches of other tables of the target are numbered together, so those without this table are skipped."""
 
@@ -292,10 +295,20 @@ class TableLog:
     def write_plan(self, plan: Plan) -> None:
         """Does nothing: see above."""
 
+    def abandon(self, plan: Plan, positions: Positions, *, now_ms: int, dropped: Collection[str]) -> Positions:
+        """See ExportLog: there are no plans."""
+        return positions
+
     def write_commit(
-        self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
+        self,
+        plan: Plan,
+        outcomes: Mapping[str, FileOutcome],
+        positions: Positions,
+        *,
+        now_ms: int,
+        dropped: Collection[str] = (),
     ) -> Positions:
-        """Commits to the table of each planned topic."""
+        """Commits to the table of each planned topic; dropped files are removed as others of the batch are."""
         after = advance(positions, plan)
         for directory in sorted({self._directory(topic) for topic in plan.topics}):
             if directory in self._interrupted:  # since this exporter has read the state
@@ -348,7 +361,7 @@ class TableLog:
     @staticmethod
     def _is_published(table: Table, state: TableState, commit: TableCommit) -> bool:
         """Whether the table has exactly this commit: its answer was lost, or another exporter published the same."""
-        is_same = state.batch == commit.batch and state.topics == commit.topics
+        is_same = state.batch == commit.batch and _contains(state.topics, commit.topics, are_equal=True)
         return is_same and {file.path for file in commit.files} <= table.paths()
 
     def _commit_of(
@@ -365,6 +378,7 @@ class TableLog:
         lost = sum(range_.lost + sum(part.lost for part in parts) for range_, parts in results)
         filtered = sum(part.filtered for _, parts in results for part in parts)
         letters = [one for path in paths if (one := outcomes[path].dead_letters)]
+        unreadable = unreadable_to_json(outcomes[path] for path in paths)
         prefix = f"{directory}/" if directory else ""
         return TableCommit(
             batch=plan.batch,
@@ -388,6 +402,7 @@ class TableLog:
                 "kctl.committed-ms": str(now_ms),
                 LOST: str(lost),
                 "kctl.filtered-records": str(filtered),
+                **({UNREADABLE: json.dumps(unreadable[:UNREADABLE_LISTED_MAX])} if unreadable else {}),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
             dead_letters=[one.path for one in letters],
@@ -417,7 +432,7 @@ def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPo
     """Whether positions have those of some partitions; unless `are_equal`, they may also be after them."""
     for topic, one in some.items():
         held = positions.get(topic)
-        if held is None or (are_equal and not one.partitions.items() <= held.partitions.items()):
+        if held is None or (are_equal and not _offsets(one).items() <= _offsets(held).items()):
             return False
         if held.incarnation == one.incarnation and any(
             partition not in held.partitions or held.partitions[partition].offset < at.offset
@@ -425,6 +440,11 @@ def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPo
         ):
             return False
     return True
+
+
+def _offsets(position: TopicPosition) -> dict[int, tuple[int, int]]:
+    """Offset and incarnation by partition; earlier versions write no histories."""
+    return {partition: (at.offset, at.incarnation) for partition, at in position.partitions.items()}
 
 
 def _state_of(commit: TableCommit) -> TableState:

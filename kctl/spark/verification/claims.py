@@ -15,6 +15,7 @@ from kctl.spark.verification.ledger import Gap, Span
 DELETED = "deleted from the topic"
 TRUNCATED = "beyond the end of the topic"
 RECREATED = "the topic was created again"
+REPLACED = "rows of records that the topic lost after their export"
 UNRECORDED = "before the first row; see --from-start"
 
 
@@ -47,6 +48,11 @@ def claims_of(
         if isinstance(log, ApiError) and (partitions is None or partition in partitions):
             raise ApiError(log.code, f"{TopicPartition(exported.topic, partition)}: {log}")
         end = position.offset
+        replaced = [
+            Gap(one.start, one.end, f"{REPLACED}, leader epoch {one.leader_epoch}, incarnation {one.incarnation}")
+            for one in exported.position.replaced
+            if one.partition == partition and is_same
+        ]
         first = firsts.get(partition, end)
         if exported.starts is not None:
             start = min(exported.starts.get(partition, first), end)
@@ -61,7 +67,7 @@ def claims_of(
             claims.append(Claim(span, span._replace(start=end), gaps))
             continue
         low, high = _comparable(log, isolation, start, end)
-        gaps = [Gap(start, low, DELETED), Gap(high, end, TRUNCATED)]
+        gaps = [Gap(start, low, DELETED), Gap(high, end, TRUNCATED), *replaced]
         if exported.starts is None:
             gaps.insert(0, Gap(log.start, start, UNRECORDED))
         claims.append(Claim(span, span._replace(start=low, end=high), [gap for gap in gaps if gap.start < gap.end]))

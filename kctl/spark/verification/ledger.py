@@ -75,6 +75,7 @@ class Ledger:
         count = int(widths.sum())
         self._in_topic = np.zeros(count, np.bool_)
         self._is_aborted = np.zeros(count, np.bool_)
+        self._is_unreadable = np.zeros(count, np.bool_)
         self._topic_hashes = np.zeros(count, np.uint64)
         self._rows = np.zeros(count, np.uint32)
         self._row_hashes = np.zeros(count, np.uint64)
@@ -92,6 +93,13 @@ class Ledger:
         low, high = max(first, span.start) - span.start, min(last + 1, span.end) - span.start
         if low < high:
             self._is_aborted[base + low : base + high] = True
+
+    def add_unreadable(self, number: int, first: int, end: int) -> None:
+        """Marks offsets [first, end) that the topic has in corrupt batches."""
+        span, base = self._spans[number], int(self._bases[number])
+        low, high = max(first, span.start) - span.start, min(end, span.end) - span.start
+        if low < high:
+            self._is_unreadable[base + low : base + high] = True
 
     def forget(self, number: int) -> None:
         """Removes the records of the topic in a span, which are read again."""
@@ -116,7 +124,10 @@ class Ledger:
         row_only = is_held & ~in_topic & (rows > 0)
         gaps: list[Gap] = []
         is_gap = np.zeros(len(offsets), np.bool_)
+        unreadable = is_held & self._is_unreadable[slots]
+        row_only &= ~unreadable
         for reason, mask in (
+            (UNREADABLE, unreadable),
             (ABORTED, row_only & self._is_aborted[slots] & allowed.aborted),
             (COMPACTED, row_only & ~self._is_aborted[slots] & allowed.compacted),
         ):
@@ -161,6 +172,7 @@ class AllowedGaps(NamedTuple):
 
 COMPACTED = "removed by compaction"
 ABORTED = "transaction aborted"
+UNREADABLE = "corrupt batch in the topic"
 
 
 class SpanIndex:

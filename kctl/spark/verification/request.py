@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.positions import Divergence
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
@@ -15,8 +16,8 @@ from kctl.spark.exec.column_types import UNDECODED
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.target import open_files, require_arrow
 from kctl.spark.existing import ExistingExport, ExportedTopic
-from kctl.spark.live_topic import LiveTopic, is_compacted, live_topics, log_start
-from kctl.spark.plan import Isolation
+from kctl.spark.live_topic import LiveTopic, divergences_of, is_compacted, live_topics, log_start
+from kctl.spark.plan import Isolation, TopicPosition
 from kctl.spark.tables.kinds import TableKind
 from kctl.spark.verification.rows import VerifiedRange
 
@@ -49,6 +50,8 @@ class LiveSource:
     is_compacted: bool | None
     open_reader: OpenReader
     log_start: Callable[[TopicPartition], int]
+    diverged: Mapping[TopicPartition, Divergence] = field(default_factory=dict)
+    """Where the log differs from the one that was exported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,14 @@ def verify_export(
         return _compare(request, files, existing.topic(request.topic), source, on_progress, existing.options.rows.where)
     exported = existing.topic(request.topic)
     where = existing.options.rows.where
-    return _with_cluster(request, lambda found: _compare(request, files, exported, found, on_progress, where))
+    return _with_cluster(
+        request, exported.position, lambda found: _compare(request, files, exported, found, on_progress, where)
+    )
 
 
-def _with_cluster(request: VerifyRequest, work: Callable[[LiveSource], Verification]) -> Verification:
+def _with_cluster(
+    request: VerifyRequest, position: TopicPosition, work: Callable[[LiveSource], Verification]
+) -> Verification:
     """Performs the work with connections to the cluster."""
     from kctl.spark.exec.fetch import RangeReader, TopicLeaders  # noqa: PLC0415 - only this reads records
 
@@ -101,6 +108,7 @@ def _with_cluster(request: VerifyRequest, work: Callable[[LiveSource], Verificat
         live = run_blocking(live_topics(client, [request.topic]))[request.topic]
         if isinstance(live, ApiError):
             raise live
+        divergences = run_blocking(divergences_of(client, {request.topic: live}, {request.topic: position}))
         leaders = TopicLeaders(client)
         return work(
             LiveSource(
@@ -108,6 +116,7 @@ def _with_cluster(request: VerifyRequest, work: Callable[[LiveSource], Verificat
                 run_blocking(is_compacted(client, request.topic)),
                 lambda range_: RangeReader(client, range_, may_skip=False, leaders=leaders),
                 lambda tp: run_blocking(log_start(client, tp)),
+                {tp: one for tp, one in divergences.items() if not isinstance(one, ApiError)},
             )
         )
     finally:
@@ -173,6 +182,18 @@ def _warnings(exported: ExportedTopic, data: DataFiles, missing: Collection[str]
             warnings.append(f"the column {name} was not compared: not all files have it as it is in a record")
     if data.has_headers and "headers" not in data.columns:
         warnings.append("the column headers was not compared: not all files have it")
+    for one in exported.position.replaced:
+        warnings.append(
+            f"{TopicPartition(exported.topic, one.partition)}: the rows of offsets {one.start} to {one.end - 1} in "
+            f"incarnation {one.incarnation} are of records that the topic lost after their export (leader epoch "
+            f"{one.leader_epoch})"
+        )
+    for tp, found in source.diverged.items():
+        start = f"offset {found.end_offset}" if found.end_offset is not None else "an unknown offset"
+        warnings.append(
+            f"{tp}: the log was truncated at {start} after the export, for example by an unclean leader election; the "
+            "next export says what can be done"
+        )
     if source.is_compacted is None:
         warnings.append("the cleanup.policy is unknown: rows that the topic does not have are counted as not compared")
     return warnings

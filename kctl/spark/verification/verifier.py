@@ -136,11 +136,17 @@ class Verifier:
         columns = self._data.columns
         memories = Memories()
         with self._topic.open_reader(OffsetRange(tp, self._topic.live.topic_id, start, span.end, isolation)) as reader:
+            reader.on_unreadable = lambda found: ledger.add_unreadable(number, found.start, found.end)
             for fetched in reader.responses():
                 for batch in fetched.aborted:
                     ledger.add_aborted(number, max(batch.base_offset, start), batch.last_offset)
                 try:
-                    for chunk in chunks(fetched.data, fetched.batches, memories=memories):
+                    for chunk in chunks(
+                        fetched.data,
+                        fetched.batches,
+                        memories=memories,
+                        on_corrupt=lambda batch, _: ledger.add_unreadable(number, batch.base_offset, batch.next_offset),
+                    ):
                         records = decode(
                             chunk,
                             topic=tp.topic,

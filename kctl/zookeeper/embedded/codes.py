@@ -60,6 +60,8 @@ class Code(IntEnum):
     SESSION_EXPIRED = -112
     INVALID_ACL = -114
     AUTH_FAILED = -115
+    NOT_READ_ONLY = -119
+    """A write on a server that only reads."""
     NO_WATCHER = -121
     RECONFIG_DISABLED = -123
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from kctl.limits import ZOOKEEPER_FRAME_BYTES_MAX, ZOOKEEPER_UNREAD_BYTES_MAX
 from kctl.log_output.peers import by_peer
+from kctl.reference_cycles import free_transports
 from kctl.zookeeper.embedded import responses
 from kctl.zookeeper.embedded.acl import Id
 from kctl.zookeeper.embedded.codes import EventType
@@ -85,6 +86,9 @@ class Connection(asyncio.Protocol):
         self._stop_waiting_for_session()
         self.is_open = False
         self._server.connection_lost(self)
+        if self._transport is not None:
+            free_transports([self._transport])
+            self._transport = None
 
     def data_received(self, data: bytes) -> None:
         """Pass complete frames to the server; see asyncio.Protocol."""

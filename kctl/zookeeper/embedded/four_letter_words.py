@@ -60,6 +60,8 @@ class Snapshot:
     traffic: Traffic
     settings: Mapping[str, object]
     environment: Mapping[str, str] = field(default_factory=dict)
+    is_read_only: bool = False
+    """Whether the disk cannot be written."""
 
 
 def response(word: str, snapshot: Snapshot) -> str | None:
@@ -75,8 +77,8 @@ def _ruok(_: Snapshot) -> str:
     return "imok"
 
 
-def _isro(_: Snapshot) -> str:
-    return "rw"
+def _isro(snapshot: Snapshot) -> str:
+    return "ro" if snapshot.is_read_only else "rw"
 
 
 def _srvr(snapshot: Snapshot) -> str:
@@ -141,7 +143,7 @@ def _mntr(snapshot: Snapshot) -> str:
     ephemerals = sum(len(paths) for owner, paths in keeper.tree.ephemerals.items() if owner != CONTAINER_OWNER)
     lines: dict[str, object] = {
         "zk_version": VERSION,
-        "zk_server_state": "standalone",
+        "zk_server_state": "read-only" if snapshot.is_read_only else "standalone",
         "zk_avg_latency": f"{traffic.latency_average_ms:.4f}",
         "zk_max_latency": round(traffic.latency_max_ms),
         "zk_min_latency": round(traffic.latency_min_ms),
@@ -172,7 +174,7 @@ def _server_lines(snapshot: Snapshot) -> str:
         f"Connections: {len(snapshot.connections)}\n"
         f"Outstanding: {snapshot.outstanding}\n"
         f"Zxid: 0x{snapshot.keeper.zxid:x}\n"
-        "Mode: standalone\n"
+        f"Mode: {'read-only' if snapshot.is_read_only else 'standalone'}\n"
         f"Node count: {len(snapshot.keeper.tree)}\n"
     )
 

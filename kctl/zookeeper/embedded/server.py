@@ -17,6 +17,7 @@ import logging
 import platform
 import secrets
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches, Steps
-from kctl.zookeeper.embedded.codes import Code, KeeperError
+from kctl.zookeeper.embedded.codes import Code, KeeperError, OpCode
 from kctl.zookeeper.embedded.connection import Connection
 from kctl.zookeeper.embedded.input_turns import InputTurns
 from kctl.zookeeper.embedded.jute import Reader
@@ -46,6 +47,9 @@ OUTSTANDING_MAX = 1000
 """Waiting requests above which clients are not read from.  zookeeper.globalOutstandingLimit."""
 EXPIRY_INTERVAL_MIN_S = 0.1
 CONTAINER_CHECK_INTERVAL_S = 60.0
+SPACE_CHECK_S = 2.0
+"""The time between checks whether a disk that could not be written can be written again."""
+_CHANGES = requests.WRITES | {OpCode.CLOSE_SESSION}
 
 
 class EmbeddedZooKeeper:
@@ -78,6 +82,9 @@ class EmbeddedZooKeeper:
         self._with_output: dict[Connection, None] = {}
         self._paused: list[Connection] = []
         self._is_closed_to_clients = False
+        self._write_problem = ""
+        """Why the disk cannot be written; empty if it can.  Until then changes are refused, and reads are served."""
+        self._space_check: asyncio.TimerHandle | None = None
         self._recovery: asyncio.Task[None] | None = None
         self._sock: socket.socket | None = None
         self._listener: asyncio.Server | None = None
@@ -93,6 +100,15 @@ class EmbeddedZooKeeper:
     def connect(self) -> str:
         """The address for zookeeper.connect."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def session_timeout_ms_max(self) -> int:
+        """The longest timeout of a session."""
+        return 20 * self._tick_time_ms
+
+    def has_session(self, session_id: int) -> bool:
+        """Whether the session is open: it has been neither closed nor expired.  After `start`."""
+        return self._keeper.sessions.find(session_id) is not None
 
     def bind(self) -> None:
         """Takes the port, without accepting clients.  Raises ZooKeeperError."""
@@ -138,7 +154,7 @@ class EmbeddedZooKeeper:
             await self._close_store()
             self._unbind()
             raise
-        self._await_expiry()
+        self._await_expiry(self._keeper.sessions.next_deadline_ms())
         self._check_containers()
         log.info(
             "ZooKeeper server started address=%s data=%s znodes=%d",
@@ -157,7 +173,7 @@ class EmbeddedZooKeeper:
             return
         self._is_closed_to_clients = True
         self._listener.close()
-        for timer in (self._expiry, self._container_check):
+        for timer in (self._expiry, self._container_check, self._space_check):
             if timer is not None:
                 timer.cancel()
         if self._recovery is not None:
@@ -216,7 +232,7 @@ class EmbeddedZooKeeper:
             "tickTime": self._tick_time_ms,
             "maxClientCnxns": ZOOKEEPER_CONNECTIONS_MAX,
             "minSessionTimeout": 2 * self._tick_time_ms,
-            "maxSessionTimeout": 20 * self._tick_time_ms,
+            "maxSessionTimeout": self.session_timeout_ms_max,
             "serverId": 0,
         }
         environment = {
@@ -226,7 +242,13 @@ class EmbeddedZooKeeper:
             "os.version": platform.release(),
         }
         snapshot = four_letter_words.Snapshot(
-            self._keeper, list(self._connections), len(self._batches), self._traffic, settings, environment
+            self._keeper,
+            list(self._connections),
+            len(self._batches),
+            self._traffic,
+            settings,
+            environment,
+            is_read_only=bool(self._write_problem),
         )
         return four_letter_words.response(word, snapshot)
 
@@ -244,8 +266,11 @@ class EmbeddedZooKeeper:
         if request.last_zxid_seen > self._keeper.zxid:
             connection.abort(f"client has seen zxid 0x{request.last_zxid_seen:x}, last zxid is 0x{self._keeper.zxid:x}")
             return
-        timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), 20 * self._tick_time_ms)
+        timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), self.session_timeout_ms_max)
         if request.session_id == 0:
+            if self._write_problem:
+                connection.abort("a new session cannot be written")
+                return
             if len(self._keeper.sessions) >= ZOOKEEPER_SESSIONS_MAX:
                 connection.abort("too many sessions")
                 return
@@ -262,7 +287,7 @@ class EmbeddedZooKeeper:
             self._leave_former_connection(session.id, connection)
         connection.begin_session(session.id)
         self._by_session[session.id] = connection
-        self._await_expiry()
+        self._await_expiry(session.deadline_ms)
         connection.send(
             responses.connected(timeout_ms, session.id, session.password, knows_read_only=request.knows_read_only)
         )
@@ -297,6 +322,8 @@ class EmbeddedZooKeeper:
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
                 connection.end()
                 return None
+            if self._write_problem and op_code in _CHANGES:
+                raise KeeperError(Code.NOT_READ_ONLY)
             steps = self._respond(connection, xid, request)
         except (TooManyWatches, MalformedRequest, KeeperError) as problem:
             self._refuse(connection, xid, op_code, problem)
@@ -324,6 +351,8 @@ class EmbeddedZooKeeper:
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
             case KeeperError():
                 connection.send(responses.frame(xid, self._keeper.zxid, problem.code))
+                if op_code == OpCode.CLOSE_SESSION:  # The disk cannot be written: the session expires later.
+                    connection.end()
 
     def _respond(self, connection: Connection, xid: int, request: requests.Request) -> Steps | None:
         response: responses.Response | None = None
@@ -390,31 +419,42 @@ class EmbeddedZooKeeper:
                 return
         connection.send(responses.frame(xid, 0, Code.OK))
 
-    def _await_expiry(self) -> None:
-        """Set one timer for all sessions, for the first one that may expire."""
-        if self._expiry is not None:
+    def _await_expiry(self, deadline_ms: int | None) -> None:
+        """Set the timer for this deadline, unless it is set for an earlier one: one timer for all sessions."""
+        if deadline_ms is None:
             return
-        deadline_ms = self._keeper.sessions.next_deadline_ms()
-        if deadline_ms is not None:
-            delay_s = max(deadline_ms / 1000 - self._loop.time(), EXPIRY_INTERVAL_MIN_S)
-            self._expiry = self._loop.call_later(delay_s, lambda: self._batches.add(self._expire_sessions))
+        due_s = max(deadline_ms / 1000, self._loop.time() + EXPIRY_INTERVAL_MIN_S)
+        if self._expiry is not None:
+            if self._expiry.when() <= due_s:
+                return
+            self._expiry.cancel()  # A session with a shorter timeout has been opened.
+        expire = functools.partial(self._expire_sessions, int(due_s * 1000))
+        self._expiry = self._loop.call_at(due_s, lambda: self._batches.add(expire))
 
-    def _expire_sessions(self) -> Steps:
+    def _expire_sessions(self, due_ms: int) -> Steps:
         """Expire sessions, after the requests that have arrived: a loop that was blocked expires no session with a
-        request waiting.
+        request waiting.  If this process was paused, its clients get the time for their requests again.
         """
         self._expiry = None
+        late_ms = self._now_ms() - due_ms
+        if late_ms >= self._tick_time_ms:
+            log.warning("ZooKeeper server did not run, extending all sessions late_ms=%d", late_ms)
+            self._keeper.sessions.extend(late_ms)
+        if self._write_problem:
+            self._await_expiry(self._now_ms() + round(SPACE_CHECK_S * 1000))
+            return
         for session_id in self._keeper.sessions.overdue(self._now_ms()):
             log.warning("ZooKeeper session expired session_id=0x%x", session_id)
             yield from self._keeper.close_session(session_id)
             connection = self._by_session.pop(session_id, None)
             if connection is not None:
                 connection.end()
-        self._await_expiry()
+        self._await_expiry(self._keeper.sessions.next_deadline_ms())
 
     def _check_containers(self) -> None:
         self._container_check = self._loop.call_later(CONTAINER_CHECK_INTERVAL_S, self._check_containers)
-        self._batches.add(self._keeper.remove_empty_containers)
+        if not self._write_problem:
+            self._batches.add(self._keeper.remove_empty_containers)
 
     def _batch_done(self, arrived: list[float]) -> None:
         now = self._loop.time()
@@ -429,7 +469,15 @@ class EmbeddedZooKeeper:
             connection.resume_reading("outstanding requests")
 
     def _commit_failed(self, error: BaseException) -> None:
-        log.error("ZooKeeper commit failed, loading the state from disk data=%s error=%s", self._data_dir, error)
+        log.error(
+            "ZooKeeper commit failed, loading the state from disk, and refusing changes until it can be written "
+            "data=%s error=%s",
+            self._data_dir,
+            error,
+        )
+        self._write_problem = str(error)
+        if self._space_check is not None:
+            self._space_check.cancel()
         self._is_closed_to_clients = True
         for connection in list(self._connections):
             connection.abort("commit failed")
@@ -439,11 +487,26 @@ class EmbeddedZooKeeper:
         try:
             await self._load()
             self._is_closed_to_clients = False
+            await self._check_space()
         except ZooKeeperError as error:
             log.error("ZooKeeper server failed data=%s error=%s", self._data_dir, error)
             assert self._listener is not None
             self._listener.close()
             self._on_failure(error)
+
+    async def _check_space(self) -> None:
+        """Accepts changes again if the disk can be written, else tries again later."""
+        try:
+            await self._in_writer(self._store.check_space)
+        except (OSError, sqlite3.Error) as error:
+            self._write_problem = str(error)
+            self._space_check = self._loop.call_later(SPACE_CHECK_S, self._begin_space_check)
+            return
+        self._write_problem = ""
+        log.info("ZooKeeper accepts changes again data=%s", self._data_dir)
+
+    def _begin_space_check(self) -> None:
+        self._recovery = self._loop.create_task(self._check_space(), name="zookeeper-space-check")
 
     async def _load(self) -> None:
         """Load the state from the disk, at start or after a failed commit."""

@@ -54,6 +54,11 @@ class Sessions:
         if session is not None:
             session.deadline_ms = now_ms + session.timeout_ms
 
+    def extend(self, duration_ms: int) -> None:
+        """Extend the deadlines of all sessions."""
+        for session in self._sessions.values():
+            session.deadline_ms += duration_ms
+
     def remove(self, session_id: int) -> bool:
         """Remove a session; return False if it did not exist."""
         return self._sessions.pop(session_id, None) is not None

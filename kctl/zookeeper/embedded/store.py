@@ -50,6 +50,10 @@ class _Damage(Exception):
     """The content of the database is not what was committed, although SQLite reports no error."""
 
 
+_SPACE_BYTES = 2 << 20
+"""Room for the largest request and its pages in the log of the database."""
+
+
 class Store:
     """The open database.  Raises ZooKeeperError with advice when the directory cannot be used."""
 
@@ -109,6 +113,21 @@ class Store:
             with contextlib.suppress(sqlite3.Error):
                 execute("ROLLBACK")
             raise
+
+    def check_space(self) -> None:
+        """Write as many bytes as a large change needs, and remove them again; then commit.
+
+        Raises OSError and sqlite3.Error.
+        """
+        probe = self._path.with_name("space.tmp")
+        try:
+            with open(probe, "wb") as file:
+                file.write(bytes(_SPACE_BYTES))
+                file.flush()
+                flush_to_disk(file.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
+        self._database.execute("UPDATE counter SET value = value WHERE name = 'zxid'")
 
     def close(self) -> None:
         """Close the database and release the lock."""

@@ -7,8 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -51,7 +53,7 @@ def test_reading_tools_return_the_rows_of_the_commands(bootstrap: str, kctl: Kct
 
     async def work(session: ClientSession) -> None:
         offered = (await session.list_tools()).tools
-        assert sorted(tool.name for tool in offered) == sorted(tools(allow_writes=False))
+        assert sorted(tool.name for tool in offered) == sorted(tools(allow_writes=False, has_roots=False))
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in offered)
         found = await call(session, "consume", topic=topic, where='value == "two"')
         assert [row["value"] for row in found["rows"]] == ["two"]
@@ -61,8 +63,36 @@ def test_reading_tools_return_the_rows_of_the_commands(bootstrap: str, kctl: Kct
         assert found["status"] == 1
         assert "messages" in await call(session, "consume", topic=topic, bootstrap_server="127.0.0.1:1")
         assert "no such tool" in (await call(session, "topics_delete", names=[topic]))["messages"]
+        assert "without --allow-root" in (await call(session, "tables_status", targets=["/etc"]))["messages"]
 
     with_server(bootstrap, work)
+
+
+@ON_OURS
+def test_exports_are_read_in_the_allowed_folders_only(
+    bootstrap: str, kctl: Kctl, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with the settings of an object store in the environment, which is not connected to."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert kctl(f"produce {topic}", stdin=b"one\ntwo\n").status == 0
+    for name in ("root/inside", "outside"):
+        assert kctl(f"export {topic} --to {tmp_path}/{name} --no-progress").status == 0
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
+    refused = ["outside", "root/../outside", "root/link", "root-2", "root/link/../outside", "root/inside/../../outside"]
+
+    async def work(session: ClientSession) -> None:
+        found = await call(session, "tables_status", targets=[f"{tmp_path}/root/inside"])
+        assert {row["topic"] for row in found["rows"]} == {topic}
+        assert sum(row["exported_offset"] for row in found["rows"]) == 2
+        urls = [f"file://{tmp_path}/outside", "s3://lake/shop", "gs://lake/shop", "az://lake/shop", "/", "/etc", "."]
+        for target in [*(f"{tmp_path}/{name}" for name in refused), *urls]:
+            found = await call(session, "tables_status", targets=[f"{tmp_path}/root/inside", target])
+            assert "that this server may read" in found["messages"], target
+        assert (
+            "has no argument catalog" in (await call(session, "tables_status", targets=["/"], catalog="x"))["messages"]
+        )
+
+    with_server(bootstrap, work, "--allow-root", str(tmp_path / "root"))
 
 
 @ON_OURS

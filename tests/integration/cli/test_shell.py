@@ -189,9 +189,16 @@ class Relay:
     @contextlib.contextmanager
     def interrupting(self, number: signal.Signals, passed_on: int = 0) -> Iterator[Interruption]:
         """Interrupts the command that runs meanwhile."""
-        interruption = self._interruption = Interruption(number, passed_on)
-        try:
+        interruption = Interruption(number, passed_on)
+        with self.asking(interruption):
             yield interruption
+
+    @contextlib.contextmanager
+    def asking(self, interruption: Interruption) -> Iterator[None]:
+        """Asks this interruption about every request meanwhile."""
+        self._interruption = interruption
+        try:
+            yield
         finally:
             self._interruption = Interruption(None)
 
@@ -343,6 +350,39 @@ def test_reader_that_leaves_is_no_error(relayed: tuple[Seeded, Relay], name: str
     assert status in ({complete} if is_changing(line) else {0, complete})
     assert "Traceback" not in err
     assert "Broken pipe" not in err
+
+
+def test_output_that_cannot_be_written_is_no_success(relayed: tuple[Seeded, Relay]) -> None:
+    """Every command line on a full disk and on a stdout that was closed at its start, in two formats."""
+    seeded, _ = relayed
+    failures = []
+    for name, line in LINES.items():
+        for format_ in ("plain", "json"):
+            if not seeded.run(line, format_)[1]:
+                continue
+            for path, mode in (("/dev/full", os.O_WRONLY), ("/dev/null", os.O_RDONLY)):
+                before = sys.stdout, sys.stderr
+                err = io.StringIO()
+                with open(os.open(path, mode), "w") as out:
+                    sys.stdout, sys.stderr = out, err
+                    try:
+                        status = main(seeded.words(f"{line} --format {format_}"))
+                    finally:
+                        sys.stdout, sys.stderr = before
+                if status == 0 or "kctl: " not in err.getvalue() or "Traceback" in err.getvalue():
+                    failures.append((name, format_, path, status, err.getvalue()))
+    assert not failures
+
+
+def test_a_group_is_not_committed_what_was_not_written(relayed: tuple[Seeded, Relay]) -> None:
+    seeded, _ = relayed
+    for redirection in (">&-", ">/dev/full"):
+        for option in ("--format table", "-f %v"):
+            command = f"{sys.executable} -m kctl consume orders --group unwritten {option} {redirection}"
+            ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert (ran.returncode, "cannot write to stdout" in ran.stderr) == (1, True), (command, ran)
+    status, _, err = seeded.run("groups export unwritten", None)
+    assert (status, err) == (1, "kctl: no committed offsets: unwritten\n")
 
 
 def is_changing(line: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kctl.client.list_offsets import IsolationLevel
+from kctl.errors import ConfigError
 from kctl.spark.data_source import KctlDataSource, source_of
 from kctl.spark.exec.headers import HEADER_MAP
 from kctl.spark.exec.outcome import DataLoss
@@ -57,3 +60,37 @@ def test_a_stream_from_the_latest_offsets_survives_a_crash_in_its_first_batch(
     assert [row["value"] for batch in again.read(rest) for row in batch.to_pylist()] == [b"2"]
     with pytest.raises(DataLoss, match="ends at offset 1, before 2"):
         UnlimitedTopicStream(source).partitions(again.latestOffset(), end)
+
+
+@LOCAL
+def test_a_stream_notices_a_topic_that_was_created_again_and_is_longer(
+    kctl_bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(kctl_bootstrap, 1)
+    topic.produce([{"value": b"1"}])
+    options = {"bootstrap.servers": kctl_bootstrap, "topic": topic.name}
+    before = UnlimitedTopicStream(source_of(options)).latestOffset()
+    topic.delete()
+    topic.create()
+    topic.produce([{"value": b"2"}, {"value": b"3"}])
+    strict, lenient = (
+        UnlimitedTopicStream(source_of({**options, "failOnDataLoss": given})) for given in ("true", "false")
+    )
+    with pytest.raises(DataLoss, match="was deleted and created again since its records were read"):
+        strict.partitions(before, strict.latestOffset())
+    (task,) = lenient.partitions(before, lenient.latestOffset())
+    assert [row["value"] for batch in lenient.read(task) for row in batch.to_pylist()] == [b"2", b"3"]
+
+
+def test_isolation_is_that_of_the_option_else_of_the_client_properties(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("isolation.level=read_uncommitted\nretires=3\n")
+    options = {"topic": "orders", "command.config": str(config), "bootstrap.servers": "PLAINTEXT://127.0.0.1:9092"}
+    assert source_of(options).isolation is IsolationLevel.READ_UNCOMMITTED
+    assert "'retires' (is 'retries' meant?)" in caplog.text
+    assert source_of({**options, "isolation": "read_committed"}).isolation is IsolationLevel.READ_COMMITTED
+    config.write_text("interceptor.classes=org.example.Mine\n")
+    with pytest.raises(ConfigError, match="interceptor"):
+        source_of(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import resource
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from kazoo.exceptions import ConnectionLoss, NotReadOnlyCallError, SessionExpiredError
 
 from tests.peers import probe
 from tests.peers import zookeeper_wire as wire
@@ -174,8 +175,16 @@ def test_a_full_disk_loses_no_acknowledged_write_and_the_server_recovers(embedde
             client.set("/a", b"lost" * 2000)
         probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=60)
         assert client.get("/a")[0] == b"kept"
+        with pytest.raises(NotReadOnlyCallError):
+            client.set("/a", b"refused")
         resource.prlimit(embedded.pid, resource.RLIMIT_FSIZE, unlimited)
-        client.set("/a", b"kept again")
+
+        def is_written() -> bool:
+            with contextlib.suppress(NotReadOnlyCallError):
+                return bool(client.set("/a", b"kept again"))
+            return False
+
+        probe.wait_until(is_written, what="a write", timeout_s=60)
         assert client.client_id == session
         embedded.kill9()
         embedded.start()

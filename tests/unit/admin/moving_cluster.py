@@ -110,6 +110,9 @@ class MovingCluster(FakeCluster):
             ],
         )
 
+    def _leader_of(self, tp: TopicPartition) -> int:
+        return self.leaders[tp]
+
     def _held_by(self, tp: TopicPartition) -> list[int]:
         """While it moves: the target, then the removed replicas, in the order of the controller."""
         if tp not in self.moving:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from kctl.admin.topic_changes import KNOWN_WAIT_MS, NewTopic, create_partitions, create_topics
 from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.protocol.apis.create_partitions import CreatePartitionsRequest
+from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
@@ -79,3 +81,13 @@ def test_validation_and_refusals_do_not_wait() -> None:
         cluster.create("payments", 1)
         run(cluster, lambda client: create_topics(client, [NewTopic("payments")]))
         assert requested_from(cluster) == []
+
+
+def test_a_request_ends_before_the_command_so_that_its_response_arrives() -> None:
+    with FakeCluster(BROKERS) as cluster:
+        run(cluster, lambda client: create_topics(client, [NewTopic("orders")]))
+        run(cluster, lambda client: create_partitions(client, "orders", 4))
+        ((_, creation),) = cluster.requested(CreateTopicsRequest)
+        ((_, extension),) = cluster.requested(CreatePartitionsRequest)
+        assert 0 < creation.timeout_ms < cluster.settings().timeout_ms
+        assert 0 < extension.timeout_ms < cluster.settings().timeout_ms

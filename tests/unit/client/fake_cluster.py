@@ -337,7 +337,7 @@ class FakeCluster:
         partitions = self.topics.get(topic, [])
         if partition >= len(partitions):
             return None, UNKNOWN_TOPIC
-        if partitions[partition].leader != broker:
+        if self._leader_of(TopicPartition(topic, partition)) != broker:
             return None, NOT_LEADER
         if epoch not in {-1, current := partitions[partition].leader_epoch}:
             return None, FENCED_EPOCH if epoch < current else UNKNOWN_EPOCH
@@ -359,6 +359,9 @@ class FakeCluster:
                 for topic in request.topics
             ]
         )
+
+    def _leader_of(self, tp: TopicPartition) -> int:
+        return self.topics[tp.topic][tp.partition].leader
 
     def _list_offsets(self, broker: int, request: Any) -> Any:
         def reply(topic: str, requested: Any) -> Any:

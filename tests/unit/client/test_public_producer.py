@@ -265,7 +265,7 @@ def test_contradicting_settings_are_refused(settings: Mapping[str, Any], problem
 
 
 def test_client_properties_become_settings() -> None:
-    properties = {"bootstrap.servers": "a:1,b:2", "acks": "1", "linger.ms": "20", "compression.type": "zstd", "x": "y"}
+    properties = {"bootstrap.servers": "a:1,b:2", "acks": "1", "linger.ms": "20", "compression.type": "zstd"}
     made = ProducerConfig.from_properties(properties, linger_ms=30)
     assert (made.acks, made.linger_ms, made.compression_type, made.enable_idempotence) == ("1", 30, "zstd", False)
     secure = ProducerConfig.from_properties(

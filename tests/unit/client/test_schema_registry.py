@@ -184,6 +184,14 @@ def test_protobuf_of_confluents_serializer_with_references(registry: SchemaRegis
         Encoder(client_of(registry).by_id(schema_id), "shop.Nothing").encode(b"{}")
 
 
+def test_a_subject_is_one_segment_of_the_url(registry: SchemaRegistry) -> None:
+    for subject in ("..", ".", "a/../b", "a?b#c", "a b"):
+        with pytest.raises((SchemaError, RegistryUnreachable)):
+            client_of(registry).of_subject(subject, "..")
+    segments = ["%2E%2E", "%2E", "a%2F..%2Fb", "a%3Fb%23c", "a%20b"]
+    assert registry.requests == [f"GET /subjects/{segment}/versions/%2E%2E" for segment in segments]
+
+
 def test_schemas_are_fetched_once(registry: SchemaRegistry) -> None:
     number = registry.register("s", '"long"')
     decoder = Decoder(client_of(registry))

@@ -48,6 +48,39 @@ def test_servers_are_read(text: str, expected: tuple[tuple[str, int], ...]) -> N
     assert parse_servers(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PLAINTEXT://a:1", (("a", 1),)),
+        ("plaintext://a:1/, b:2 ,PLAINTEXT://[::1]:9093,PLAINTEXT://[fe80::1%eth0]", None),
+        ("EXTERNAL://a:1", (("a", 1),)),
+        ("PLAINTEXT://a", (("a", 9092),)),
+        ("PLAINTEXT://::1:9093", (("::1", 9093),)),
+    ],
+)
+def test_addresses_may_begin_with_a_protocol(text: str, expected: tuple[tuple[str, int], ...] | None) -> None:
+    several = (("a", 1), ("b", 2), ("::1", 9093), ("fe80::1%eth0", 9092))
+    assert parse_servers(text, "PLAINTEXT") == (expected or several)
+
+
+def test_protocol_of_an_address_must_be_that_of_the_connection() -> None:
+    for text, protocol in (("SASL_SSL://a:1", "PLAINTEXT"), ("b:2,plaintext://a:1", "SSL"), ("SSL://a:1", "SASL_SSL")):
+        with pytest.raises(UsageError, match=rf"but security.protocol is {protocol}: set security.protocol="):
+            parse_servers(text, protocol)
+    assert parse_servers("ssl://a:1", "SSL") == parse_servers("SASL_SSL://a:1") == (("a", 1),)
+    with pytest.raises(UsageError, match="names SASL_SSL"):
+        settings(properties={"bootstrap.servers": "SASL_SSL://a:1"})
+
+
+@pytest.mark.parametrize(
+    "text", ["PLAINTEXT://", "PLAINTEXT:/a:1", "PLAINTEXT://a:1/x", "http://a:1", "PLAINTEXT://u:p@a:1"]
+)
+def test_other_urls_are_refused_without_their_password(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_servers(text)
+    assert "u:p" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:65536", ":9092"])
 def test_invalid_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from jsonschema import Draft202012Validator
 
 from kctl.commands.mcp import running
 from kctl.commands.mcp.confirmations import LIFETIME_S, PENDING_MAX, Confirmations
+from kctl.commands.mcp.roots import Roots
 from kctl.commands.mcp.tools import ADDING, CONFIRMATION, DELETING, NOT_OFFERED, READING, tools
+from kctl.commands.parameters import metavar_of
 from kctl.commands.root import all_commands
 from kctl.errors import UsageError
 from kctl.limits import TOOL_MESSAGES_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX
@@ -41,6 +45,61 @@ def test_no_tool_has_an_argument_with_an_address_or_a_file() -> None:
     names = {name for tool in TOOLS.values() for name in tool.schema["properties"]}
     assert not {name for name in names if "file" in name or "dir" in name or "server" in name or "registry" in name}
     assert not names & {"command_config", "endpoint", "zookeeper", "from_cluster", "backup", "format"}
+
+
+def test_every_argument_that_may_be_a_path_or_an_address_is_checked_or_is_neither() -> None:
+    words = ("FILE", "DIR", "URL", "TARGET", "PATH", "HOST", "ADDRESS", "CONFIG", "CATALOG", "ENDPOINT")
+    found = {
+        (tool.name, name)
+        for tool in TOOLS.values()
+        for name, param in tool.parameters.items()
+        if any(word in f"{metavar_of(param)} {name}".upper() for word in words) and not tool.needs_root
+    }
+    values_for_brokers = {"ip", "host", "config", "delete_config", "drain"}
+    paths_in_json = {("consume", "mask")}
+    assert {each for each in found if each[1] not in values_for_brokers} == paths_in_json
+    assert [tool.name for tool in TOOLS.values() if tool.needs_root] == ["tables_status"]
+
+
+def test_targets_are_those_below_a_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "root" / "a").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "root-2").mkdir()
+    (tmp_path / "root" / "out").symlink_to(tmp_path / "other")
+    (tmp_path / "root" / "in").symlink_to(tmp_path / "root" / "a")
+    (tmp_path / "link-to-root").symlink_to(tmp_path / "root")
+    roots = Roots(["link-to-root", "s3://lake/shop/"])
+    real = os.path.realpath(tmp_path)
+    for text, path in (
+        ("root", "root"),
+        ("root/a", "root/a"),
+        ("link-to-root/a", "root/a"),
+        (f"file://{tmp_path}/root/a", "root/a"),
+        ("root/in", "root/a"),
+        ("root/missing", "root/missing"),
+        ("root/a/../a", "root/a"),
+    ):
+        assert roots.checked(text) == f"{real}/{path}", text
+    for url in ("s3://lake/shop", "s3://lake/shop/a"):
+        assert roots.checked(url) == url
+    for text in (
+        *("other", "root/..", "root/../other", "root/out", "root/out/x", "root-2", "/", "/etc/passwd", ".", ""),
+        *(f"file://{tmp_path}/other", "file:///etc", "file://localhost/etc", "FILE:///etc", "http://127.0.0.1/", "a\0"),
+        *("s3://lake", "s3://lake/shop-2", "s3://lake/shop/../x", "s3://lake/shop/%2e%2e/x", "s3://lake/shop/%2E./x"),
+        *("s3://lake/shop%2f..%2fx", "s3://lake/shop/..\\x", "s3://other/shop", "gs://lake/shop", "s3://a@lake/shop"),
+        *("s3://lake/shop?x", "s3://lake/shop#x", "s3://lake:80/shop", "S3a://lake/shop", "-", "@/etc/passwd"),
+    ):
+        with pytest.raises(UsageError):
+            roots.checked(text)
+        with pytest.raises(UsageError):
+            TOOLS["tables_status"].command_line({"targets": ["root", text]}, roots)
+    with pytest.raises(UsageError, match="no --allow-root"):
+        TOOLS["tables_status"].command_line({"targets": ["root"]})
+    with pytest.raises(UsageError, match="is not a folder"):
+        Roots(["missing"])
+    words = TOOLS["tables_status"].command_line({"targets": ["link-to-root/a"]}, roots)
+    assert words == ["tables", "status", "--", f"{real}/root/a"]
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)

@@ -29,20 +29,20 @@ def shown(monkeypatch: pytest.MonkeyPatch, line: str, stream: io.StringIO) -> st
 
 
 def fill(cluster: FakeCluster) -> None:
-    cluster.create("orders-of-the-日本-branch", leaders=2)
-    cluster.configs["orders-of-the-日本-branch"] = {BOOTSTRAP: "INTERNAL:PLAINTEXT,EXTERNAL:SSL,CLIENT:SASL_SSL"}
-    offsets = {TopicPartition("orders-of-the-日本-branch", number): 0 for number in range(2)}
-    cluster.groups["billing"] = FakeGroup(offsets, [member(MEMBER_ID)])
+    cluster.create("orders-of-the-japan-branch", leaders=2)
+    cluster.configs["orders-of-the-japan-branch"] = {BOOTSTRAP: "INTERNAL:PLAINTEXT,EXTERNAL:SSL,CLIENT:SASL_SSL"}
+    offsets = {TopicPartition("orders-of-the-japan-branch", number): 0 for number in range(2)}
+    cluster.groups["請求"] = FakeGroup(offsets, [member(MEMBER_ID)])
 
 
 @pytest.mark.parametrize("width", [40, 80])
 @pytest.mark.parametrize(
     ("line", "whole"),
     [
-        ("groups describe billing", ["orders-of-the-日本-branch", "billing"]),
-        ("groups describe billing --show members", [MEMBER_ID, "10.0.0.1"]),
+        ("groups describe 請求", ["orders-of-the-japan-branch", "請求"]),
+        ("groups describe 請求 --show members", [MEMBER_ID, "10.0.0.1"]),
         ("configs describe topic --all", [BOOTSTRAP, "INTERNAL:PLAINTEXT,", "CLIENT:SASL_SSL"]),
-        ("topics describe", ["orders-of-the-日本-branch"]),
+        ("topics describe", ["orders-of-the-japan-branch"]),
         ("cluster describe", ["fake-cluster"]),
     ],
 )
@@ -60,7 +60,7 @@ def test_nothing_is_wider_than_the_terminal_and_no_name_is_broken(
 def test_a_table_in_a_pipe_has_no_limit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(cluster)
     monkeypatch.setenv("COLUMNS", "40")
-    text = shown(monkeypatch, "groups describe billing --format table", io.StringIO())
+    text = shown(monkeypatch, "groups describe 請求 --format table", io.StringIO())
     assert [len(line.split()) for line in text.splitlines()] == [9, 9, 9]
 
 

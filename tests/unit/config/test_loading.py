@@ -84,6 +84,28 @@ def test_similar_names_are_searched_for_a_bounded_number_of_unknown_ones() -> No
     ]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("principal.builder.class", "sasl.server.callback.handler.class", "ssl.engine.factory.class"),
+        "listener.name.plaintext.principal.builder.class",
+        "listener.name.plaintext.scram-sha-256.sasl.server.callback.handler.class",
+        "listener.name.plaintext.max.connections",
+    ],
+)
+def test_a_class_on_which_access_depends_is_refused_also_for_one_listener(name: str) -> None:
+    with pytest.raises(BrokerConfigError, match=name):
+        load_broker_config({name: "org.example.Mine"})
+
+
+def test_a_value_for_one_listener_that_all_have_in_common_is_a_warning() -> None:
+    given = {"listener.name.plaintext.num.partitions": "3", "listener.name.plaintext.ssl.provider": "x"}
+    assert load_broker_config(given)[1] == [
+        "listener.name.plaintext.num.partitions: has no effect; all listeners have num.partitions in common",
+        "listener.name.plaintext.ssl.provider: has no effect; TLS is that of OpenSSL",
+    ]
+
+
 def test_a_property_that_nothing_acts_on_is_a_warning_unless_it_is_the_default() -> None:
     assert load_broker_config({"num.io.threads": "8"})[1] == []
     assert load_broker_config({"num.io.threads": "9"})[1] == [

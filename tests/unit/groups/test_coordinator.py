@@ -416,19 +416,25 @@ def test_expired_offsets_and_groups_are_removed_periodically() -> None:
     simulate(main, seed=1)
 
 
-def test_expiry_of_many_groups_is_split_over_loop_turns() -> None:
+def test_expiry_of_many_groups_is_split_over_loop_turns_and_logged_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, offsets_retention_ms=1).start()
         for number in range(2 * GROUPS_PER_TURN):
             await settled(commit(host, f"g{number}"))
         await asyncio.sleep(1)
+        caplog.clear()
         host.coordinator.expire()
         assert GROUPS_PER_TURN < len((await host.coordinator.groups())[1]) < 2 * GROUPS_PER_TURN
         await asyncio.sleep(0.1)
         assert (await host.coordinator.groups())[1] == []
+        (line,) = caplog.messages
+        assert line.endswith(f"reason=expiration offsets={2 * GROUPS_PER_TURN} groups={2 * GROUPS_PER_TURN}")
         await host.coordinator.stop()
 
-    simulate(main, seed=1)
+    with caplog.at_level(logging.INFO, "kctl.server.groups"):
+        simulate(main, seed=1)
 
 
 def test_the_members_of_a_large_group_get_their_responses_in_several_loop_turns() -> None:

@@ -42,6 +42,7 @@ def topic(
 def handler_of(world: World) -> CreateTopicsHandler:
     return CreateTopicsHandler(
         world.topics,
+        world.deletions,
         world.metadata,
         world.waits,
         world.configs,
@@ -251,5 +252,79 @@ def test_a_lost_session_sends_the_client_to_the_next_controller() -> None:
         world.zookeeper.heal()
         await asyncio.sleep(1)
         assert codes(await create(world, topic("a"))) == {"a": ErrorCode.NOT_CONTROLLER}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_in_metadata", [True, False])
+def test_a_creation_waits_until_a_topic_of_the_same_name_is_deleted(is_in_metadata: bool) -> None:
+    """Also after the topic is gone from the metadata: DeleteTopics responds then, before its znodes are deleted."""
+
+    async def scene(world: World) -> None:
+        await create(world, topic("a", 2, flush_ms="1"))
+        old = world.metadata.topic_id("a")
+        await world.topics.request_deletion("a")
+        while not is_in_metadata and world.metadata.partitions("a") is not None:  # noqa: ASYNC110 - each turn counts
+            await asyncio.sleep(0)
+        response = await create(world, topic("a", 3, flush_ms="2"), topic("other"))
+        assert codes(response) == {"a": ErrorCode.NONE, "other": ErrorCode.NONE}
+        assert world.metadata.topic_id("a") not in {old, ZERO_UUID}
+        assert world.metadata.partition_count("a") == 3
+        assert await world.topics.config("topics/a") == {"flush.ms": "2"}
+        assert await world.zookeeper.children(paths.DELETE_TOPICS) == []
+
+    play(scene)
+
+
+def test_a_creation_that_does_not_wait_for_a_deletion_is_told_of_it() -> None:
+    """The replica on broker 7, which does not exist, cannot be deleted."""
+
+    async def scene(world: World) -> None:
+        await create(world, topic("a", assignment={0: [0, 7]}))
+        await world.topics.request_deletion("a")
+        await world.until(lambda: "a" in world.controller.state.deleting)
+        started_s = world.loop.time()
+        for options in ({"validate_only": True}, {"timeout_ms": 0}):
+            (result,) = (await create(world, topic("a"), **options)).topics
+            assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert "marked for deletion, which waits for replicas on brokers" in result.error_message
+        assert world.loop.time() - started_s < 1
+        refused = await create(world, topic("a", 0))
+        assert codes(refused) == {"a": ErrorCode.INVALID_PARTITIONS}
+        response = await create(world, topic("a"), topic("b"), timeout_ms=3000)
+        assert codes(response) == {"a": ErrorCode.TOPIC_ALREADY_EXISTS, "b": ErrorCode.NONE}
+        assert world.loop.time() - started_s == pytest.approx(3, abs=0.5)
+        assert "not available: 7" in response.topics[0].error_message
+
+    play(scene)
+
+
+def test_a_creation_that_waits_for_a_deletion_is_sent_to_the_next_controller() -> None:
+    async def scene(world: World) -> None:
+        await create(world, topic("a", assignment={0: [0, 7]}))
+        await world.topics.request_deletion("a")
+        creation = asyncio.ensure_future(create(world, topic("a"), timeout_ms=60_000))
+        await world.until(lambda: len(world.waits.purgatory) == 1)
+        world.controller.session_expired()
+        assert codes(await creation) == {"a": ErrorCode.NOT_CONTROLLER}
+        assert len(world.waits.purgatory) == 0
+
+    play(scene)
+
+
+def test_only_so_many_creations_wait_for_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.server.topic_deletions.CREATIONS_AWAITING_DELETION_MAX", 1)
+
+    async def scene(world: World) -> None:
+        await create(world, topic("a", assignment={0: [0, 7]}), topic("b", assignment={0: [0, 7]}))
+        for name in ("a", "b"):
+            await world.topics.request_deletion(name)
+        await world.until(lambda: world.controller.state.deleting == {"a", "b"})
+        first = asyncio.ensure_future(create(world, topic("a"), timeout_ms=5000))
+        await world.until(lambda: len(world.waits.purgatory) == 1)
+        started_s = world.loop.time()
+        assert codes(await create(world, topic("b"), timeout_ms=5000)) == {"b": ErrorCode.TOPIC_ALREADY_EXISTS}
+        assert world.loop.time() - started_s < 1
+        assert codes(await first) == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
 
     play(scene)

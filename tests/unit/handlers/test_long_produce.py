@@ -12,6 +12,7 @@ import pytest
 from kctl.errors import ErrorCode, UnansweredRequestFailed
 from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kctl.records import validate
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers import produce
@@ -147,3 +148,42 @@ def test_slices_end_after_some_megabytes_of_records() -> None:
     data = [PartitionProduceData(index=index, records=records) for index in range(5)]
     slices = [*produce._slices([TopicProduceData(name="t", partition_data=data)])]
     assert [[each.index for each in some[0].partition_data] for some in slices] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_large_batch_is_written_by_a_thread_and_a_refused_one_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (produce, validate):
+        monkeypatch.setattr(module, "APPENDED_INLINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(produce, "HANDLED_AT_ONCE_BYTES_MAX", 1_000)
+
+    async def main(loop: SimLoop) -> None:
+        disk, work = Disk(loop, tmp_path), RecordWork(waiting_bytes_max=100_000)
+        partition = disk.lead("orders", 0)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock)
+
+        async def send(size: int, sequence: int) -> tuple[int, str | None]:
+            record = Record(0, 0, b"key", bytes(size))
+            batch = build_batch([record], producer_id=1, producer_epoch=0, base_sequence=sequence)
+            data = PartitionProduceData(index=0, records=memoryview(bytearray(batch)))
+            sent = ProduceRequest(
+                acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="orders", partition_data=[data])]
+            )
+            response = await handler.handle_long(sent, context(9))
+            assert response is not None
+            (result,) = response.responses[0].partition_responses
+            return result.error_code, result.error_message
+
+        assert (await send(10, 0))[0] == ErrorCode.NONE
+        assert (await send(5_000, 1))[0] == ErrorCode.NONE
+        assert (await send(5_000, 9))[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        code, message = await send(100_000, 2)
+        assert code == ErrorCode.MESSAGE_TOO_LARGE
+        assert "limit of 100000 bytes" in (message or "")
+        assert partition.log.log_end_offset == 2
+        disk.close()
+        await work.close()
+
+    simulate(main, seed=1)
+    assert {path.name for path in tmp_path.glob("orders-0/*.log")} == {f"{offset:020}.log" for offset in (0, 1)}
+    assert not list(tmp_path.glob("*/*.tmp"))

@@ -33,10 +33,11 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import Purpose
 from kctl.server.policies import Policies
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.registration import ensure_paths, register
+from kctl.server.registration import NoEndedSessions, ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.scram_credentials import ScramCredentials
+from kctl.server.topic_deletions import TopicDeletions
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.watched_configs import WatchedConfigs
 from kctl.testing.sim_clock import SimClock
@@ -146,7 +147,9 @@ class World:
             random=self.random,
             allows_topic_deletion=self.configs.current.delete_topic_enable,
             unclean_topics=lambda _: frozenset(),
+            deletions_ended=self.waits.changed,
         )
+        self.deletions = TopicDeletions(self.zookeeper, self.controller.state, self.metadata, self.waits)
         self._others: list[SimZooKeeperSession] = []
 
     async def start(self, others: int) -> None:
@@ -198,8 +201,7 @@ class World:
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         if self.is_silent:
             return
-        for topic, _ in self.metadata.update(request):
-            self.configs.forget_topic(topic)
+        self.changes.topics_deleted({topic for topic, _ in self.metadata.update(request)})
         self.waits.changed(topic.topic_name for topic in request.topic_states)
 
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
@@ -217,7 +219,7 @@ class World:
     async def _register(self, session: SimZooKeeperSession, broker_id: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", f"host-{broker_id}", 9092), Endpoint("INSIDE", f"inner-{broker_id}", 9093))
         registration = BrokerRegistration(endpoints, self.clock.now_ms(), version=self._registration_version)
-        await register(session, broker_id, registration)
+        await register(session, broker_id, registration, sessions=NoEndedSessions(), clock=self.clock, patience_ms=0)
 
 
 def play(

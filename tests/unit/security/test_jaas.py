@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.limits import JAAS_CHARACTERS_MAX
 from kctl.security.jaas import JaasError, parse_jaas
+from tests.golden.jaas_values import JAAS_VALUES
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -45,13 +46,22 @@ def test_a_module_of_another_mechanism_is_no_module_for_this_one() -> None:
         (r'M required a="q\"u\\o\te\101";', {"a": 'q"u\\o\teA'}),
         ("M required a = true b=org.example.Name-1_$;", {"a": "true", "b": "org.example.Name-1_$"}),
         ("M required // comment\n a=b; /* and\n another */", {"a": "b"}),
-        ("M required principal=kafka/host.example@REALM;", {"principal": "kafka/host.example@REALM"}),
+        ('M required principal="kafka/host.example@REALM";', {"principal": "kafka/host.example@REALM"}),
         ('M required a="";', {"a": ""}),
         ('M required a="x" a="y";', {"a": "y"}),
     ],
 )
 def test_options_are_parsed(text: str, options: dict[str, str]) -> None:
     assert parse_jaas(text).options == options
+
+
+@pytest.mark.parametrize(("text", "options"), JAAS_VALUES)
+def test_values_are_accepted_and_refused_as_by_kafka(text: str, options: dict[str, str] | None) -> None:
+    if options is not None:
+        assert parse_jaas(text).options == options
+        return
+    with pytest.raises(JaasError):
+        parse_jaas(text)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +77,10 @@ def test_options_are_parsed(text: str, options: dict[str, str]) -> None:
         ("M required a=;", "option a has no value"),
         ("M required =b;", "begins with"),
         ('M required a="b;', "quotation mark is not closed"),
-        ("M required /* a=b;", "comment is not closed"),
+        ("M required /* a=b;", "semicolon at the end is missing; a / that is not in quotation marks begins a comment"),
+        ("M required a=1b;", "option a needs quotes: write a value in quotation marks"),
+        ("M required a=b@c;", "after option a: write a value in quotation marks"),
+        ("M required a=b/c;", "a / that is not in quotation marks"),
         ("M required; N required;", "more than one"),
         ("M required a=" + "b" * JAAS_CHARACTERS_MAX + ";", "limit"),
     ],
@@ -85,7 +98,7 @@ def test_errors_and_repr_contain_no_values(text: str) -> None:
     assert "hunter2" not in repr(parse_jaas('M required password="hunter2";'))
 
 
-@given(st.dictionaries(st.from_regex("[a-z_]{1,8}", fullmatch=True), st.text(st.characters(exclude_characters="\n"))))
+@given(st.dictionaries(st.from_regex("[a-z_]{1,8}", fullmatch=True), st.text(st.characters(exclude_characters="\r\n"))))
 def test_quoted_values_are_read_as_written(options: dict[str, str]) -> None:
     written = " ".join(f'{name}="{_quoted(value)}"' for name, value in options.items())
     assert parse_jaas(f"M required {written};").options == options

@@ -25,6 +25,7 @@ from kctl.server.controller.events import (
     StatesRead,
     StatesWritten,
     StopReplicaResponseReceived,
+    TopicNodesDeleted,
     TopicsRead,
 )
 from kctl.server.controller.state import ControllerState, LiveBroker
@@ -95,6 +96,7 @@ class World:
                 self.deletions.discard(action.topic)
                 for tp in [tp for tp in self.znodes if tp.topic == action.topic]:
                     del self.znodes[tp]
+                return TopicNodesDeleted(action.topic)
             case RejectTopicDeletion():
                 self.deletions.discard(action.topic)
             case _:

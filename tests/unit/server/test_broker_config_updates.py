@@ -145,13 +145,13 @@ def test_the_number_of_fetchers_follows_its_property_and_no_partition_is_lost(tm
     simulate(scene, seed=1)
 
 
-def test_the_controller_learns_when_unclean_elections_become_allowed(tmp_path: Path) -> None:
+def test_the_controller_learns_whether_unclean_elections_are_allowed(tmp_path: Path) -> None:
     async def scene(loop: SimLoop) -> None:
         disk = Disk(loop, tmp_path)
         elections: list[str] = []
         updates = updates_of(disk, fetchers_of(disk), elections)
         updates.start()
-        for value, count in (("false", 0), ("true", 1), ("true", 1), ("false", 1), ("true", 2)):
+        for value, count in (("false", 0), ("true", 1), ("true", 1), ("false", 2), ("true", 3)):
             disk.configs.set_dynamic_default({"unclean.leader.election.enable": value})
             await asyncio.sleep(1)
             assert len(elections) == count

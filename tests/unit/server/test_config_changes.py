@@ -13,7 +13,7 @@ import pytest
 from kctl.config.dynamic import ConfigView
 from kctl.limits import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
 from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
-from kctl.zookeeper import paths
+from kctl.zookeeper import paths, znodes
 from tests.unit.handlers.world import World, play
 
 
@@ -34,6 +34,22 @@ def test_a_recreated_topic_has_its_new_overrides() -> None:
         assert world.configs.topic("a").retention_ms == 604_800_000
         await world.topic("a", overrides={"retention.ms": "6"})
         await world.until(lambda: world.configs.topic("a").retention_ms == 6)
+
+    play(scene)
+
+
+def test_overrides_that_are_read_while_their_topic_is_deleted_are_not_applied() -> None:
+    """Otherwise a topic that is created again at once would keep those of the former one."""
+
+    async def scene(world: World) -> None:
+        for name in ("a", "b"):
+            await world.zookeeper.create(paths.topic_config(name), znodes.encode_config({"retention.ms": "5"}))
+        world.changes.topics_appeared(["a"])
+        await asyncio.sleep(0)  # The read has been sent.
+        world.changes.topics_deleted(["a"])
+        world.changes.topics_appeared(["b"])
+        await world.until(lambda: "b" in world.configs.topic_overrides)  # It is read afterwards.
+        assert "a" not in world.configs.topic_overrides
 
     play(scene)
 

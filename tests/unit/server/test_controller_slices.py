@@ -31,6 +31,7 @@ from kctl.server.controller.events import (
     RebalanceDue,
     StatesWritten,
     StopReplicaResponseReceived,
+    TopicNodesDeleted,
     TopicsRead,
 )
 from kctl.server.controller.partition_states import PartitionPhase
@@ -136,6 +137,8 @@ def test_decisions_about_many_small_topics_are_made_in_slices() -> None:
     histories.feed(DeletionsRead(frozenset(topics)))
     assert histories.feed(StopReplicaResponseReceived(1, errors)) == []
     assert histories.feed(StopReplicaResponseReceived(2, errors)) == [DeleteTopicNodes(name) for name in sorted(topics)]
+    for name in topics:
+        histories.feed(TopicNodesDeleted(name))
     assert not histories.sliced.topics
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.errors import ErrorCode
 from kctl.model import LEADER_DURING_DELETE, NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
     DeleteTopicNodes,
+    EndDeletionWaits,
     RejectTopicDeletion,
     SendLeaderAndIsr,
     SendStopReplica,
@@ -19,13 +21,18 @@ from kctl.server.controller.actions import (
 from kctl.server.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
+    DeletionsRead,
     Elected,
     Resigned,
     StatesWritten,
-    TopicsRead,
+    StopReplicaResponseReceived,
+    TopicNodesDeleted,
+    UncleanTopicsRead,
 )
 from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.requests import EPOCH_DURING_DELETE
 from kctl.server.controller.step import led_with_followers, step
+from kctl.server.controller.topic_deletion import deletion_obstacle
 from tests.unit.server.controller_world import ID, World, broker, brokers, topic
 
 T0 = TopicPartition("t", 0)
@@ -139,7 +146,7 @@ def test_deleting_a_topic_sends_update_metadata_and_stop_replica_before_removing
     world = World(1, 2, topics={"t": topic((1, 2))})
     actions = world.delete("t")
     kinds = [type(a) for a in actions]
-    assert kinds == [SendUpdateMetadata, *[SendStopReplica] * 4, DeleteTopicNodes]
+    assert kinds == [SendUpdateMetadata, *[SendStopReplica] * 4, DeleteTopicNodes, EndDeletionWaits]
     metadata = actions[0]
     assert isinstance(metadata, SendUpdateMetadata)
     assert metadata.partitions[0].state.leader == LEADER_DURING_DELETE
@@ -149,6 +156,33 @@ def test_deleting_a_topic_sends_update_metadata_and_stop_replica_before_removing
     assert not world.state.partition_phases
 
 
+def test_a_topic_is_being_deleted_until_its_znodes_are_deleted() -> None:
+    """A topic of the same name that is created before would be refused as existing."""
+    world = World(1, topics={"t": topic((1,))})
+    step(world.state, DeletionsRead(frozenset({"t"})), 0)
+    response = StopReplicaResponseReceived(1, {T0: ErrorCode.NONE})
+    assert step(world.state, response, 0) == [DeleteTopicNodes("t")]
+    assert "t" in world.state.deleting
+    assert step(world.state, TopicNodesDeleted("t"), 0) == [EndDeletionWaits(("t",))]
+    assert not world.state.deleting
+
+
+def test_a_new_broker_is_not_sent_metadata_of_a_topic_that_is_being_deleted() -> None:
+    """No later request would tell it that the topic is deleted."""
+    world = World(1, topics={"t": topic((1,)), "kept": topic((1,))})
+    step(world.state, DeletionsRead(frozenset({"t"})), 0)
+    requests = [each for each in world.live(1, 2) if isinstance(each, SendUpdateMetadata)]
+    assert {update.topic_partition.topic for each in requests for update in each.partitions} == {"kept"}
+
+
+def test_a_resigning_controller_ends_the_waits_for_deletions() -> None:
+    world = World(1, 2, topics={"t": topic((1, 2))})
+    world.live(1)
+    world.delete("t")
+    assert deletion_obstacle(world.state, "t") == "replicas on brokers that are not available: 2"
+    assert step(world.state, Resigned(), 0) == [EndDeletionWaits(("t",))]
+
+
 def test_a_topic_deletion_waits_for_replicas_on_offline_brokers() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.live(1)
@@ -156,6 +190,19 @@ def test_a_topic_deletion_waits_for_replicas_on_offline_brokers() -> None:
     assert "t" in world.topics
     world.live(1, 2)
     assert "t" not in world.topics
+
+
+def test_a_topic_deletion_continues_when_a_broker_is_back_that_failed_before_it_responded() -> None:
+    for epoch in (102, 999):  # It is gone for a while, or restarts so fast that only its epoch changes.
+        world = World(1, 2, topics={"t": topic((1, 2))})
+        step(world.state, DeletionsRead(frozenset({"t"})), 0)
+        world.feed(StopReplicaResponseReceived(1, {T0: ErrorCode.NONE}))
+        if epoch == 102:
+            world.live(1)
+        world.brokers = {1: world.brokers[1], 2: broker(epoch)}
+        actions = world.feed(BrokersRead(world.brokers))
+        assert SendStopReplica(2, {T0: EPOCH_DURING_DELETE}, is_deleting=True) in actions, epoch
+        assert "t" not in world.topics, epoch
 
 
 def test_a_refused_topic_deletion_is_retried_when_a_broker_registers() -> None:
@@ -231,7 +278,7 @@ def test_an_unclean_election_happens_only_where_the_topic_allows_it() -> None:
     assert world.znodes[T0].isr == (2,)
     world.live(1)
     assert world.znodes[T0].leader == NO_LEADER
-    world.feed(TopicsRead(dict(world.topics), frozenset({"t"})))
+    world.feed(UncleanTopicsRead(frozenset({"t"})))
     world.live(1, 3)
     assert world.znodes[T0].leader == 1
 

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -260,9 +261,32 @@ def test_a_topic_keeps_its_leader_after_a_foreign_write_of_its_assignment() -> N
     world = Steps(1, 2, topics={"t": topic((1, 2))})
     tp = TopicPartition("t", 0)
     assert world.znodes[tp].leader == 1
-    world.feed(TopicsRead({}, unreadable=frozenset({"t"})))
+    world.feed(TopicsRead({}))
     world.live(2)
     assert world.znodes[tp].leader == 2
+
+
+def test_a_topic_whose_znodes_are_deleted_and_created_again_gets_leaders() -> None:
+    """Also while its deletion, which then has nothing left to delete, waits for broker 7."""
+
+    async def scene(world: World) -> None:
+        for is_deleting in (False, True):
+            await world.topics.create("a", {0: (0, 7)}, {})
+            await world.until(lambda: world.metadata.has_leaders("a", 1))
+            if is_deleting:
+                await world.topics.request_deletion("a")
+                await world.until(lambda: "a" in world.controller.state.deleting)
+            path, assignment = paths.topic("a"), znodes.TopicAssignment({0: (0,), 1: (0,)}, UUID(int=9))
+            await world.zookeeper.delete(f"{path}/partitions", recursive=True)
+            await world.zookeeper.multi([Delete(path), Create(path, znodes.encode_topic(assignment))])
+            await world.until(lambda: world.metadata.topic_id("a") == UUID(int=9))
+            await world.until(lambda: world.metadata.has_leaders("a", 2))
+            assert await world.zookeeper.exists(paths.partition_state("a", 0)) is not None
+            await world.topics.request_deletion("a")
+            await world.until(lambda: not world.controller.state.topics)
+            assert await world.zookeeper.children(paths.DELETE_TOPICS) == []
+
+    play(scene)
 
 
 def test_a_malformed_partition_state_is_not_overwritten_by_the_controller() -> None:
@@ -447,14 +471,15 @@ def test_only_changed_topics_are_decoded_again() -> None:
         await zookeeper.create(paths.TOPICS, None, make_parents=True)
         for name, assignment in before.items():
             await zookeeper.create(paths.topic(name), znodes.encode_topic(assignment))
-        first, _ = await read_topics(zookeeper, {})
+        first = await read_topics(zookeeper, before, {})
         await zookeeper.set(paths.topic("grown"), znodes.encode_topic(znodes.TopicAssignment({0: (1,), 1: (2,)})))
         await zookeeper.delete(paths.topic("recreated"))
         await zookeeper.create(paths.topic("recreated"), znodes.encode_topic(znodes.TopicAssignment({0: (2,)})))
-        second, _ = await read_topics(zookeeper, first)
-        assert second["same"].assignment is first["same"].assignment
-        assert second["grown"].assignment.replicas == {0: (1,), 1: (2,)}
-        assert second["recreated"].assignment.replicas == {0: (2,)}
+        second = await read_topics(zookeeper, before, first)
+        assert second["same"] is first["same"]
+        assert second["grown"].assignment == znodes.TopicAssignment({0: (1,), 1: (2,)})
+        assert second["recreated"].assignment == znodes.TopicAssignment({0: (2,)})
+        assert second["recreated"].created_zxid != first["recreated"].created_zxid
 
     simulate(main, seed=1)
 

@@ -10,10 +10,12 @@ import pytest
 
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ErrorCode
+from kctl.limits import APPENDED_INLINE_BYTES_MAX
 from kctl.protocol.apis.fetch import FetchPartition, PartitionData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.peers import Purpose
+from kctl.server.replication import fetcher as fetcher_module
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.following import OneLeader, fetchers_of
@@ -69,6 +71,7 @@ class DamagedLeader(OneLeader):
         )
 
 
+@pytest.mark.parametrize("inline_bytes_max", [APPENDED_INLINE_BYTES_MAX, 1], ids=["small", "large"])
 @pytest.mark.parametrize(
     ("records", "output"),
     [
@@ -77,8 +80,15 @@ class DamagedLeader(OneLeader):
     ],
 )
 def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
-    records: bytes, output: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    records: bytes,
+    output: str,
+    inline_bytes_max: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(fetcher_module, "APPENDED_INLINE_BYTES_MAX", inline_bytes_max)
+
     async def follow(loop: SimLoop) -> tuple[int, int]:
         disk, leader = Disk(loop, tmp_path, live=(0, 1)), DamagedLeader(records)
         fetchers = fetchers_of(disk, leader)
@@ -95,6 +105,7 @@ def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
     with caplog.at_level(logging.WARNING):
         end, fetches = simulate(follow, seed=1)
     assert end == (1 if records else 0)
+    assert not list(tmp_path.glob("*/*.tmp"))
     assert fetches > 10
     (line,) = {record.getMessage() for record in caplog.records}
     assert line.startswith(f"cannot replicate, trying again partition=orders-0 leader=1 {output}")

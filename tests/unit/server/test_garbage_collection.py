@@ -15,11 +15,15 @@ from kctl.model import Endpoint
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.server import garbage_collection
 from kctl.server.garbage_collection import (
+    BYTES_INTERVAL_S,
+    GROWTH_BYTES_IDLE,
+    GROWTH_BYTES_MAX,
     GROWTH_IDLE,
     GROWTH_MAX,
     INTERVAL_MAX_S,
     INTERVAL_MIN_S,
     YOUNG_OBJECTS,
+    Memory,
     ThoroughCollections,
 )
 from kctl.server.loop_lag import MeasuredEventLoop
@@ -40,14 +44,14 @@ def times_of_collections(busy_shares: list[float]) -> list[float]:
     periods of INTERVAL_MIN_S / 12.
     """
     period_s = INTERVAL_MIN_S / 12
-    collections = ThoroughCollections(0.0, 0.0, 0)
+    collections = ThoroughCollections(0.0, 0.0, Memory(0, 0))
     busy_s = 0.0
     due = []
     for number, share in enumerate(busy_shares, 1):
         busy_s += share * period_s
-        if collections.is_due(number * period_s, busy_s, 0):
+        if collections.is_due(number * period_s, busy_s, Memory(0, 0)):
             due.append(number * period_s)
-            collections.collected(number * period_s, 0)
+            collections.collected(number * period_s, Memory(0, 0))
     return due
 
 
@@ -55,13 +59,31 @@ def test_an_idle_loop_collects_at_the_minimum_interval() -> None:
     assert times_of_collections([0.0] * 30) == [INTERVAL_MIN_S, 2 * INTERVAL_MIN_S]
 
 
-@pytest.mark.parametrize(("busy_share", "growth"), [(0.0, GROWTH_IDLE), (0.9, GROWTH_MAX)])
-def test_much_growth_is_collected_at_once_and_then_taken_as_in_use(busy_share: float, growth: int) -> None:
-    collections = ThoroughCollections(0.0, 0.0, 1_000)
-    assert not collections.is_due(5.0, busy_share * 5, 999 + growth)
-    assert collections.is_due(10.0, busy_share * 10, 1_000 + growth)
-    collections.collected(10.0, 1_000 + growth)
-    assert not collections.is_due(15.0, busy_share * 15, 999 + 2 * growth)
+@pytest.mark.parametrize(
+    ("busy_share", "growth"),
+    [
+        (0.0, Memory(GROWTH_IDLE, 0)),
+        (0.9, Memory(GROWTH_MAX, 0)),
+        (0.0, Memory(0, GROWTH_BYTES_IDLE)),
+        (0.9, Memory(0, GROWTH_BYTES_MAX)),
+    ],
+)
+def test_much_growth_is_collected_and_then_taken_as_in_use(busy_share: float, growth: Memory) -> None:
+    before = Memory(1_000, 1_000)
+    after = Memory(1_000 + growth.blocks, 1_000 + growth.resident)
+    last = Memory(after.blocks + max(growth.blocks - 1, 0), after.resident + max(growth.resident - 1, 0))
+    collections = ThoroughCollections(0.0, 0.0, before)
+    assert not collections.is_due(100.0, busy_share * 100, Memory(after.blocks - 1, after.resident - 1))
+    assert collections.is_due(105.0, busy_share * 105, after)
+    collections.collected(105.0, after)
+    assert not collections.is_due(200.0, busy_share * 200, last)
+
+
+def test_bytes_that_come_and_go_cause_few_collections() -> None:
+    collections = ThoroughCollections(0.0, 0.0, Memory(0, 0))
+    assert not collections.is_due(BYTES_INTERVAL_S - 1, 0.0, Memory(0, 1 << 40))
+    assert collections.is_due(BYTES_INTERVAL_S, 0.0, Memory(0, 1 << 40))
+    assert not collections.is_due(BYTES_INTERVAL_S + 1, 0.0, Memory(0, GROWTH_BYTES_IDLE - 1))
 
 
 def test_a_busy_loop_waits_for_an_idle_moment() -> None:

@@ -30,6 +30,12 @@ from kctl.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kctl.protocol.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from kctl.protocol.registry import all_apis
 from kctl.records.batch import iterate_batches
 
@@ -48,6 +54,9 @@ class FakeBroker:
         self.log = b"".join(batches)
         self.log_start = 0
         self.topic_id = UUID(int=1)
+        self.leader_epoch = 0
+        self.epoch_ends: dict[int, tuple[int, int]] = {}
+        """What OffsetForLeaderEpoch returns for an epoch: (epoch, end offset); for others there is none."""
         self.exists = True
         self.topic_error = ErrorCode.NONE
         self.response_bytes = 1
@@ -78,12 +87,16 @@ class FakeBroker:
                 self.metadata_requests += 1
                 return self._metadata()
             case FetchRequest():
-                return self._fetch(request.topics[0].partitions[0].fetch_offset)
+                (wanted,) = request.topics[0].partitions
+                return self._fetch(wanted.fetch_offset, wanted.current_leader_epoch)
+            case OffsetForLeaderEpochRequest():
+                (asked,) = request.topics[0].partitions
+                return self._epoch_end(asked.leader_epoch)
             case ListOffsetsRequest():
                 is_latest = request.topics[0].partitions[0].timestamp == LATEST
                 offset = self.end if is_latest else self.log_start
                 found = ListOffsetsPartitionResponse(
-                    partition_index=0, error_code=0, offset=offset, timestamp=-1, leader_epoch=0
+                    partition_index=0, error_code=0, offset=offset, timestamp=-1, leader_epoch=self.leader_epoch
                 )
                 return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[found])])
         raise AssertionError(request)
@@ -104,7 +117,12 @@ class FakeBroker:
     def _metadata(self) -> MetadataResponse:
         code = self.topic_error if self.exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = MetadataResponsePartition(
-            error_code=0, partition_index=0, leader_id=7, leader_epoch=0, replica_nodes=[7], isr_nodes=[7]
+            error_code=0,
+            partition_index=0,
+            leader_id=7,
+            leader_epoch=self.leader_epoch,
+            replica_nodes=[7],
+            isr_nodes=[7],
         )
         topic = MetadataResponseTopic(
             error_code=code, name="orders", topic_id=self.topic_id, partitions=[partition] if self.exists else []
@@ -112,9 +130,17 @@ class FakeBroker:
         broker = MetadataResponseBroker(node_id=7, host="fake", port=9092)
         return MetadataResponse(brokers=[broker], cluster_id="c", controller_id=7, topics=[topic])
 
-    def _fetch(self, offset: int) -> FetchResponse:
+    def _epoch_end(self, epoch: int) -> OffsetForLeaderEpochResponse:
+        own = {self.leader_epoch: (self.leader_epoch, self.end)}
+        found, end = (own | self.epoch_ends).get(epoch, (-1, -1))
+        result = EpochEndOffset(error_code=0, partition=0, leader_epoch=found, end_offset=end)
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="orders", partitions=[result])])
+
+    def _fetch(self, offset: int, leader_epoch: int) -> FetchResponse:
         self.fetches.append(offset)
         code = self.before_fetch(offset)
+        if code is ErrorCode.NONE and leader_epoch not in {-1, self.leader_epoch}:
+            code = ErrorCode.FENCED_LEADER_EPOCH
         batches = list(iterate_batches(self.log))
         end = self.end
         if code is ErrorCode.NONE and not self.log_start <= offset <= end:

@@ -27,12 +27,21 @@ from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.exec.outcome import DataLoss, FileOutcome, Unreadable
 from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.export import Exporter, ExportReport, Listener
 from kctl.spark.export_request import ExportRequest
 from kctl.spark.job import JobProgress, TaskRunner
-from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, Plan, TopicView
+from kctl.spark.plan import (
+    ClusterView,
+    FileOptions,
+    Isolation,
+    OnCorruptBatch,
+    OnDataLoss,
+    PartitionView,
+    Plan,
+    TopicView,
+)
 from kctl.spark.session import SparkFailed, SparkSettings
 from kctl.spark.tables.kinds import TableOptions
 from kctl.spark.value_sample import RecordSample
@@ -75,6 +84,8 @@ class Cluster:
         """Called when Spark has started."""
         self.removed: set[tuple[int, int]] = set()
         """(partition, first offset) of batches that compaction has removed."""
+        self.corrupt: set[tuple[int, int]] = set()
+        """(partition, first offset) of batches whose checksum is wrong."""
         self.value: Callable[[int, int], bytes | None] = value
         """The value of the record of a partition with an offset."""
         self.headers: Callable[[int], tuple[tuple[str, bytes | None], ...]] = lambda offset: ()
@@ -114,16 +125,23 @@ class Cluster:
         """Whole batches, which usually extend beyond [start, end)."""
         first = start - start % RECORDS_PER_BATCH
         return b"".join(
-            build_batch(
+            self._stored(
+                partition,
+                base,
                 [
                     Record(0, self.timestamp_ms(offset), b"k", self.value(partition, offset), self.headers(offset))
                     for offset in range(base, base + RECORDS_PER_BATCH)
                 ],
-                base_offset=base,
             )
             for base in range(first, end, RECORDS_PER_BATCH)
             if (partition, base) not in self.removed
         )
+
+    def _stored(self, partition: int, base: int, records: Sequence[Record]) -> bytes:
+        data = bytearray(build_batch(records, base_offset=base))
+        if (partition, base) in self.corrupt:
+            data[-1] ^= 1
+        return bytes(data)
 
 
 def value(partition: int, offset: int) -> bytes:
@@ -155,9 +173,11 @@ class Beginning:
 class ClusterReader:
     """The records of a range of a Cluster, in one response."""
 
-    def __init__(self, cluster: Cluster, range_: OffsetRange) -> None:
+    def __init__(self, cluster: Cluster, range_: OffsetRange, *, may_skip: bool = False) -> None:
         self.lost = 0
+        self._may_skip = may_skip
         self.position = range_.start
+        self.on_unreadable: Callable[[Unreadable], None] | None = None
         self._cluster = cluster
         self._range = range_
 
@@ -171,7 +191,12 @@ class ClusterReader:
             raise DataLoss(f"{self._range.tp} does not exist any more")
         if self._cluster.topic_id != self._range.topic_id:
             raise DataLoss(f"topic {self._range.tp.topic} was deleted and created again")
-        data = memoryview(self._cluster.batches(self._range.tp.partition, self._range.start, self._range.end))
+        partition, start = self._range.tp.partition, self._range.start
+        first = min(max(start, self._cluster.log_starts[partition]), self._range.end)
+        if first > start and not self._may_skip:
+            raise DataLoss(f"{self._range.tp}: offsets {start} to {first - 1} are gone, the log starts at {first} now")
+        self.lost = first - start
+        data = memoryview(self._cluster.batches(partition, start, self._range.end))
         self.position = self._range.end
         yield Fetched(data, list(iterate_batches(data)), len(data))
 
@@ -187,8 +212,8 @@ class LoopRunner:
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
         @contextmanager
-        def readers(_: FileTask) -> Iterator[OpenReader]:
-            yield lambda range_: ClusterReader(self._cluster, range_)
+        def readers(task: FileTask) -> Iterator[OpenReader]:
+            yield lambda range_: ClusterReader(self._cluster, range_, may_skip=task.may_skip)
 
         return {task.path: export_file(task, files=self._files, open_readers=readers) for task in tasks}
 
@@ -199,6 +224,7 @@ def exporter(
     *,
     files: Files | None = None,
     on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+    on_corrupt_batch: OnCorruptBatch = OnCorruptBatch.FAIL,
     adopts: bool = False,
     table: TableOptions | None = None,
     include_headers: bool = False,
@@ -214,6 +240,7 @@ def exporter(
         table=table or TableOptions(),
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
+        on_corrupt_batch=on_corrupt_batch,
         adopts=adopts,
         engine=SparkSettings(),
         decoding=decoding or DecodingOptions(),
@@ -247,7 +274,7 @@ def exporter(
         request,
         StoppedClock(),
         files=files,
-        look=lambda request: cluster.view(request.selection.topics),
+        look=lambda request, _: cluster.view(request.selection.topics),
         sample=sample,
         take=take,
         starts=lambda _, tps: {tp: cluster.log_starts[tp.partition] for tp in tps if cluster.exists},

@@ -29,6 +29,7 @@ from tests.unit.spark.scene import (
     exporter,
     filled,
     run,
+    value,
 )
 
 pytestmark = pytest.mark.long
@@ -249,7 +250,7 @@ def test_losses_stop_a_run_before_anything_is_planned(tmp_path: Path) -> None:
     assert exported_values(tmp_path) == [v for v in expected_values(cluster) if v not in gone]
 
 
-def test_losses_since_an_interrupted_run_are_reported_before_its_tasks_run(tmp_path: Path) -> None:
+def test_losses_since_an_interrupted_run_do_not_hold_up_its_other_partitions(tmp_path: Path) -> None:
     """Finished files need no records any more."""
     cluster = filled()
     cluster.append(0, 18)
@@ -263,13 +264,12 @@ def test_losses_since_an_interrupted_run_are_reported_before_its_tasks_run(tmp_p
     (tmp_path / "_kctl" / "commits" / "000000000000.json").unlink()
     (tmp_path / last).unlink()
     cluster.log_starts[0] = 21
-    begun: list[object] = []
-    listener = Listener(lambda plan, origin: begun.append(plan), lambda progress: None)
-    with pytest.raises(DataLoss, match=r"^orders-0: offsets 20 to 20 are gone, the log starts at 21 now$"):
-        exporter(cluster, tmp_path).run(listener)
-    assert begun == []
+    report = run(cluster, tmp_path)
+    assert isinstance(report.failed["orders"], DataLoss)
+    assert str(report.failed["orders"]) == "orders-0: offsets 20 to 20 are gone, the log starts at 21 now"
+    assert sorted(committed_files(tmp_path)) == sorted(set(paths) - {last})
     run(cluster, tmp_path, on_data_loss=OnDataLoss.WARN)
-    assert sorted(committed_files(tmp_path)) == sorted(paths)
+    assert exported_values(tmp_path) == sorted(set(expected_values(cluster)) - {value(0, 20)})
 
 
 def test_losses_while_spark_starts_are_reported_before_the_plan_is_written(tmp_path: Path) -> None:
@@ -279,9 +279,9 @@ def test_losses_while_spark_starts_are_reported_before_the_plan_is_written(tmp_p
         cluster.log_starts[1] = 2
 
     cluster.on_start = expire
-    with pytest.raises(DataLoss, match=r"^orders-1: offsets 0 to 1 are gone, the log starts at 2 now$"):
-        run(cluster, tmp_path)
-    assert list((tmp_path / "_kctl" / "plans").iterdir()) == []
+    report = run(cluster, tmp_path)
+    assert str(report.failed["orders"]) == "orders-1: offsets 0 to 1 are gone, the log starts at 2 now"
+    assert [range_.tp.partition for batch in report.batches for range_ in batch.plan.ranges] == [0]
 
 
 def test_a_recreated_topic_is_exported_beside_the_former_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.positions import Position as History
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
@@ -18,6 +19,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.spark.exec.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
+from kctl.spark.exec.histories import UNKNOWN_HISTORY
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 from tests.unit.spark.fake_broker import ORDERS, FakeBroker
 
@@ -45,10 +47,11 @@ def read(
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     may_skip: bool = False,
     topic_id: UUID | None = None,
+    history: History = UNKNOWN_HISTORY,
 ) -> tuple[list[int], int]:
     """Base offsets of the batches that a reader got, and the missing offsets."""
     client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
-    range_ = OffsetRange(ORDERS, broker.topic_id if topic_id is None else topic_id, start, end, isolation)
+    range_ = OffsetRange(ORDERS, broker.topic_id if topic_id is None else topic_id, start, end, isolation, history)
     with RangeReader(client, range_, may_skip=may_skip) as reader:
         batches = [one.base_offset for fetched in reader.responses() for one in fetched.batches]
         return batches, reader.lost
@@ -230,8 +233,8 @@ class FakeDamaged(FakeBroker):
         super().__init__()
         self._data = data
 
-    def _fetch(self, offset: int):  # type: ignore[no-untyped-def]
-        response = super()._fetch(offset)
+    def _fetch(self, offset: int, leader_epoch: int):  # type: ignore[no-untyped-def]
+        response = super()._fetch(offset, leader_epoch)
         response.responses[0].partitions[0].error_code = 0
         response.responses[0].partitions[0].records = memoryview(self._data)
         return response
@@ -248,3 +251,60 @@ def test_the_batches_hold_the_records() -> None:
             for record in iterate_records(fetched.data, one)
         ]
     assert values == [b"%d" % offset for offset in range(40)]
+
+
+def elect(broker: FakeBroker, at: int, epoch: int, ends: dict[int, tuple[int, int]], *batches: bytes) -> None:
+    """Before the fetch of this offset another leader takes over, whose log has these batches and epochs."""
+
+    def before_fetch(offset: int) -> ErrorCode:
+        if offset == at and broker.leader_epoch != epoch:
+            broker.leader_epoch, broker.epoch_ends = epoch, ends
+            broker.log = b"".join(batches)
+        return ErrorCode.NONE
+
+    broker.before_fetch = before_fetch
+
+
+KNOWN = History(40, 0)
+FIRST = tuple(batch(base, leader_epoch=0) for base in (0, 10, 20, 30))
+OTHER = tuple(batch(base, leader_epoch=2) for base in (0, 10, 20, 30))
+
+
+def test_reading_goes_on_after_an_election_only_if_the_leader_has_the_records_of_the_range() -> None:
+    for history in (KNOWN, UNKNOWN_HISTORY):
+        broker = FakeBroker(*FIRST)
+        elect(broker, 20, 2, {0: (0, 40)}, *FIRST)
+        assert read(broker, history=history) == ([0, 10, 20, 30], 0), history
+        assert broker.fetches == [0, 10, 20, 20, 30], history
+        for end in (0, 10):
+            broker = FakeBroker(*FIRST)
+            elect(broker, 20, 2, {0: (0, end)}, *OTHER)
+            with pytest.raises(DataLoss, match=f"orders-0 was truncated at offset {end}, .* leader epoch 0"):
+                read(broker, history=history)
+
+
+def test_records_up_to_the_truncation_are_read_where_losses_are_tolerated() -> None:
+    broker = FakeBroker(*FIRST)
+    elect(broker, 10, 2, {0: (0, 30)}, *OTHER)
+    found: list[int] = []
+    client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
+    range_ = OffsetRange(ORDERS, broker.topic_id, 0, 40, IsolationLevel.READ_COMMITTED, KNOWN)
+    with RangeReader(client, range_, may_skip=True) as reader:
+        responses = reader.responses()
+        found += [one.base_offset for _ in range(3) for one in next(responses).batches]
+        with pytest.raises(DataLoss, match="truncated at offset 30"):
+            next(responses)
+    assert (found, reader.position) == ([0, 10, 20], 30)
+
+
+def test_a_range_is_read_though_the_log_was_truncated_after_it() -> None:
+    broker = FakeBroker(*FIRST)
+    elect(broker, 10, 2, {0: (0, 20)}, *OTHER)
+    assert read(broker, end=20, history=KNOWN) == ([0, 10], 0)
+
+
+def test_a_log_without_any_epochs_is_not_compared() -> None:
+    """Its messages have a format before 2."""
+    broker = FakeBroker(*FIRST)
+    elect(broker, 10, 2, {2: (-1, -1)}, *FIRST)
+    assert read(broker, history=KNOWN) == ([0, 10, 20, 30], 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,25 @@ def test_data_files_that_a_compaction_replaced_are_removed_with_its_snapshot(tmp
         assert on_disk(tmp_path, ".parquet") == named
         assert on_disk(tmp_path, ".avro") == used_manifests(table)
         assert len(named) == 1 + KEPT
+
+
+def test_a_file_elsewhere_that_the_metadata_names_is_not_removed(tmp_path: Path, cluster: Cluster) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    increments(cluster, target, 1)
+    outside = tmp_path / "precious.parquet"
+    shutil.copy(next((target / "orders").rglob("*.parquet")), outside)
+    with table_in(target) as table:
+        table.add_files([f"file://{outside}", f"file://{target}/orders/../../precious.parquet"])
+        added = [task.file for task in table.scan().plan_files() if "precious" in task.file.file_path]
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
+            for file in added:
+                overwrite.delete_data_file(file)
+    increments(cluster, target, KEPT + 1)
+    with table_in(target) as table:
+        assert len(table.snapshots()) == KEPT
+        assert values(table) == expected_values(cluster)
+    assert outside.exists()
 
 
 def test_what_a_tag_names_can_be_read(tmp_path: Path, cluster: Cluster) -> None:

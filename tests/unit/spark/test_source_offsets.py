@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.client.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
-from kctl.spark.exec.source_offsets import cut, from_document, limited, parse_offsets, to_document
+from kctl.spark.exec.source_offsets import (
+    Progress,
+    cut,
+    from_document,
+    limited,
+    parse_offsets,
+    progress_from_document,
+    progress_to_document,
+    to_document,
+)
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**62), max_size=8)
@@ -21,11 +32,38 @@ def test_offsets_survive_a_checkpoint(offsets: dict[TopicPartition, int]) -> Non
     assert from_document(json.loads(json.dumps(to_document(offsets)))) == offsets
 
 
+HISTORIES = st.dictionaries(
+    PARTITIONS, st.builds(History, st.integers(0, 2**62), st.integers(0, 2**31 - 1), st.just(False)), max_size=8
+)
+
+
+@given(OFFSETS, HISTORIES, st.dictionaries(st.sampled_from("ab"), st.uuids(), max_size=2))
+def test_progress_survives_a_checkpoint(
+    offsets: dict[TopicPartition, int], histories: dict[TopicPartition, History], topic_ids: dict[str, UUID]
+) -> None:
+    progress = Progress(offsets, histories, topic_ids)
+    assert progress_from_document(json.loads(json.dumps(progress_to_document(progress)))) == progress
+    assert progress_from_document(to_document(offsets)) == Progress(offsets), "of an earlier version"
+
+
+def test_a_high_watermark_that_moves_alone_changes_no_progress() -> None:
+    tp = TopicPartition("orders", 0)
+    before = Progress({tp: 5}, {tp: History(7, 1)})
+    for after, expected in (
+        (Progress({tp: 5}, {tp: History(9, 1)}), before),
+        (Progress({tp: 5}, {tp: History(9, 2)}), None),
+        (Progress({tp: 6}, {tp: History(9, 1)}), None),
+    ):
+        assert after.since(before) == (expected or after)
+
+
 def test_offsets_have_the_form_of_the_kafka_source() -> None:
     assert parse_offsets('{"orders": {"0": 5, "10": 7}}', "startingOffsets") == {
         TopicPartition("orders", 0): 5,
         TopicPartition("orders", 10): 7,
     }
+    copied = '{"orders": {"0": 5}, "@histories": {"orders": {"0": [9, 1]}}}'
+    assert parse_offsets(copied, "startingOffsets") == {TopicPartition("orders", 0): 5}
     assert parse_offsets("Earliest", "startingOffsets") == "earliest"
 
 

@@ -15,7 +15,7 @@ from pyiceberg.utils.config import Config
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
-from kctl.spark.exec.files import DiskFiles, Files, StoreFailed
+from kctl.spark.exec.files import DiskFiles, Files, PathOutsideTarget, StoreFailed
 from kctl.spark.exec.object_files import ObjectFiles
 from kctl.spark.exec.target import open_files
 from kctl.spark.export import Listener
@@ -71,6 +71,61 @@ def values(files: Files) -> list[bytes]:
 def assert_exact(cluster: Cluster, files: Files) -> None:
     assert values(files) == expected_values(cluster)
     assert CommitLog(files).data_files(["orders"]).keys() == CommitLog(files).committed_paths().keys()
+
+
+OUTSIDE = ["../a", "/a", "a/../../b", "..", ".", "a/..", "a/./b", "a\0b", "file:///a"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_no_operation_leaves_the_target(make_files: MakeFiles, tmp_path: Path, path: str) -> None:
+    files = make_files("target")
+    files.create("inside", b"1")
+    before = sorted(tmp_path.rglob("*"))
+    inside = files.scratch("b")
+    inside.write_bytes(b"2")
+    attempts: list[Callable[[], object]] = [
+        lambda: files.prepare([path]) if isinstance(files, DiskFiles) else files.names(path),
+        lambda: files.names(path),
+        lambda: files.sizes(path),
+        lambda: files.size(path),
+        lambda: files.read(path),
+        lambda: files.open(path),
+        lambda: files.create(path, b"2"),
+        lambda: files.scratch(path),
+        lambda: files.publish(inside, path),
+        lambda: files.remove(path),
+        lambda: files.remove_scratch([path]) if isinstance(files, DiskFiles) else files.names(path),
+    ]
+    for attempt in attempts:
+        with pytest.raises(PathOutsideTarget, match="is not in"):
+            attempt()
+    files.discard(inside)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert files.names("") == ["inside"]
+
+
+def test_nothing_is_written_through_a_link_that_leaves_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "precious").write_text("do not touch")
+    target = tmp_path / "target"
+    target.mkdir()
+    (tmp_path / "link-to-target").symlink_to(target)
+    (target / "orders").symlink_to(tmp_path / "other")
+    (target / "real").mkdir()
+    (target / "inner").symlink_to(target / "real")
+    files = DiskFiles(tmp_path / "link-to-target")
+    for attempt in (
+        lambda: files.create("orders/new", b""),
+        lambda: files.create("orders/deeper/new", b""),
+        lambda: files.scratch("orders/new"),
+        lambda: files.prepare(["orders/new"]),
+        lambda: files.remove("orders/precious"),
+    ):
+        with pytest.raises(PathOutsideTarget, match="by a symbolic link"):
+            attempt()
+    assert files.create("inner/new", b"1")
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["precious"]
+    assert files.read("orders/precious") == b"do not touch"
 
 
 def test_a_name_is_given_once(make_files: MakeFiles) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from typing import Self
 from uuid import UUID
@@ -22,6 +22,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.spark.exec.fetch import Fetched, OffsetRange
+from kctl.spark.exec.outcome import Unreadable
 from kctl.spark.profiling import fields, profiler
 from kctl.spark.profiling.histogram import BARS_MAX, Histogram
 from kctl.spark.profiling.key_counts import DistinctKeys, FrequentKeys
@@ -38,6 +39,7 @@ class Loaded:
     """A reader of the records of one partition in memory."""
 
     lost = 0
+    on_unreadable: Callable[[Unreadable], None] | None = None
 
     def __init__(self, records: Sequence[Record], range_: OffsetRange, per_batch: int, codec: Codec) -> None:
         self.position = range_.end

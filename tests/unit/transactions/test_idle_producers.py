@@ -14,7 +14,7 @@ from kctl.records.header import Record
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 
-PROPERTIES = {"transactional.id.expiration.ms": "100000"}
+PROPERTIES = {"producer.id.expiration.ms": "100000"}
 CHECK_INTERVAL_S = 600
 IDLE, IN_TRANSACTION, WRITING = 1, 2, 3
 

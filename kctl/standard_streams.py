@@ -1,0 +1,128 @@
+"""The standard streams of a command, so that output which cannot be written is never taken for written.
+
+- A stream that was closed when the process started fails when it is used, as with the tools of coreutils.  The null
+  device takes its number, so that no file or socket of the process does.
+- Output to a pipe or terminal that another process has made non-blocking waits until there is room.
+- An error names the stream, and a reader that has left is told apart from a broken connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class ReaderLeft(BrokenPipeError):
+    """A standard stream is a pipe, and its reader has closed it."""
+
+
+class CannotWrite(OSError):
+    """A standard stream cannot be written; `strerror` names it and the reason."""
+
+
+@contextlib.contextmanager
+def standard_streams() -> Iterator[None]:
+    """Replaces the standard streams of this process, except those that tests have replaced, until the block ends."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    # In the order of their numbers, because each takes the lowest free one.
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8")  # noqa: SIM115 - of the process
+    sys.stdout = _guarded(sys.stdout, "stdout")
+    sys.stderr = _guarded(sys.stderr, "stderr")
+    try:
+        yield
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+
+
+def discard(stream: TextIO) -> None:
+    """Replaces the file of a stream by the null device, so that the flush at exit does not fail again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def _guarded(stream: TextIO | None, name: str) -> TextIO:
+    """A stream with the descriptor and the settings of a standard stream, else that stream."""
+    if stream is None:
+        return _text_stream(_Output(os.open(os.devnull, os.O_RDONLY), name, None), is_unbuffered=False)
+    if type(stream) is not io.TextIOWrapper:
+        return stream
+    try:
+        output = _Output(stream.fileno(), name, stream)
+    except OSError:
+        return stream
+    return _text_stream(
+        output,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        is_line_buffered=stream.line_buffering,
+        is_unbuffered=stream.write_through,
+    )
+
+
+def _text_stream(
+    output: _Output,
+    *,
+    encoding: str = "utf-8",
+    errors: str | None = None,
+    is_line_buffered: bool = False,
+    is_unbuffered: bool,
+) -> TextIO:
+    buffer = _Unbuffered(output) if is_unbuffered else io.BufferedWriter(output)
+    return io.TextIOWrapper(
+        buffer,
+        encoding=encoding,
+        errors=errors,
+        newline="\n",
+        line_buffering=is_line_buffered,
+        write_through=is_unbuffered,
+    )
+
+
+class _Output(io.RawIOBase):
+    """Writes to a descriptor, which stays open."""
+
+    def __init__(self, descriptor: int, name: str, replaced: TextIO | None) -> None:
+        """`replaced` would close the descriptor if it was freed."""
+        self._descriptor = descriptor
+        self._name = name
+        self._replaced = replaced
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data: Buffer, /) -> int:
+        while True:
+            try:
+                return os.write(self._descriptor, data)
+            except BlockingIOError:
+                import select  # noqa: PLC0415 - rarely needed
+
+                select.select([], [self._descriptor], [])
+            except BrokenPipeError as error:
+                raise ReaderLeft(error.errno, error.strerror) from None
+            except OSError as error:
+                raise CannotWrite(error.errno, f"cannot write to {self._name}: {error.strerror}") from None
+
+
+class _Unbuffered(io.BufferedWriter):
+    """Writes everything at once, as PYTHONUNBUFFERED requires; a raw stream may write a part."""
+
+    def write(self, data: Buffer, /) -> int:
+        count = super().write(data)
+        self.flush()
+        return count
