@@ -25,11 +25,11 @@ from kctl.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Re
 from kctl.admin.election import ElectionType, elect_leaders
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.groups import delete_groups
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.quotas import QuotaChange, alter_quotas
 from kctl.admin.reassignment import alter_reassignments, list_reassignments
 from kctl.admin.topic_changes import NewTopic, create_partitions, create_topics, delete_topics
 from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.model import Endpoint, TopicPartition
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern
 from kctl.security.acls import ResourceType as AclResourceType

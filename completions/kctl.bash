@@ -144,10 +144,11 @@ _kctl() {
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --on-truncation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --on-truncation) words='stop continue' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --decode) words='value key both' flags='' ;;
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
@@ -160,7 +161,7 @@ _kctl() {
         esac
         ;;
     'copy copy')
-        flags='--from-cluster --from-config --from-profile --to-cluster --to-config --to-profile --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from-cluster --from-config --from-profile --to-cluster --to-config --to-profile --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --progress --transactional-id --groups --dry-run -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from-config) kind='file' ;;
         --from-profile) kind='names-profiles' ;;
@@ -170,6 +171,7 @@ _kctl() {
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --resume-group) kind='names-groups' ;;
+        --progress) words='check accept rewind reset' flags='' ;;
         --groups) kind='names-groups' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -279,7 +281,7 @@ _kctl() {
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--at --backup --topic --topic-regex --execute --dry-run --accept-lost --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
         --topic) kind='names-topics' ;;
@@ -306,7 +308,7 @@ _kctl() {
         esac
         ;;
     'groups import')
-        flags='--group --group-regex --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--group --group-regex --topic --topic-regex --execute --dry-run --accept-lost --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --resolve --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --topic) kind='names-topics' ;;

@@ -12,7 +12,16 @@ from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
 from kctl.console import Console, Format, terminal_width, uses_colors
-from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, GuardRefused, KctlError, UsageError
+from kctl.errors import (
+    ApiError,
+    ClusterUnreachable,
+    ConfigError,
+    ErrorCode,
+    GuardRefused,
+    KctlError,
+    PositionLost,
+    UsageError,
+)
 from kctl.records.compiled import walk_is_compiled
 from kctl.standard_streams import CannotWrite, ReaderLeft, discard, standard_streams
 
@@ -66,6 +75,8 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.REFUSED
         case ClusterUnreachable() | TimeoutError():
             return ExitStatus.UNREACHABLE
+        case PositionLost():
+            return ExitStatus.REFUSED
         case ApiError(code=ErrorCode.REQUEST_TIMED_OUT | ErrorCode.NETWORK_EXCEPTION):
             return ExitStatus.UNREACHABLE
         case _:

@@ -2,6 +2,7 @@
 
 KctlError
   ApiError            an expected outcome of a request, identified by its code
+    PositionLost      the log does not have the history of a position any more
   MalformedRequest    bytes that cannot be decoded as a request; the connection is closed
   CorruptLog          a file of a log has invalid contents
   LogDirFailure       an IO error in a log directory, which goes offline
@@ -286,6 +287,15 @@ class ApiError(KctlError):
         super().__init__(message or code.description)
         self.code = code
         self.message = message
+
+
+class PositionLost(ApiError):
+    """The records before a position are not in the log any more, or are of another topic: continuing there would skip
+    or repeat records.  The code is OFFSET_OUT_OF_RANGE, the base class of Java's LogTruncationException.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
 class MalformedRequest(KctlError):

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kctl.admin.copy_offsets import OffsetTranslation
 from kctl.admin.group_offsets import commit_offsets
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offsets import offset_ranges
 from kctl.admin.outcome import Outcome, failure_of
-from kctl.client.committed_offsets import commits_with_metadata
+from kctl.client.committed_offsets import CommittedOffset, committed_offsets
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 
@@ -87,8 +86,9 @@ class CopiedGroups:
                 self.done.update({(group, tp): Translated(None, False, failure_of(str(tp), error)) for tp in left})
                 continue
             for tp in left:
-                new, metadata = present.get(self._copy_of(tp), (None, ""))
-                is_kept = metadata == metadata_for(tp, offsets[tp])
+                commit = present.get(self._copy_of(tp))
+                new = commit.offset if commit is not None else None
+                is_kept = commit is not None and commit.metadata == metadata_for(tp, offsets[tp])
                 outcome = Outcome(str(tp)) if is_kept else self._without_translation(tp, offsets[tp], new)
                 self.done[group, tp] = Translated(new if is_kept else None, is_kept, outcome)
 
@@ -112,7 +112,8 @@ class CopiedGroups:
                 {(group, tp): Translated(new, False, failure_of(str(tp), error)) for tp, new in known.items()}
             )
             return
-        moved = {tp: new for tp, new in known.items() if new > present.get(self._copy_of(tp), (-1, ""))[0]}
+        none = CommittedOffset(-1)
+        moved = {tp: new for tp, new in known.items() if new > present.get(self._copy_of(tp), none).offset}
         commits = {
             self._copy_of(tp): CommittedOffset(new, metadata=metadata_for(tp, self.offsets[group][tp]))
             for tp, new in moved.items()
@@ -121,15 +122,13 @@ class CopiedGroups:
         for tp, new in known.items():
             copy = self._copy_of(tp)
             is_kept = tp not in moved
-            offset = present[copy][0] if is_kept else new
+            offset = present[copy].offset if is_kept else new
             self.done[group, tp] = Translated(offset, is_kept, outcomes.get(copy, Outcome(str(copy))))
 
-    async def _present(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+    async def _present(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Commits of the group in the target."""
         copies = [self._copy_of(tp) for tp in tps]
-        return await self.target.on_coordinator(
-            group, lambda connection: commits_with_metadata(connection, group, copies)
-        )
+        return await self.target.on_coordinator(group, lambda connection: committed_offsets(connection, group, copies))
 
     def _copy_of(self, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(self.topic, tp.partition)

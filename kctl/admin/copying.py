@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kctl.admin.group_offsets import commit_offsets
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.pacing import Pacer
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.group_metadata import GroupMetadata
+from kctl.client.positions import NO_EPOCH, Position
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
@@ -55,6 +56,10 @@ class CopyPlan:
     progress_group: str | None = None
     progress_topic: str = ""
     """The topic whose partitions the committed offsets of the group name."""
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    """Where partitions are continued, with the leader epoch of the last record before."""
+    mark: str = ""
+    """The metadata of the committed offsets of the group; see kctl.admin.kept_progress."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offsets of groups before these have no translation, because the records there were not copied by this plan."""
 
@@ -115,6 +120,7 @@ class Copier:
         self._transaction = transaction
         self._on_poll = on_poll
         self._failure: KctlError | None = None
+        self._consumer: Consumer | None = None
         self._now_ms = source.transport.monotonic_ms
         self._checkpoint_ms = self._now_ms()
         self._committed: dict[TopicPartition, int] = {}
@@ -135,8 +141,14 @@ class Copier:
             raise
 
     async def _read(self) -> None:
-        starts = {tp: start for tp, (start, end) in self.plan.bounds.items() if start < end}
+        positions = self.plan.positions
+        starts = {
+            tp: positions[tp] if tp in positions and positions[tp].offset == start else start
+            for tp, (start, end) in self.plan.bounds.items()
+            if start < end
+        }
         consumer = Consumer(self._source, starts, limits=self._limits, isolation=self.plan.isolation)
+        self._consumer = consumer
         left = self.plan.records_max
         while consumer.positions and left != 0:
             polled = await consumer.poll()
@@ -230,17 +242,24 @@ class Copier:
         group = self.plan.progress_group
         moved = {tp: offset for tp, offset in self.counts.positions.items() if self._committed.get(tp) != offset}
         if group is not None and moved:
-            offsets = {TopicPartition(self.plan.progress_topic, tp.partition): moved[tp] for tp in moved}
+            committed = {TopicPartition(self.plan.progress_topic, tp.partition): self._commit_of(tp) for tp in moved}
             if self._transaction is not None:
-                await self._transaction.add_offsets(GroupMetadata(group), offsets)
+                await self._transaction.add_offsets(GroupMetadata(group), committed)
             else:
-                committed = {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
                 for outcome in (await commit_offsets(self._target, group, committed)).values():
                     if not outcome.is_done:
                         raise ApiError(outcome.error, f"group '{group}', {outcome.name}: {outcome.message}")
         if self._transaction is not None:
             await self._transaction.commit()
         self._committed.update(moved)
+
+    def _commit_of(self, tp: TopicPartition) -> CommittedOffset:
+        """The progress of a partition: its offset, the leader epoch of the last record before, and the mark."""
+        position = self.plan.positions.get(tp, Position(-1))
+        offset = self.counts.partitions[tp].position
+        if offset != position.offset:
+            position = Position(offset) if self._consumer is None else self._consumer.history.position(tp, offset)
+        return CommittedOffset(offset, position.leader_epoch if position.is_of_record else NO_EPOCH, self.plan.mark)
 
     async def _stop(self, error: BaseException) -> None:
         """After an interruption: completes what was sent, or aborts the transaction, if that is possible quickly."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode

@@ -58,6 +58,9 @@ class Judgement(NamedTuple):
     """Why it is not OK; empty if it is."""
 
 
+AFTER_END = "the committed offset is after the end: the topic was created again, or its log was truncated"
+
+
 def judge(facts: Facts) -> Judgement:
     """The lag and the verdict."""
     lag = _lag(facts)
@@ -113,6 +116,8 @@ def produced_per_s(facts: Facts) -> float | None:
 
 def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
     """All problems, the most severe first."""
+    if facts.committed is not None and facts.committed > facts.log.high_watermark:
+        yield Verdict.LOSING, AFTER_END
     losing = _losing(facts, found)
     if losing:
         yield Verdict.LOSING, losing

@@ -9,26 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from kctl.admin.group_description import GroupDescription
+from kctl.client.committed_offsets import CommittedOffset
+from kctl.client.positions import NO_EPOCH
 from kctl.documents import read_json
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 from kctl.model import TopicPartition
 
 VERSION = 1
-NO_EPOCH = -1
-
-
-class CommittedOffset(NamedTuple):
-    """The commit of a group for one partition."""
-
-    offset: int
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
-
 
 GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 """Committed offsets by group and partition."""
@@ -44,6 +36,8 @@ class OffsetDocument:
     reason: str
     """The command before which the offsets were saved, or `export`."""
     groups: GroupOffsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics then, as Kafka writes them; without those of brokers before Kafka 2.8."""
 
 
 def committed_of(groups: Iterable[GroupDescription]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
@@ -71,12 +65,14 @@ def format_document(document: OffsetDocument) -> str:
         }
         for name in sorted(document.groups)
     ]
-    front = {
+    front: dict[str, object] = {
         "version": VERSION,
         "cluster_id": document.cluster_id,
         "created": document.created,
         "reason": document.reason,
     }
+    if document.topic_ids:
+        front["topic_ids"] = dict(sorted(document.topic_ids.items()))
     return json.dumps({**front, "groups": groups}, indent=1, ensure_ascii=True) + "\n"
 
 
@@ -93,12 +89,15 @@ def parse_document(text: str) -> OffsetDocument:
         if name in groups:
             raise UsageError(f"group '{name}' occurs twice")
         groups[name] = _parse_offsets(name, item["offsets"])
-    cluster_id = data.get("cluster_id")
+    cluster_id, topic_ids = data.get("cluster_id"), data.get("topic_ids")
     return OffsetDocument(
         cluster_id if isinstance(cluster_id, str) else None,
         str(data.get("created") or ""),
         str(data.get("reason") or ""),
         groups,
+        {name: topic_id for name, topic_id in topic_ids.items() if isinstance(topic_id, str)}
+        if isinstance(topic_ids, dict)
+        else {},
     )
 
 

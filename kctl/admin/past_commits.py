@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offsets_records import CommitRecord, GroupRecord
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.errors import MalformedRequest
 from kctl.limits import GROUP_HISTORY_COMMITS_MAX
 from kctl.model import TopicPartition

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from kctl.admin.group_description import GroupDescription
 from kctl.admin.group_offsets import commit_offsets
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offset_reset import Reset, Scenario, Target, plan_resets
 from kctl.admin.outcome import Outcome
 from kctl.admin.streams_topics import is_internal_topic
 from kctl.admin.topic_changes import delete_topics
 from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 

@@ -7,8 +7,9 @@ costs nothing.  Everything else in this package may change in any version.
 Reading order: settings; transport (the port: connections, waiting, doing things at once) and its two implementations,
 asyncio_transport and blocking_transport; budget (the deadline of a command); framing and versions (what a connection
 does, without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators); fetching;
-consumer; membership_runner; group_consumer; producer; then the face for applications: application_settings,
-async_producer, async_consumer, and blocking_producer and blocking_consumer, which run those on a loop_thread.
+positions and read_history (whether the log still has what was read); consumer; membership_runner; group_consumer;
+producer; then the face for applications: application_settings, async_producer, async_consumer, and blocking_producer
+and blocking_consumer, which run those on a loop_thread.
 
 Everything is written as coroutines over the transport.  On the blocking transport they never suspend, so `run_blocking`
 runs them without an event loop: that is what one-shot commands and Spark's workers use.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kctl.client.interceptors import ProducerInterceptor, ProducerRecord
     from kctl.client.list_offsets import OffsetAt
     from kctl.client.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
+    from kctl.client.positions import Divergence, LogTruncated, Position
     from kctl.client.producer_batches import RecordMetadata
     from kctl.client.rebalance_listener import RebalanceListener
     from kctl.model import TopicPartition
@@ -40,9 +42,12 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerRecord",
     "DefaultPartitioner",
+    "Divergence",
     "GroupMetadata",
+    "LogTruncated",
     "OffsetAt",
     "Partitioner",
+    "Position",
     "Producer",
     "ProducerConfig",
     "ProducerInterceptor",
@@ -62,9 +67,12 @@ _MODULES = {
     "ConsumerConfig": "kctl.client.application_settings",
     "ConsumerRecord": "kctl.client.async_consumer",
     "DefaultPartitioner": "kctl.client.partitioners",
+    "Divergence": "kctl.client.positions",
     "GroupMetadata": "kctl.client.group_metadata",
+    "LogTruncated": "kctl.client.positions",
     "OffsetAt": "kctl.client.list_offsets",
     "Partitioner": "kctl.client.partitioners",
+    "Position": "kctl.client.positions",
     "Producer": "kctl.client.blocking_producer",
     "ProducerConfig": "kctl.client.application_settings",
     "ProducerInterceptor": "kctl.client.interceptors",

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, Self
 from kctl.client.application_settings import ConsumerConfig
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import commit_offsets, committed_offsets
+from kctl.client.committed_offsets import CommittedOffset, commit_of, commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
 from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
-from kctl.client.lost_positions import lost_positions
+from kctl.client.lost_positions import lost_positions, reset_positions
 from kctl.client.metadata import TopicRecreated
+from kctl.client.positions import Divergence, LogTruncated, Position
 from kctl.client.property_values import BY_DURATION, iso_duration_ms
 from kctl.client.ready_records import ReadyRecords
 from kctl.client.rebalance_listener import RebalanceListener
@@ -86,18 +87,21 @@ class AsyncConsumer:
             limits=config.fetch_limits(),
             auto_commit_interval_ms=config.auto_commit_interval_ms if config.enable_auto_commit else None,
             listener=listener,
+            on_truncated=None if config.auto_offset_reset == "none" else _report_reset,
         )
 
-    async def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+    async def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
         """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
 
-        Raises ApiError and ClusterUnreachable.
+        `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
+        ApiError and ClusterUnreachable.
         """
         await self.unsubscribe()
         if isinstance(partitions, Mapping):
-            positions = dict(partitions)
+            positions: dict[TopicPartition, int | Position] = dict(partitions)
         else:
-            positions = {} if self._config.group_id is None else await self.committed(partitions)
+            commits = {} if self._config.group_id is None else await self._commits(partitions)
+            positions = {tp: commit.position for tp, commit in commits.items()}
             positions.update(await self._begin([tp for tp in partitions if tp not in positions]))
         config = self._config
         self._assigned = Consumer(self._client, positions, limits=config.fetch_limits(), isolation=config.isolation)
@@ -128,8 +132,9 @@ class AsyncConsumer:
         """The next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
-        offset out of range, fenced member, ...), CorruptBatch, ClusterUnreachable, and what a deserializer raises; the
-        next call then continues with the same record.
+        offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
+        the records before a position, CorruptBatch, ClusterUnreachable, and what a deserializer raises; the next call
+        then continues with the same record.
         """
         await self.wait_for_records(timeout_ms)
         return self.take(self._config.max_poll_records)
@@ -169,15 +174,25 @@ class AsyncConsumer:
         self._require_assigned([tp])
         return self.positions()[tp]
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continues with this offset.  Raises UsageError for a partition that is not read."""
+    def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+        """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
+        if self._group is not None:
+            return {tp: self._group.with_epoch(tp, offset) for tp, offset in offsets.items()}
+        reader = self._assigned
+        return {tp: reader.history.position(tp, at) if reader else Position(at) for tp, at in offsets.items()}
+
+    def seek(self, tp: TopicPartition, offset: int | Position) -> None:
+        """Continues with this offset; with a Position, the history before it is checked.
+
+        Raises UsageError for a partition that is not read.
+        """
         self._require_assigned([tp])
         self._take_over()
         self._ready.drop({tp})
         if self._group is not None:
             self._group.seek(tp, offset)
         elif self._assigned is not None:
-            self._assigned.positions[tp] = offset
+            self._assigned.restart({tp: offset if isinstance(offset, Position) else Position(offset)})
 
     async def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
         """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
@@ -211,7 +226,8 @@ class AsyncConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commits these offsets (of the next records to read), or those after the records returned so far.
 
-        Raises ApiError, ClusterUnreachable and UsageError.  Partitions lost in a rebalance are skipped.
+        The leader epochs of the records before them are committed too, as far as this consumer has read those.
+        Partitions lost in a rebalance are skipped.  Raises ApiError, ClusterUnreachable and UsageError.
         """
         if offsets is None:
             offsets = self.positions()
@@ -220,10 +236,11 @@ class AsyncConsumer:
         if self._group is not None:
             await self._group.commit(offsets)
             return
+        commits = {tp: commit_of(position) for tp, position in self.with_epochs(offsets).items()}
 
         async def send_to(connection: Connection) -> None:
             codes = await commit_offsets(
-                connection, group_id, offsets, member_id="", generation=-1, group_instance_id=None
+                connection, group_id, commits, member_id="", generation=-1, group_instance_id=None
             )
             for tp, code in codes.items():
                 if code is not ErrorCode.NONE:
@@ -244,9 +261,12 @@ class AsyncConsumer:
 
         Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
         """
+        return {tp: commit.offset for tp, commit in (await self._commits(partitions)).items()}
+
+    async def _commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         group_id = self._group_id()
 
-        async def send_to(connection: Connection) -> dict[TopicPartition, int]:
+        async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
             return await committed_offsets(connection, group_id, partitions)
 
         return await self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
@@ -305,7 +325,15 @@ class AsyncConsumer:
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or isinstance(reader, GroupConsumer):
                 raise
-            reader.positions.update(await self._begin(await lost_positions(self._client, reader.positions)))
+            if isinstance(error, LogTruncated):
+                if self._config.auto_offset_reset == "none":
+                    raise
+                positions = await reset_positions(error.divergences, self._begin)
+                for divergence in error.divergences:
+                    _report_reset(divergence, positions[divergence.tp].offset)
+            else:
+                positions = await self._begin(await lost_positions(self._client, reader.positions))
+            reader.restart(positions)
             return []
 
     def _drop_lost(self, owned: tuple[TopicPartition, ...]) -> None:
@@ -340,8 +368,8 @@ class AsyncConsumer:
         first = self._ready.first_offsets()
         return {tp: first.get(tp, position) for tp, position in reader.positions.items()}
 
-    async def _begin(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Start offsets by auto_offset_reset.  Raises ApiError."""
+    async def _begin(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Start positions by auto_offset_reset.  Raises ApiError."""
         reset = self._config.auto_offset_reset
         if not partitions:
             return {}
@@ -351,9 +379,10 @@ class AsyncConsumer:
         if reset.startswith(BY_DURATION):
             start_ms = time.time_ns() // 1_000_000 - iso_duration_ms(reset[len(BY_DURATION) :])
             ends = await self.end_offsets(partitions)
-            found = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
-            return {tp: ends[tp] if at is None else at.offset for tp, at in found.items()}
-        return await (self.beginning_offsets(partitions) if reset == "earliest" else self.end_offsets(partitions))
+            times = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
+            return {tp: Position(ends[tp] if at is None else at.offset) for tp, at in times.items()}
+        found = await self._look_up(dict.fromkeys(partitions, EARLIEST if reset == "earliest" else LATEST))
+        return {tp: Position(one.offset, one.leader_epoch, is_of_leader=True) for tp, one in found.items()}
 
     async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         found: dict[TopicPartition, OffsetAt] = {}
@@ -377,3 +406,7 @@ class AsyncConsumer:
         if not self._config.group_id:
             raise UsageError("commits require a group_id")
         return self._config.group_id
+
+
+def _report_reset(divergence: Divergence, offset: int) -> None:
+    logger.warning("the log was truncated: reading continues at offset=%d %s", offset, divergence)

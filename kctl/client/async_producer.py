@@ -13,6 +13,7 @@ from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.group_metadata import GroupMetadata, require_offsets
 from kctl.client.interceptors import ProducerRecord
+from kctl.client.positions import Position
 from kctl.client.producer import Producer
 from kctl.client.producer_batches import OnResult, RecordMetadata, size_of
 from kctl.client.transaction import Transaction
@@ -147,7 +148,7 @@ class AsyncProducer:
             raise UsageError("the producer is already in a transaction")
         self._is_in_transaction = True
 
-    async def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+    async def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
         """Commits offsets of a group as part of the transaction: those of the next records to read.
 
         With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since

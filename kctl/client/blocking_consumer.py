@@ -12,6 +12,7 @@ from kctl.client.async_consumer import ITERATION_POLL_MS, AsyncConsumer, Consume
 from kctl.client.group_metadata import GroupMetadata
 from kctl.client.list_offsets import OffsetAt
 from kctl.client.loop_thread import LoopThread
+from kctl.client.positions import Position
 from kctl.client.rebalance_listener import RebalanceListener
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
@@ -59,10 +60,11 @@ class Consumer:
         thread = self._opened()
         thread.run(self._consumer.subscribe(topics, None if listener is None else _InCaller(thread, listener)))
 
-    def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+    def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
         """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
 
-        Raises ApiError and ClusterUnreachable.
+        `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
+        ApiError and ClusterUnreachable.
         """
         self._opened().run(self._consumer.assign(partitions))
 
@@ -85,8 +87,9 @@ class Consumer:
         """The next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
-        offset out of range, fenced member, ...), CorruptBatch, ClusterUnreachable, and what a deserializer raises; the
-        next call then continues with the same record.
+        offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
+        the records before a position, CorruptBatch, ClusterUnreachable, and what a deserializer raises; the next call
+        then continues with the same record.
         """
         return self._opened().run(self._consumer.poll(timeout_ms))
 
@@ -115,8 +118,15 @@ class Consumer:
         """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
         return self._on_loop(lambda: self._consumer.position(tp))
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continues with this offset.  Raises UsageError for a partition that is not read."""
+    def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+        """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
+        return self._on_loop(lambda: self._consumer.with_epochs(offsets))
+
+    def seek(self, tp: TopicPartition, offset: int | Position) -> None:
+        """Continues with this offset; with a Position, the history before it is checked.
+
+        Raises UsageError for a partition that is not read.
+        """
         self._on_loop(lambda: self._consumer.seek(tp, offset))
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
@@ -138,7 +148,8 @@ class Consumer:
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commits these offsets (of the next records to read), or those after the records returned so far.
 
-        Raises ApiError, ClusterUnreachable and UsageError.  Partitions lost in a rebalance are skipped.
+        The leader epochs of the records before them are committed too, as far as this consumer has read those.
+        Partitions lost in a rebalance are skipped.  Raises ApiError, ClusterUnreachable and UsageError.
         """
         self._opened().run(self._consumer.commit(offsets))
 

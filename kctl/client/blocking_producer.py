@@ -15,6 +15,7 @@ from kctl.client.async_producer import AsyncProducer, SerializedRecord
 from kctl.client.group_metadata import GroupMetadata
 from kctl.client.interceptors import ProducerRecord
 from kctl.client.loop_thread import LoopThread
+from kctl.client.positions import Position
 from kctl.client.producer_batches import RecordMetadata
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
@@ -85,7 +86,7 @@ class Producer:
         """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
         self._opened().run(self._producer.begin_transaction())
 
-    def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+    def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
         """Commits offsets of a group as part of the transaction: those of the next records to read.
 
         With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since

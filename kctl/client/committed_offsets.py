@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
+from kctl.client.positions import NO_EPOCH, Position
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -25,6 +27,32 @@ from kctl.reference_cycles import copy_of
 STABLE_VERSION_MIN = 7
 SEVERAL_GROUPS_VERSION_MIN = 8
 GROUPS_PER_REQUEST = 100
+
+
+class CommittedOffset(NamedTuple):
+    """The commit of a group for one partition."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    """Of the last record before the offset, as the committing client says; NO_EPOCH if it does not."""
+    metadata: str = ""
+
+    @property
+    def position(self) -> Position:
+        """The position to check and to read from."""
+        return Position(self.offset, self.leader_epoch)
+
+
+def commit_of(value: int | Position | CommittedOffset) -> CommittedOffset:
+    """The commit of an offset or position.
+
+    The epoch of a leader that may have no records is left out: it would not say what was read.
+    """
+    if isinstance(value, CommittedOffset):
+        return value
+    if isinstance(value, Position):
+        return CommittedOffset(value.offset, NO_EPOCH if value.is_of_leader else value.leader_epoch)
+    return CommittedOffset(value)
 
 
 def groups_per_request(connection: Connection) -> int:
@@ -59,16 +87,8 @@ async def fetch_commits(
 
 async def committed_offsets(
     connection: Connection, group_id: str, partitions: Collection[TopicPartition], *, may_be_unstable: bool = False
-) -> dict[TopicPartition, int]:
-    """Committed offsets of the partitions that have one.  Raises ApiError like `commits_with_metadata`."""
-    found = await commits_with_metadata(connection, group_id, partitions, may_be_unstable=may_be_unstable)
-    return {tp: offset for tp, (offset, _) in found.items()}
-
-
-async def commits_with_metadata(
-    connection: Connection, group_id: str, partitions: Collection[TopicPartition], *, may_be_unstable: bool = False
-) -> dict[TopicPartition, tuple[int, str]]:
-    """Committed offset and metadata of the partitions that have an offset.
+) -> dict[TopicPartition, CommittedOffset]:
+    """The commits of the partitions that have one.
 
     Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
     commits is open (KIP-447; brokers before 2.5 return the offset committed before it, as with `may_be_unstable`).
@@ -81,21 +101,21 @@ async def commits_with_metadata(
     found = (await fetch_commits(connection, {group_id: topics}, require_stable=is_stable)).get(group_id, [])
     if isinstance(found, ApiError):
         raise copy_of(found)
-    committed: dict[TopicPartition, tuple[int, str]] = {}
+    committed: dict[TopicPartition, CommittedOffset] = {}
     for topic in found:
         for one in topic.partitions:
             if error := _error(one.error_code):
                 raise copy_of(error)
             if one.committed_offset >= 0:
                 tp = TopicPartition(topic.name, one.partition_index)
-                committed[tp] = one.committed_offset, one.metadata or ""
+                committed[tp] = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.metadata or "")
     return committed
 
 
 async def commit_offsets(
     connection: Connection,
     group_id: str,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, CommittedOffset],
     *,
     member_id: str,
     generation: int,
@@ -113,8 +133,9 @@ async def commit_offsets(
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=number,
-                        committed_offset=offsets[TopicPartition(topic, number)],
-                        committed_metadata="",
+                        committed_offset=offsets[TopicPartition(topic, number)].offset,
+                        committed_leader_epoch=offsets[TopicPartition(topic, number)].leader_epoch,
+                        committed_metadata=offsets[TopicPartition(topic, number)].metadata,
                     )
                     for number in numbers
                 ],

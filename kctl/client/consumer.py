@@ -2,6 +2,9 @@
 
 With a rack in its settings it fetches from the preferred read replica that the leader names (KIP-392) for at most
 metadata.max.age.ms or until that replica returns an error; then it fetches from the leader again.
+
+Positions are checked against the history in the log at the start, where their leader epoch is known, and when a leader
+or its epoch changes (KIP-320; see kctl.client.positions).
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import NO_REPLICA, FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.metadata import ClusterMetadata, Topic, TopicIds
+from kctl.client.positions import Divergence, LogTruncated, Position, check_positions, leader_epochs
+from kctl.client.read_history import ReadHistory
 from kctl.client.retrying import LEADER_MOVED
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
@@ -26,6 +31,9 @@ PAUSED_WAIT_MS = 100
 INCOMPLETE_METADATA_MS = 1_000
 """How soon metadata is looked up again when topics were missing in it."""
 
+Positions = Mapping[TopicPartition, int] | Mapping[TopicPartition, Position] | Mapping[TopicPartition, int | Position]
+"""Offsets to read next; with a Position, the history before it is checked."""
+
 
 class Consumer:
     """Fetches records and advances positions.  Owner: event loop, or the thread of a blocking transport."""
@@ -33,11 +41,12 @@ class Consumer:
     def __init__(
         self,
         client: ClusterClient,
-        positions: Mapping[TopicPartition, int],
+        positions: Positions,
         *,
         limits: FetchLimits | None = None,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> None:
+        self.history = ReadHistory()
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         """Partitions that keep their positions but are not fetched."""
@@ -53,17 +62,19 @@ class Consumer:
         self.assign(positions)
         self._deadline = client.deadline()
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+    def assign(self, positions: Positions) -> None:
         """Replaces the partitions and their positions."""
-        self.positions = dict(sorted(positions.items()))
+        self.positions = {tp: self._begin(tp, position) for tp, position in sorted(positions.items())}
         self.paused.intersection_update(positions)
         self._metadata = None
         self._near.clear()
 
-    def restart_topic(self, topic: str, positions: Mapping[TopicPartition, int]) -> None:
+    def restart_topic(self, topic: str, positions: Positions) -> None:
         """Replaces the partitions of a topic, which may have another id now."""
         self._topic_ids.forget(topic)
-        self.assign({**{tp: offset for tp, offset in self.positions.items() if tp.topic != topic}, **positions})
+        others = {tp: offset for tp, offset in self.positions.items() if tp.topic != topic}
+        begun = {tp: at if isinstance(at, Position) else Position(at) for tp, at in positions.items()}
+        self.assign({**others, **begun})
 
     @property
     def metadata(self) -> ClusterMetadata | None:
@@ -79,6 +90,16 @@ class Consumer:
         names = {tp.topic for tp in self.positions}
         self._topic_ids.check(await self._client.metadata(names), names)
 
+    def restart(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Continues with these positions instead of those that LogTruncated has named."""
+        self.positions.update((tp, self._begin(tp, position)) for tp, position in positions.items())
+
+    def _begin(self, tp: TopicPartition, position: int | Position) -> int:
+        if not isinstance(position, Position):
+            return position
+        self.history.begin(tp, position)
+        return position.offset
+
     def drop(self, tp: TopicPartition) -> None:
         """Stops fetching a partition."""
         self.positions.pop(tp, None)
@@ -87,10 +108,11 @@ class Consumer:
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         """The next records by partition, in order of the partitions; empty if none arrived in time.
 
-        Positions advance past the returned records, and stay unchanged on an error.  Raises ApiError
-        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), TopicRecreated when the positions belong to an earlier
-        topic of the same name, CorruptBatch when a position reaches a damaged batch, and ClusterUnreachable when a
-        partition has no leader for the client's timeout.
+        Positions advance past the returned records, and stay unchanged on an error.  Raises LogTruncated if the log
+        no longer has the history before positions: `restart` sets others.  Raises ApiError (OFFSET_OUT_OF_RANGE,
+        UNKNOWN_TOPIC_OR_PARTITION, ...), TopicRecreated when the positions belong to an earlier topic of the same name,
+        CorruptBatch when a position reaches a damaged batch, and ClusterUnreachable when a partition has no leader for
+        the client's timeout.
         """
         before = dict(self.positions)
         fetched = await self._fetch()
@@ -102,10 +124,23 @@ class Consumer:
             for one in sorted(fetched, key=lambda one: one.tp)
             if one.tp in before and self.positions.get(one.tp) == before[one.tp] and one.tp not in self.paused
         ]
+        if any(one.error is ErrorCode.OFFSET_OUT_OF_RANGE for one in counting):
+            await self._explain_out_of_range()
         # Decode all before any position advances, so that an error in one partition loses no records of another.
         taken = [(one.tp, *self._decode(one)) for one in counting]
-        self.positions.update((tp, position) for tp, _, position in taken)
-        return [(tp, records) for tp, records, _ in taken if records]
+        for tp, _, position, epochs in taken:
+            if position != self.positions[tp]:
+                self.history.note_batches(tp, self.positions[tp], epochs, position)
+            elif self._metadata is not None:
+                self.history.note_reached(self._metadata, tp, position)
+            self.positions[tp] = position
+        return [(tp, records) for tp, records, _, _ in taken if records]
+
+    async def _explain_out_of_range(self) -> None:
+        """A position can be outside the log because of a truncation.  Raises LogTruncated."""
+        self.history.forget_checks()
+        self._metadata = await self._client.metadata({tp.topic for tp in self.positions})
+        await self._check_history(self._metadata)
 
     async def _fetch(self) -> list[FetchedPartition]:
         by_broker = await self._brokers()
@@ -120,10 +155,17 @@ class Consumer:
                 limits.partition_max_bytes,
             )
 
+        epochs = {} if self._metadata is None else leader_epochs(self._metadata, self.positions)
+
         async def send_to(broker: int, positions: Mapping[TopicPartition, int]) -> list[FetchedPartition]:
-            connection = await self._client.broker(broker)
-            rack = self._client.settings.rack
-            return await fetch_batches(connection, positions, limits=limits, isolation=self._isolation, rack=rack)
+            return await fetch_batches(
+                await self._client.broker(broker),
+                positions,
+                limits=limits,
+                isolation=self._isolation,
+                rack=self._client.settings.rack,
+                current_leader_epochs=epochs,
+            )
 
         try:
             responses = await self._client.gather([send_to(broker, part) for broker, part in sorted(by_broker.items())])
@@ -187,7 +229,7 @@ class Consumer:
         return by_broker
 
     async def _current_metadata(self) -> ClusterMetadata:
-        """The metadata, looked up again when it is unknown or old.  Raises TopicRecreated."""
+        """The metadata, looked up again when it is unknown or old.  Raises TopicRecreated and LogTruncated."""
         now_ms = self._client.transport.monotonic_ms()
         if self._metadata is not None and now_ms < self._metadata_end_ms:
             return self._metadata
@@ -198,21 +240,42 @@ class Consumer:
             # A broker that has just started may not have its metadata yet; of a deleted topic the leaders know.
             self._metadata_end_ms = now_ms + INCOMPLETE_METADATA_MS
             return self._metadata
+        await self._check_history(found)
         self._metadata = found
         self._metadata_end_ms = now_ms + self._client.settings.metadata_max_age_ms
         return found
+
+    async def _check_history(self, metadata: ClusterMetadata) -> None:
+        """Checks positions whose leader is another one than at the last check.  Raises LogTruncated and ApiError."""
+        offsets = self.positions
+        due = self.history.to_check(metadata, offsets)
+        outcomes = await check_positions(self._client, due, known=metadata)
+        truncated = [outcome for outcome in outcomes.values() if isinstance(outcome, Divergence)]
+        if truncated:
+            raise LogTruncated(truncated)
+        moved = {
+            tp for tp, outcome in outcomes.items() if isinstance(outcome, ApiError) and outcome.code in LEADER_MOVED
+        }
+        self.history.note_checked(metadata, due.keys() - moved)  # The fetch reports other errors.
+        for tp in moved:
+            raise ClusterUnreachable(f"cannot check the position of {tp}: {outcomes[tp]}")
 
     async def _refresh_metadata(self, reason: str) -> None:
         self._metadata = None
         if not await self._deadline.pause():
             raise ClusterUnreachable(f"cannot continue to read: {reason}")
 
-    def _decode(self, fetched: FetchedPartition) -> tuple[list[Record], int]:
-        """The visible records, and the position after all batches, including control and aborted ones."""
+    def _decode(self, fetched: FetchedPartition) -> tuple[list[Record], int, list[tuple[int, int]]]:
+        """The visible records, the position after all batches, including control and aborted ones, and leader epochs.
+
+        Epochs with the offset of their first record, as ReadHistory.note_batches takes them.
+        """
         position = self.positions[fetched.tp]
         if fetched.error is not ErrorCode.NONE:
             raise ApiError(fetched.error, f"{fetched.tp} at offset {position}: {fetched.error.description}")
         records: list[Record] = []
+        epochs: list[tuple[int, int]] = []
+        epoch = None
         start = position
         try:
             for header, is_visible in visible_batches(fetched, self._isolation):
@@ -220,6 +283,9 @@ class Consumer:
                     continue
                 if not crc_ok(fetched.records, header):
                     raise CorruptBatch(header.position, "wrong checksum")
+                if header.leader_epoch != epoch:
+                    epoch = header.leader_epoch
+                    epochs.append((max(position, header.base_offset), epoch))
                 if is_visible:
                     records += [one for one in iterate_records(fetched.records, header) if one.offset >= position]
                 position = header.next_offset
@@ -227,4 +293,4 @@ class Consumer:
             if position == start:
                 raise CorruptBatch(damage.position, f"{fetched.tp} at offset {position}: {damage.reason}") from damage
             # Return the records before the damage; the next poll raises.
-        return records, position
+        return records, position, epochs

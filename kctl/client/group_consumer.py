@@ -12,17 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from kctl.client.assignors import COOPERATIVE_STICKY
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import commit_offsets, committed_offsets
+from kctl.client.committed_offsets import commit_of, commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import FetchLimits
 from kctl.client.group_metadata import GroupMetadata
 from kctl.client.group_progress import GroupProgress
 from kctl.client.list_offsets import IsolationLevel
-from kctl.client.lost_positions import lost_positions
+from kctl.client.lost_positions import Begin, lost_positions, reset_positions
 from kctl.client.membership.events import (
     CommitResultReceived,
     Disconnected,
@@ -36,6 +36,7 @@ from kctl.client.membership.events import (
 from kctl.client.membership.member import Member, MembershipSettings, Phase
 from kctl.client.membership_runner import PURPOSE, MembershipRunner
 from kctl.client.metadata import TopicRecreated
+from kctl.client.positions import Divergence, LogTruncated, Position
 from kctl.client.rebalance_listener import RebalanceListener
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import ConnectionLost
@@ -45,9 +46,6 @@ from kctl.records.header import Record
 from kctl.reference_cycles import copy_of
 
 logger = logging.getLogger(__name__)
-
-Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
-"""Start offsets of partitions without a committed offset, or with one outside the log."""
 
 IDLE_MS = 100
 """How often a member without partitions checks for an assignment."""
@@ -80,20 +78,25 @@ class GroupConsumer:
         *,
         on_lost: Callable[[TopicPartition, int, int], None] = lambda *_: None,
         on_recreated: Callable[[str], None] = logger.warning,
+        on_truncated: Callable[[Divergence, int], None] | None = None,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
         limits: FetchLimits | None = None,
         auto_commit_interval_ms: int | None = 5_000,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """`begin` returns start offsets; `on_lost` gets a partition, its position outside the log and the new one;
-        `on_recreated` gets a sentence about a topic with another id, whose partitions are read from `begin`.
+        """`begin` returns the positions where to start without a committed offset, or with one outside the log, and
+        those of a topic with another id, about which `on_recreated` gets a sentence.
 
+        `on_lost` gets a partition, its position outside the log and the new one.  `on_truncated` gets a divergence and
+        the offset where reading continues: where the histories part, or that of `begin` if this is unknown; without it
+        `poll` raises LogTruncated.
         With an `auto_commit_interval_ms` of None, only `commit` commits.
         """
         self._client = client
         self._begin = begin
         self._on_lost = on_lost
         self._on_recreated = on_recreated
+        self._on_truncated = on_truncated
         self._consumer = Consumer(client, {}, limits=limits, isolation=isolation)
         self._auto_commit_interval_ms = auto_commit_interval_ms
         self._progress = GroupProgress()
@@ -136,7 +139,7 @@ class GroupConsumer:
 
         A call confirms the records returned before.  A member leaves the group if the next call comes later than
         max.poll.interval.ms (KIP-62).  Raises ApiError for errors that are not retriable (the group is full, the
-        group.instance.id is fenced, ...), CorruptBatch and ClusterUnreachable.
+        group.instance.id is fenced, ...), LogTruncated, CorruptBatch and ClusterUnreachable.
         """
         self._is_polling = True
         try:
@@ -170,6 +173,9 @@ class GroupConsumer:
         except TopicRecreated as change:
             await self._restart_topic(change)
             return []
+        except LogTruncated as truncated:
+            await self._continue_after(truncated)
+            return []
         except ApiError as error:
             if error.code in GONE:
                 # The next poll notices if the topic was created again; if it was deleted, the group leader does.
@@ -191,12 +197,19 @@ class GroupConsumer:
         self._consumer.drop(tp)
         self._progress.confirm({tp: offset})
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, position: int | Position) -> None:
         """Continues with this offset.  Raises UsageError for a partition that is not assigned."""
         if tp not in self._consumer.positions:
             raise UsageError(f"{tp} is not assigned to this member")
-        self._consumer.positions[tp] = offset
-        self._progress.confirm({tp: offset})
+        if isinstance(position, Position):
+            self._consumer.restart({tp: position})
+        else:
+            self._consumer.positions[tp] = position
+        self._progress.confirm({tp: self._consumer.positions[tp]})
+
+    def with_epoch(self, tp: TopicPartition, offset: int) -> Position:
+        """The offset with the leader epoch of the record before it, if this member has read it."""
+        return self._consumer.history.position(tp, offset)
 
     @property
     def paused(self) -> set[TopicPartition]:
@@ -204,7 +217,7 @@ class GroupConsumer:
         return self._consumer.paused
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commits these offsets, or those of processed records.
+        """Commits these offsets, or those of processed records, with the leader epochs of the records before them.
 
         Raises ApiError and ClusterUnreachable, but nothing after a rebalance: the new owners of the partitions then
         read the uncommitted records again.
@@ -291,14 +304,16 @@ class GroupConsumer:
         fresh = [tp for tp in given if tp not in committed]
         begun = await self._begin(fresh) if fresh else {}
         self._consumer.assign({**self._consumer.positions, **begun, **committed})
-        self._progress.begin(given, committed)
+        self._progress.begin(given, {tp: position.offset for tp, position in committed.items()})
         self._announced.update(given)
         await self._listener.on_assigned(sorted(given))
 
-    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         while True:
             try:
-                return await committed_offsets(await self._runner.connect(), self.member.settings.group_id, partitions)
+                connection = await self._runner.connect()
+                found = await committed_offsets(connection, self.member.settings.group_id, partitions)
+                return {tp: commit.position for tp, commit in found.items()}
             except ConnectionLost as lost:
                 await self._runner.look_elsewhere(str(lost))
             except ApiError as error:
@@ -319,7 +334,7 @@ class GroupConsumer:
         self._consumer.restart_topic(change.topic, begun)
 
     async def _begin_again(self) -> None:
-        """Resets positions outside the log to what `begin` returns; calls `on_lost` for each."""
+        """Resets positions outside the log to what `begin` returns; calls `on_lost` or `on_truncated` for each."""
         try:
             await self._consumer.check_topics()
         except TopicRecreated as change:
@@ -327,10 +342,26 @@ class GroupConsumer:
             return
         positions = self._consumer.positions
         lost = await lost_positions(self._client, positions)
-        begun = await self._begin(lost) if lost else {}
-        for tp, offset in begun.items():
-            self._on_lost(tp, positions[tp], offset)
+        truncated = [
+            Divergence(tp, self.with_epoch(tp, positions[tp]), None) for tp, is_after in lost.items() if is_after
+        ]
+        if truncated:
+            await self._continue_after(LogTruncated(truncated))
+        early = [tp for tp, is_after in lost.items() if not is_after]
+        begun = await self._begin(early) if early else {}
+        for tp, position in begun.items():
+            self._on_lost(tp, positions[tp], position.offset)
         self._consumer.assign({**positions, **begun})
+
+    async def _continue_after(self, truncated: LogTruncated) -> None:
+        """Sets the positions that the log no longer has to where the histories part, or raises the error."""
+        report = self._on_truncated
+        if report is None:
+            raise truncated
+        positions = await reset_positions(truncated.divergences, self._begin)
+        for divergence in truncated.divergences:
+            report(divergence, positions[divergence.tp].offset)
+        self._consumer.restart(positions)
 
     async def _commit_once(self, selected: Collection[TopicPartition] | None = None) -> bool:
         """Sends one commit, of all or of selected partitions.
@@ -349,7 +380,7 @@ class GroupConsumer:
             codes = await commit_offsets(
                 await self._runner.connect(purpose="" if is_aside else PURPOSE),
                 member.settings.group_id,
-                offsets,
+                {tp: commit_of(self.with_epoch(tp, offset)) for tp, offset in offsets.items()},
                 member_id=member.member_id,
                 generation=generation,
                 group_instance_id=member.settings.group_instance_id,

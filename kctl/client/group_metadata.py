@@ -20,7 +20,7 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-def require_offsets(offsets: Mapping[TopicPartition, int]) -> None:
+def require_offsets(offsets: Mapping[TopicPartition, object]) -> None:
     """Raises UsageError unless the keys are partitions: the number of a partition alone does not name its topic."""
     for tp in offsets:
         if not isinstance(tp, TopicPartition):

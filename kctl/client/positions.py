@@ -16,7 +16,7 @@ from kctl.client.fetching import FetchLimits, fetch_batches
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import Connection
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, PositionLost
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -48,8 +48,11 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
     """NO_EPOCH if it is unknown: the position cannot be checked."""
     is_of_record: bool = False
-    """Whether `leader_epoch` is that of the record before `offset`, from its batch.  False for an epoch from
-    ListOffsets or from a commit, which may have no records: then less is detected (see `compare`)."""
+    """Whether `leader_epoch` is that of the record before `offset`, from its batch.  False for an epoch from a commit,
+    which is usually that of a record: then less is detected (see `compare`)."""
+    is_of_leader: bool = False
+    """Whether `leader_epoch` is that of the leader that had the offset (ListOffsets, a first fetch): it may have no
+    records, and least is detected."""
 
 
 class EpochEnd(NamedTuple):
@@ -66,7 +69,7 @@ class EpochEnd(NamedTuple):
 class Divergence:
     """The log does not have the history that was read up to a position: records there were lost and replaced.
 
-    As Java's LogTruncationException.
+    As in Java's LogTruncationException.
     """
 
     tp: TopicPartition
@@ -85,9 +88,10 @@ class Divergence:
         return f"offsets {self.end_offset} to {self.position.offset - 1}"
 
     def __str__(self) -> str:
-        epoch = f"leader epoch {self.position.leader_epoch}"
+        epoch = self.position.leader_epoch
+        of_epoch = "" if epoch == NO_EPOCH else f" (leader epoch {epoch})"
         return (
-            f"{self.tp}: the log was truncated or replaced: the records that were read at {self.range_text} ({epoch}) "
+            f"{self.tp}: the log was truncated or replaced: the records that were read at {self.range_text}{of_epoch} "
             "are not in it any more, and others may have their offsets"
         )
 
@@ -99,17 +103,15 @@ class Unchecked:
     reason: str
 
 
-class LogTruncated(ApiError):
-    """The history before positions is not in the log any more; the code is OFFSET_OUT_OF_RANGE, as Java's exception
-    is one of that kind.
-    """
+class LogTruncated(PositionLost):
+    """The history before positions is not in the log any more."""
 
     def __init__(self, divergences: Iterable[Divergence]) -> None:
         self.divergences = tuple(divergences)
-        shown = [str(divergence) for divergence in self.divergences[:ERRORS_SHOWN]]
+        shown = list(map(str, self.divergences[:ERRORS_SHOWN]))
         if len(self.divergences) > ERRORS_SHOWN:
             shown.append(f"and {len(self.divergences) - ERRORS_SHOWN} more partitions")
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, "; ".join(shown))
+        super().__init__("; ".join(shown))
 
 
 def compare(tp: TopicPartition, position: Position, found: EpochEnd, epoch_before: int | None) -> Divergence | None:
@@ -133,10 +135,15 @@ def compare(tp: TopicPartition, position: Position, found: EpochEnd, epoch_befor
 def is_suspect(position: Position, found: EpochEnd) -> bool:
     """Whether the log lacks the epoch of the position, and has records of an earlier epoch before it.
 
-    The epoch of a position that is not of a record can have had no records: then the earlier epoch ends exactly there.
+    The epoch of a commit can be that of a leader without records: then the earlier epoch ends exactly there.
     """
     is_absent = found.has_epoch and UNDEFINED < found.leader_epoch < position.leader_epoch
-    return is_absent and found.end_offset >= position.offset + (not position.is_of_record) and position.offset > 0
+    return (
+        is_absent
+        and not position.is_of_leader
+        and found.end_offset >= position.offset + (not position.is_of_record)
+        and position.offset > 0
+    )
 
 
 async def check_positions(
@@ -160,7 +167,7 @@ async def check_positions(
     current_epochs: dict[TopicPartition, int] = {}
 
     def note_epochs(metadata: ClusterMetadata) -> None:
-        current_epochs.update(_leader_epochs(metadata, positions))
+        current_epochs.update(leader_epochs(metadata, positions))
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Divergence | Unchecked | None]:
         if not connection.versions.supports(OffsetForLeaderEpochRequest):
@@ -225,7 +232,7 @@ async def _epoch_before(connection: Connection, tp: TopicPartition, position: Po
     return header.leader_epoch if header is not None and header.base_offset < position.offset else None
 
 
-def _leader_epochs(metadata: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def leader_epochs(metadata: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The epochs of the leaders, where the metadata has them (Kafka 2.1 and newer)."""
     epochs: dict[TopicPartition, int] = {}
     for tp in partitions:

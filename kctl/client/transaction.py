@@ -13,8 +13,10 @@ from typing import Self
 
 from kctl.client.assignment import NO_GENERATION
 from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.committed_offsets import CommittedOffset, commit_of
 from kctl.client.framing import first_result
 from kctl.client.group_metadata import GroupMetadata
+from kctl.client.positions import Position
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition
@@ -96,7 +98,9 @@ class Transaction:
         finally:
             del adding
 
-    async def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+    async def add_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position | CommittedOffset]
+    ) -> None:
         """Commits offsets of a group as part of the transaction.
 
         Raises ApiError with the first error: UNSUPPORTED_VERSION if the group has a generation and the broker is older
@@ -108,6 +112,7 @@ class Transaction:
             producer_epoch=self.producer.epoch,
             group_id=group.group_id,
         )
+        commits = {tp: commit_of(offset) for tp, offset in offsets.items()}
         commit = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group.group_id,
@@ -121,7 +126,10 @@ class Transaction:
                     name=topic,
                     partitions=[
                         TxnOffsetCommitRequestPartition(
-                            partition_index=tp.partition, committed_offset=offsets[tp], committed_metadata=""
+                            partition_index=tp.partition,
+                            committed_offset=commits[tp].offset,
+                            committed_leader_epoch=commits[tp].leader_epoch,
+                            committed_metadata=commits[tp].metadata,
                         )
                         for tp in sorted(offsets)
                         if tp.topic == topic

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kctl.admin.offsets import find_offset_ranges
+from kctl.admin.offsets import find_offset_ranges, offset_ranges, resolve
 from kctl.client.partitioner import partition_of_key
+from kctl.client.positions import Position
 from kctl.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
     from kctl.client.cluster import ClusterClient
     from kctl.client.consumer import Consumer
     from kctl.client.list_offsets import IsolationLevel
     from kctl.console import Console
     from kctl.model import TopicPartition
+
+NAMED_MAX = 10
+CONTINUE_REMEDY = "'--on-truncation continue' reads on where the logs part"
 
 
 def select_partitions(
@@ -58,6 +63,21 @@ async def reachable(
             raise ApiError(error.code, f"{tp}: {error}")
         console.warn(f"{tp} is not read: {error.code.name}: {error}")
     return held
+
+
+async def starts(
+    client: ClusterClient, tps: Collection[TopicPartition], lower: OffsetSpec, isolation: IsolationLevel
+) -> dict[TopicPartition, Position]:
+    """Where reading from `lower` starts, moved into the range of each partition.  Raises ApiError."""
+    held = await offset_ranges(client, tps, isolation=isolation)
+    requested = await resolve(client, held, lower)
+    return {tp: Position(inside(range_, requested[tp])) for tp, range_ in held.items()}
+
+
+def named_partitions(tps: Sequence[TopicPartition]) -> str:
+    """The first partitions, and the number of the others."""
+    more = f" and {len(tps) - NAMED_MAX} more" if len(tps) > NAMED_MAX else ""
+    return ", ".join(map(str, tps[:NAMED_MAX])) + more
 
 
 def inside(range_: OffsetRange, offset: int) -> int:

@@ -178,7 +178,8 @@ class _Letters:
         tps = [TopicPartition(self._topic, number) for number in numbers]
 
         async def look_up(connection: Connection) -> dict[TopicPartition, int]:
-            return await committed_offsets(connection, group, tps, may_be_unstable=may_be_unstable)
+            found = await committed_offsets(connection, group, tps, may_be_unstable=may_be_unstable)
+            return {tp: commit.offset for tp, commit in found.items()}
 
         return await self._client.on_coordinator(group, look_up, codes=_UNSTABLE)
 

@@ -8,7 +8,8 @@ the transactional id too, so a second import fences the first one before it read
 
 Groups without members lose their offsets after offsets.retention.minutes (7 days).  Therefore a topic that has records
 in a partition without progress is refused.  The progress of all partitions is committed before the first record, so an
-import that was interrupted at any time is not refused.
+import that was interrupted at any time is not refused.  The metadata of a commit has the id of the topic that is
+written: progress of a topic that was deleted and created again since is refused too.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kctl.admin.kept_progress import ProgressMark, other_topic, parse_mark
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import committed_offsets
+from kctl.client.committed_offsets import CommittedOffset, committed_offsets
 from kctl.client.group_metadata import GroupMetadata
 from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection
@@ -131,12 +133,17 @@ async def import_export(
     live = await _live_topic(client, request.topic, exported.position)
     starts = await _starts(client, request, found.group, exported.position, live)
     await transaction.add_offsets(
-        GroupMetadata(found.group), {TopicPartition(request.topic, number): start for number, start in starts.items()}
+        GroupMetadata(found.group),
+        {
+            TopicPartition(request.topic, number): CommittedOffset(start, metadata=_mark(live).text())
+            for number, start in starts.items()
+        },
     )
     await transaction.commit()
     spans = [RowSpan(number, at.incarnation, starts[number], at.offset) for number, at in _positions(exported)]
     route = Route(request.topic, lambda number: number, lambda number: TopicPartition(request.topic, number))
-    counts = await RowWriter(client, data, transaction, route, request.codec).run(spans, extents, records_of, on_rows)
+    writer = RowWriter(client, data, transaction, route, request.codec, _mark(live).text())
+    counts = await writer.run(spans, extents, records_of, on_rows)
     found.partitions = [
         _result(span.partition, span.start, span.end, count, "imported" if span.start < span.end else "complete")
         for span, count in zip(spans, counts, strict=True)
@@ -185,11 +192,19 @@ async def _starts(
     """
     tps = [TopicPartition(request.topic, number) for number in position.partitions]
 
-    async def look_up(connection: Connection) -> dict[TopicPartition, int]:
+    async def look_up(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
         return await committed_offsets(connection, group, tps, may_be_unstable=may_be_unstable)
 
     committed = await client.on_coordinator(group, look_up, codes=_UNSTABLE)
+    now = _mark(live)
     for tp in tps:
+        commit = committed.get(tp)
+        mark = None if commit is None else parse_mark(commit.metadata)
+        if mark is not None and (problem := other_topic(mark, now)) is not None:
+            raise NotImportable(
+                f"{tp}: {problem}.  The committed offsets of group {group} are of the old topic: delete the group with "
+                f"'kctl groups delete {group}' to import all rows again"
+            )
         log = live.logs[tp.partition]
         if isinstance(log, ApiError):
             raise ApiError(log.code, f"{tp}: {log}")
@@ -198,7 +213,12 @@ async def _starts(
                 f"{tp} has records, and group {group} no progress of an import: import into an empty topic, or use "
                 "--append if these records are not from this export"
             )
-    return {tp.partition: committed.get(tp, 0) for tp in tps}
+    return {tp.partition: committed[tp].offset if tp in committed else 0 for tp in tps}
+
+
+def _mark(live: LiveTopic) -> ProgressMark:
+    """The identity of the topic that is written; that of the export is in the name of the group."""
+    return ProgressMark.of(target=live.topic_id, target_cluster=live.cluster_id)
 
 
 def _has_records(log: LiveLog) -> bool:

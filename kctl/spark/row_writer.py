@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.client.group_metadata import GroupMetadata
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.client.transaction import Transaction
@@ -55,8 +56,15 @@ class RowWriter:
     """Writes rows.  Owner: event loop."""
 
     def __init__(
-        self, client: ClusterClient, data: DataFiles, transaction: Transaction, route: Route, codec: Codec
+        self,
+        client: ClusterClient,
+        data: DataFiles,
+        transaction: Transaction,
+        route: Route,
+        codec: Codec,
+        mark: str = "",
     ) -> None:
+        """`mark` is the metadata of the commits of progress (kctl.admin.kept_progress)."""
         self._data = data
         self._route = route
         self._transaction = transaction
@@ -65,6 +73,7 @@ class RowWriter:
         self._failure: KctlError | None = None
         self._producer = Producer(client, ProducerSettings(codec=codec), self._delivered, transaction=transaction)
         self._moved: dict[TopicPartition, int] = {}
+        self._mark = mark
         self._rows = 0
 
     async def run(
@@ -122,7 +131,8 @@ class RowWriter:
         if self._failure is not None:
             raise self._failure
         if self._moved:
-            await self._transaction.add_offsets(GroupMetadata(self._transaction.transactional_id), self._moved)
+            commits = {tp: CommittedOffset(offset, metadata=self._mark) for tp, offset in self._moved.items()}
+            await self._transaction.add_offsets(GroupMetadata(self._transaction.transactional_id), commits)
         await self._transaction.commit()
         self._committed_ms = self._now_ms()
 

@@ -18,6 +18,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import committed_offsets
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings, Phase
+from kctl.client.positions import Position
 from kctl.client.producer import Delivery
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
@@ -172,13 +173,16 @@ class Run:
 
     async def _have_caught_up(self, client: ClusterClient) -> bool:
         try:
-            committed = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
+            commits = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
         except (ApiError, ConnectionLost):
             client.forget_coordinator(GROUP)  # The trouble has just ended.
             return False
         owned = sorted(tp for consumer in self.consumers for tp in consumer.member.owned)
         return (
-            all(self._written[tp] <= self.read_to[tp] == committed.get(tp, 0) for tp in PARTITIONS)
+            all(
+                self._written[tp] <= self.read_to[tp] == (commits[tp].offset if tp in commits else 0)
+                for tp in PARTITIONS
+            )
             and len(self.consumers) == PLACES
             and all(is_settled(consumer) for consumer in self.consumers)
             and owned == list(PARTITIONS)
@@ -189,8 +193,8 @@ def is_settled(consumer: GroupConsumer) -> bool:
     return consumer.member.phase is Phase.STABLE
 
 
-async def _from_the_start(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-    return dict.fromkeys(partitions, 0)
+async def _from_the_start(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Position]:
+    return dict.fromkeys(partitions, Position(0))
 
 
 async def read_beside_a_slow_one(run: Run) -> None:
@@ -213,7 +217,7 @@ async def read_beside_a_slow_one(run: Run) -> None:
             await run.poll(steady)
         assert steady.member.phase is Phase.JOINING, "the slow one has not come yet"
         committed = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
-        assert all(before[tp] < committed[tp] <= run.read_to[tp] for tp in steady.member.owned)
+        assert all(before[tp] < committed[tp].offset <= run.read_to[tp] for tp in steady.member.owned)
         assert not coming.done()
         run.is_writing = False
         await writing

@@ -114,6 +114,14 @@ def consume(
         IsolationLevelName,
         typer.Option("--isolation", help="Whether records of open and aborted transactions are read."),
     ] = "read_committed",
+    on_truncation: Annotated[
+        Literal["stop", "continue"],
+        typer.Option(
+            "--on-truncation",
+            help="When records that were read are not in the log any more: stop with exit status 5, or read on from "
+            "where the logs part.",
+        ),
+    ] = "stop",
     formatter: Annotated[
         Formatter | None,
         typer.Option(
@@ -161,6 +169,12 @@ def consume(
 
     --command-config may also set auto.offset.reset, isolation.level and the sizes of fetches
     (docs/reference/client-properties.md); --from and --isolation take precedence.
+
+    After an unclean leader election, or when a topic was deleted and created again, the log does not have the records
+    that were read before a position, and others may have their offsets.  This is checked by leader epochs (KIP-320),
+    which are committed with the offsets: when the command starts, and when a leader changes.  It then names the lost
+    range and ends with exit status 5, and the group keeps its offsets; with --on-truncation continue it warns and reads
+    on from where the logs part, or from --from if that is unknown.
 
     --assignor, or partition.assignment.strategy in --command-config, lists the assignors that the member supports; all
     members of a group must have one in common.  If cooperative-sticky is the only one, the member keeps reading during
@@ -267,6 +281,7 @@ def consume(
         text=text,
         selecting=chosen,
         expected=expect,
+        continues_after_truncation=on_truncation == "continue",
         limits=fetch_limits(properties, CHUNKS) if properties else CHUNKS,
         has_reset=reset != "none",
     )

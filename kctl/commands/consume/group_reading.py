@@ -6,24 +6,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kctl.admin.groups import look_up_group
-from kctl.admin.offsets import offset_ranges, resolve
+from kctl.admin.offsets import offset_ranges
 from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
 from kctl.client.fetching import FetchLimits
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings
 from kctl.client.property_settings import fetch_limits
 from kctl.client.property_table import Client, check_properties
-from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.commands.partition_ranges import CONTINUE_REMEDY, starts
+from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.client.cluster import ClusterClient
     from kctl.client.group_consumer import GroupConsumer
     from kctl.client.list_offsets import IsolationLevel
     from kctl.client.membership.member import MembershipSettings
+    from kctl.client.positions import Divergence, Position
     from kctl.console import Console
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -41,12 +43,14 @@ class GroupReading:
     lower: OffsetSpec
     """Where to start in partitions without a committed offset."""
     isolation: IsolationLevel
-    ends: Mapping[TopicPartition, int] | None
+    ends: dict[TopicPartition, int] | None
     """Where to stop; None for never."""
     records_max: int | None
     limits: FetchLimits
     has_reset: bool
     """False for auto.offset.reset=none: a partition without a valid committed offset is an error."""
+    continues_after_truncation: bool
+    """Whether reading continues where the histories part if a log no longer has the records before a position."""
 
 
 def group_reading(
@@ -57,9 +61,10 @@ def group_reading(
     assignor: str | None,
     lower: OffsetSpec,
     isolation: IsolationLevel,
-    ends: Mapping[TopicPartition, int] | None,
+    ends: dict[TopicPartition, int] | None,
     records_max: int | None,
     has_reset: bool,
+    continues_after_truncation: bool,
 ) -> GroupReading:
     """The reading that Kafka's consumer properties describe; `assignor` takes precedence.  Raises UsageError and
     ConfigError.
@@ -76,6 +81,7 @@ def group_reading(
         records_max,
         fetch_limits(properties, FetchLimits()),
         has_reset,
+        continues_after_truncation,
     )
 
 
@@ -92,13 +98,24 @@ async def read_in_group(
     before a rebalance, and at the end.
     """
 
-    async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+    truncated: set[TopicPartition] = set()
+    """Partitions whose end has to be looked up again."""
+
+    async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Position]:
         if not reading.has_reset:
             text = f"{min(partitions)}: no valid committed offset, and auto.offset.reset=none; add --from"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        held = await offset_ranges(client, partitions, isolation=reading.isolation)
-        requested = await resolve(client, held, reading.lower)
-        return {tp: min(max(requested[tp], range_.start), range_.end) for tp, range_ in held.items()}
+        return await starts(client, partitions, reading.lower, reading.isolation)
+
+    def warn_of_truncation(divergence: Divergence, begun: int) -> None:
+        console.warn(f"{divergence}; reading from {begun}")
+        truncated.add(divergence.tp)
+
+    async def renew_ends() -> None:
+        if truncated and reading.ends is not None:
+            held = await offset_ranges(client, truncated, isolation=reading.isolation)
+            reading.ends.update((tp, range_.end) for tp, range_ in held.items())
+        truncated.clear()
 
     def warn_of_reset(tp: TopicPartition, position: int, begun: int) -> None:
         console.warn(f"{tp}: the group was at offset {position}, which is outside the log; reading from {begun}")
@@ -109,15 +126,18 @@ async def read_in_group(
         begin,
         on_lost=warn_of_reset,
         on_recreated=lambda change: console.warn(f"{change}; reading the new topic"),
+        on_truncated=warn_of_truncation if reading.continues_after_truncation else None,
         isolation=reading.isolation,
         limits=reading.limits,
         auto_commit_interval_ms=reading.auto_commit_interval_ms,
     )
     try:
-        await _copy(consumer, write, flush, reading.ends, reading.records_max)
+        await _copy(consumer, write, flush, reading.ends, reading.records_max, renew_ends)
         consumer.confirm()
         if reading.auto_commit_interval_ms is not None:
             await consumer.commit()
+    except PositionLost as error:
+        raise PositionLost(f"{error}: {CONTINUE_REMEDY}") from error
     except ApiError as error:
         if error.code is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise
@@ -132,11 +152,14 @@ async def _copy(
     flush: Callable[[], None],
     ends: Mapping[TopicPartition, int] | None,
     records_max: int | None,
+    renew_ends: Callable[[], Awaitable[None]],
 ) -> None:
     left = records_max
     while left != 0:
         cut: dict[TopicPartition, int] = {}
-        for tp, records in await consumer.poll():
+        polled = await consumer.poll()
+        await renew_ends()
+        for tp, records in polled:
             end = None if ends is None else ends.get(tp, 0)
             for record in records:
                 if left == 0 or (end is not None and record.offset >= end):

@@ -10,13 +10,15 @@ from kctl.client.consumer import Consumer
 from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.following import TopicFollower
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.lost_positions import reset_positions
+from kctl.client.positions import LogTruncated
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
+from kctl.commands.partition_ranges import CONTINUE_REMEDY, drop_finished, inside, reachable, select_partitions, starts
 from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_lines, record_row
 from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time, known_time
 from kctl.console import Format
-from kctl.errors import MalformedRequest
+from kctl.errors import MalformedRequest, PositionLost
 from kctl.quantities import counted
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class Reading(NamedTuple):
     """The limits of fetches without a group."""
     has_reset: bool = True
     """False for auto.offset.reset=none."""
+    continues_after_truncation: bool = False
+    """Whether reading continues where the histories part if a log no longer has the records before a position."""
 
 
 class DecodedRecordItem(NamedTuple):
@@ -188,15 +192,25 @@ async def _show_records(
         if reading.group is not None:
             await _read_in_group(run, client, reading, reading.group, source, showing.show, writers.flush)
             return showing.count
-        starts = {tp: start for tp, (start, _) in bounds.items()}
-        consumer = Consumer(client, starts, limits=reading.limits, isolation=source.isolation)
-        poll = _follower(run, client, consumer, reading, ends).poll if reading.follows else consumer.poll
+        begins = {tp: start for tp, (start, _) in bounds.items()}
+        consumer = Consumer(client, begins, limits=reading.limits, isolation=source.isolation)
+        next_records = _follower(run, client, consumer, reading, ends).poll if reading.follows else consumer.poll
 
         def polled() -> None:
             if reading.follows:
                 writers.flush()
             else:
                 progress.update(consumer.positions, found=showing.count)
+
+        async def poll() -> list[tuple[TopicPartition, list[Record]]]:
+            try:
+                return await next_records()
+            except LogTruncated as truncated:
+                if not reading.continues_after_truncation:
+                    raise PositionLost(f"{truncated}: {CONTINUE_REMEDY}") from truncated
+                progress.hide()
+                await _continue_after(run, client, reading, source, consumer, truncated, ends)
+                return []
 
         await _copy(consumer, poll, showing.show_several, ends, reading.records_max, polled)
         return showing.count
@@ -224,6 +238,27 @@ def _follower(
     )
 
 
+async def _continue_after(
+    run: Invocation,
+    client: ClusterClient,
+    reading: Reading,
+    source: Source,
+    consumer: Consumer,
+    truncated: LogTruncated,
+    ends: dict[TopicPartition, int],
+) -> None:
+    """Sets positions to where the histories part, and ends to the ends of the logs as they are now."""
+    positions = await reset_positions(
+        truncated.divergences, lambda tps: starts(client, tps, reading.lower, source.isolation)
+    )
+    for divergence in truncated.divergences:
+        run.console.warn(f"{divergence}; reading from {positions[divergence.tp].offset}")
+    consumer.restart(positions)
+    if renewed := [tp for tp in positions if tp in ends]:
+        held = await offset_ranges(client, renewed, isolation=source.isolation)
+        ends.update((tp, range_.end) for tp, range_ in held.items())
+
+
 async def _read_in_group(
     run: Invocation,
     client: ClusterClient,
@@ -244,6 +279,7 @@ async def _read_in_group(
         isolation=source.isolation,
         ends=None if reading.follows else {tp: range_.end for tp, range_ in source.held.items()},
         records_max=reading.records_max,
+        continues_after_truncation=reading.continues_after_truncation,
         has_reset=reading.has_reset,
     )
     await read_in_group(client, run.console, in_group, write, flush)
@@ -253,14 +289,14 @@ async def _bounds(
     run: Invocation, client: ClusterClient, held: dict[TopicPartition, OffsetRange], reading: Reading
 ) -> dict[TopicPartition, tuple[int, int | None]]:
     """Start and end (None for never) of each partition, moved into its range."""
-    starts = await resolve(client, held, reading.lower)
+    requested = await resolve(client, held, reading.lower)
     ends = await resolve(client, held, reading.upper) if reading.upper is not None else {}
     bounds: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, range_ in held.items():
-        start = inside(range_, starts[tp])
-        if start != starts[tp] and reading.lower.anchor is Anchor.ZERO:
+        start = inside(range_, requested[tp])
+        if start != requested[tp] and reading.lower.anchor is Anchor.ZERO:
             bounds_text = f"{range_.start} to {range_.end}"
-            run.console.note(f"{tp}: offset {starts[tp]} lies outside of {bounds_text}; reading from {start}")
+            run.console.note(f"{tp}: offset {requested[tp]} lies outside of {bounds_text}; reading from {start}")
         end = ends.get(tp)
         if not reading.follows:
             end = range_.end if end is None else min(end, range_.end)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.commands.command import ConfirmedCommand, examples
-from kctl.commands.copy.copying import Copying, copy_topic
+from kctl.commands.copy.copying import Copying, Progress, copy_topic
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.record_options import (
@@ -142,6 +142,14 @@ def copy(
             help="Continue where the offsets of this group in the target cluster are, and commit them while copying.",
         ),
     ] = None,
+    progress: Annotated[
+        Progress,
+        typer.Option(
+            "--progress",
+            help="With --resume-group, for progress that cannot be trusted: exit status 5, or continue at the "
+            "committed offsets, where the logs part, or at --from.",
+        ),
+    ] = "check",
     transactional_id: Annotated[
         str | None,
         typer.Option(
@@ -172,6 +180,14 @@ def copy(
     twice, with --transactional-id none.  The offsets of the group name SRC if both topics are in the same cluster, else
     the partitions of DST.  They take precedence over --from.
 
+    Progress is an offset, a leader epoch and the ids of both topics.  It is not trusted if SRC or DST was deleted and
+    created again, if the log of SRC was truncated (an unclean leader election), or if there is none although DST has
+    had records (it expires with the offsets of the group, offsets.retention.minutes).  Then nothing is copied and the
+    exit status is 5; --progress is the choice: accept continues at the committed offsets, or at --from where there is
+    none; rewind where the logs part, which copies the records that replaced lost ones; reset at --from.  Other
+    partitions continue where they are.  Without topic ids (before Kafka 2.8) re-creation is found by offsets and leader
+    epochs only, with a warning.
+
     A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
     Its file may set the properties of Kafka's consumer or producer (docs/reference/client-properties.md); --isolation
     and --codec take precedence.
@@ -187,6 +203,8 @@ def copy(
     now_ms = round(time.time() * 1000)
     if transactional_id is not None and resume_group is None:
         raise UsageError("--transactional-id requires --resume-group")
+    if progress != "check" and resume_group is None:
+        raise UsageError("--progress requires --resume-group")
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
     bytes_per_s = None if rate is None else parse_rate(rate)
@@ -215,6 +233,7 @@ def copy(
         codec=target_side.setting(ctx, "codec", "compression.type"),
         bytes_per_s=bytes_per_s,
         resume_group=resume_group,
+        progress=progress,
         transactional_id=transactional_id,
         groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
         is_dry_run=dry_run,

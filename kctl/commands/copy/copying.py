@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kctl.admin.copy_groups import CopiedGroups
 from kctl.admin.copying import Copier, CopyPlan
+from kctl.admin.kept_progress import (
+    Distrust,
+    PartitionFacts,
+    ProgressMark,
+    committed_position,
+    distrusted,
+    find_divergences,
+)
 from kctl.admin.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import committed_offsets
+from kctl.client.committed_offsets import CommittedOffset, committed_offsets
 from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.list_offsets import IsolationLevel
+from kctl.client.positions import LogTruncated, Position
 from kctl.client.producer import ACKS_ALL, ProducerSettings
 from kctl.client.property_settings import Writing, fetch_limits, writing_settings
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.commands.copy.mirroring import MIRRORED_COLUMNS, Mirrored, mirrored, mirrored_by_dry_run
 from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.partition_ranges import inside, select_partitions
+from kctl.commands.partition_ranges import inside, named_partitions, select_partitions
 from kctl.commands.scan_progress import ScanProgress
 from kctl.console import Column
-from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 
@@ -30,6 +39,11 @@ if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
     from kctl.commands.record_options import Selecting
     from kctl.console import Console
+
+Progress = Literal["check", "accept", "rewind", "reset"]
+"""What happens with progress that cannot be trusted: an error, or continue there, where the logs part, or at --from."""
+
+_DISTRUST_SHOWN = 10
 
 _UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
 """A transaction with offsets of the group is open."""
@@ -61,6 +75,7 @@ class Copying(NamedTuple):
     codec: str
     bytes_per_s: int | None
     resume_group: str | None
+    progress: Progress
     transactional_id: str | None
     groups: tuple[str, ...]
     is_dry_run: bool
@@ -146,6 +161,9 @@ async def _copy(
         )
         try:
             await copier.run()
+        except LogTruncated as truncated:
+            _summarise(console, copier, copying, "stopped")
+            raise PositionLost(f"{truncated}: {_remedy(copying)}") from truncated
         except BaseException:
             _summarise(console, copier, copying, "interrupted")
             raise
@@ -167,21 +185,38 @@ async def _copy(
     return ExitStatus.FAILED if any(one.error for one in of_groups) else ExitStatus.DONE
 
 
+def _remedy(copying: Copying) -> str:
+    """What to do after a truncation while a copy runs."""
+    if copying.resume_group is None:
+        return "records that were lost since may have been copied"
+    return "the progress is checked when the command is repeated, and --progress decides where to continue"
+
+
 class _Topics(NamedTuple):
-    """The partitions to read, and the topic that the offsets of --resume-group name."""
+    """The partitions to read and those that are written, and the topic that the offsets of --resume-group name."""
 
     tps: list[TopicPartition]
+    targets: list[TopicPartition]
     progress_topic: str
+    mark: ProgressMark
+    """The identities of both topics."""
 
 
 async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying) -> _Topics:
     """Raises ApiError, UsageError and Refused for topics between which nothing can be copied."""
     with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
-        tps = select_partitions(
-            await partitions_of(source, [copying.source]), copying.partitions, copying.selecting.key_for_partition
-        )
+        all_tps = await partitions_of(source, [copying.source])
+        tps = select_partitions(all_tps, copying.partitions, copying.selecting.key_for_partition)
         targets = await _targets(target, copying.target, len(tps))
-        is_same_cluster = await _cluster_id(source) == await _cluster_id(target)
+        of_source, of_target = await source.metadata([copying.source]), await target.metadata([copying.target])
+        is_same_cluster = of_source.cluster_id == of_target.cluster_id
+        mark = ProgressMark.of(
+            of_source.topics[copying.source].topic_id,
+            of_target.topics[copying.target].topic_id,
+            of_source.cluster_id,
+            of_target.cluster_id,
+            len(all_tps),
+        )
     if is_same_cluster and copying.source == copying.target and not copying.has_bound:
         raise Refused(
             f"'{copying.source}' would be copied onto itself; add --until, --limit or an option that selects records"
@@ -194,7 +229,7 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
             f"{copying.target} has no partition {highest}, because it has {counted(len(targets), 'partition')};"
             f" {remedy}"
         )
-    return _Topics(tps, copying.source if is_same_cluster else copying.target)
+    return _Topics(tps, targets, copying.source if is_same_cluster else copying.target, mark)
 
 
 async def _targets(target: ClusterClient, topic: str, partitions: int) -> list[TopicPartition]:
@@ -216,7 +251,8 @@ async def _plan(
         held = await offset_ranges(source, topics.tps, isolation=isolation)
         starts = await resolve(source, held, copying.lower)
         ends = await resolve(source, held, copying.upper) if copying.upper is not None else {}
-        resumed = await _resumed(target, copying.resume_group, topics)
+        positions = await _resumed(console, source, target, copying, topics)
+    resumed = {tp: position.offset for tp, position in positions.items()}
     bounds, begins = {}, {}
     for tp, range_ in held.items():
         start = resumed.get(tp, starts[tp])
@@ -236,36 +272,89 @@ async def _plan(
         isolation=isolation,
         progress_group=copying.resume_group,
         progress_topic=topics.progress_topic,
+        positions=positions,
+        mark=topics.mark.text(),
         begins=begins,
     )
 
 
-async def _cluster_id(client: ClusterClient) -> str | None:
-    return (await client.metadata([])).cluster_id
+async def _resumed(
+    console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, topics: _Topics
+) -> dict[TopicPartition, Position]:
+    """Where the partitions of the source were left, by their committed offsets in the target cluster.
 
-
-async def _resumed(target: ClusterClient, group: str | None, topics: _Topics) -> dict[TopicPartition, int]:
-    """Where the partitions of the source were left, by their committed offsets in the target cluster."""
+    Raises Refused for progress that cannot be trusted, unless an option decides what happens with it.
+    """
+    group = copying.resume_group
     if group is None:
         return {}
     named = {TopicPartition(topics.progress_topic, tp.partition): tp for tp in topics.tps}
 
-    async def look_up(connection: Connection) -> dict[TopicPartition, int]:
+    async def look_up(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
         return await committed_offsets(connection, group, named)
 
     found = await target.on_coordinator(group, look_up, codes=_UNSTABLE)
-    return {named[tp]: offset for tp, offset in found.items() if tp in named}
+    commits = {named[tp]: commit for tp, commit in found.items() if tp in named}
+    ends = await offset_ranges(source, topics.tps)
+    target_ends = {tp.partition: range_.end for tp, range_ in (await offset_ranges(target, topics.targets)).items()}
+    divergences = await find_divergences(source, commits)
+    facts = {
+        tp: PartitionFacts(
+            commits.get(tp),
+            ends[tp].end,
+            divergences.get(tp),
+            target_ends.get(tp.partition, 0) if copying.keeps_partitions else max(target_ends.values(), default=0),
+        )
+        for tp in topics.tps
+    }
+    problems, unidentified = distrusted(facts, topics.mark)
+    if unidentified:
+        console.warn(
+            f"group '{group}' does not say which topics its offsets are of, so it is not checked whether "
+            f"{copying.source} and {copying.target} were deleted and created again: {named_partitions(unidentified)}"
+        )
+    return _with_choice(console, copying, {tp: committed_position(commit) for tp, commit in commits.items()}, problems)
+
+
+def _with_choice(
+    console: Console, copying: Copying, positions: dict[TopicPartition, Position], problems: list[Distrust]
+) -> dict[TopicPartition, Position]:
+    """The positions, those that are not trusted by the choice of --progress.  Raises Refused without one."""
+    undecided: list[Distrust] = []
+    for problem in problems:
+        tp = problem.tp
+        if copying.progress == "rewind" and problem.parting is not None:
+            positions[tp] = problem.parting
+        elif copying.progress == "reset":
+            positions.pop(tp, None)
+        elif copying.progress != "accept":
+            undecided.append(problem)
+            continue
+        elif tp in positions:
+            positions[tp] = Position(positions[tp].offset)  # without the epoch, which the log does not have
+        where = f"offset {positions[tp].offset}" if tp in positions else "--from"
+        console.warn(f"{tp}: {problem.reason}; continuing at {where}")
+    if undecided:
+        shown = [f"{one.tp}: {one.reason}" for one in undecided[:_DISTRUST_SHOWN]]
+        more = [f"and {len(undecided) - _DISTRUST_SHOWN} more partitions"] if len(undecided) > _DISTRUST_SHOWN else []
+        rewind = "'--progress rewind' (continue where the logs part), " if all(one.parting for one in undecided) else ""
+        raise Refused(
+            f"the progress of group '{copying.resume_group}' cannot be trusted: {'; '.join([*shown, *more])}.  "
+            f"Nothing was copied.  Choose '--progress accept' (continue at the offsets that are committed), {rewind}or "
+            "'--progress reset' with --from start (copy all records again), @TIME, end or an offset"
+        )
+    return positions
 
 
 async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, copying: Copying) -> CopiedGroups:
     """The groups to copy, with their offsets as they are before the copy.  Raises ApiError for one without any."""
 
     async def look_up(group: str) -> dict[TopicPartition, int]:
-        async def send_to(connection: Connection) -> dict[TopicPartition, int]:
+        async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
             return await committed_offsets(connection, group, plan.bounds)
 
         found = await source.on_coordinator(group, send_to, codes=_UNSTABLE)
-        offsets = {tp: offset for tp, offset in found.items() if tp in plan.bounds}
+        offsets = {tp: commit.offset for tp, commit in found.items() if tp in plan.bounds}
         if not offsets:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group}' has no committed offset in {copying.source}")
         return offsets

@@ -14,12 +14,15 @@ from kctl.admin.throttle_records import folder_of
 from kctl.commands.exit_status import Refused
 from kctl.commands.values import format_time
 from kctl.errors import ErrorCode
+from kctl.model import ZERO_UUID, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kctl.admin.group_description import GroupDescription
+    from kctl.admin.offset_document import GroupOffsets
     from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
     from kctl.commands.invocation import Invocation
 
 HINT = "; give another --backup-dir, or --no-backup"
@@ -57,13 +60,21 @@ def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *,
     offsets = committed_of(group for group in groups if group.type not in OTHER_TYPES)
     if not offsets:
         return
-    cluster_id = run.on_brokers(lambda client: client.metadata([])).cluster_id
-    document = OffsetDocument(cluster_id, now_text(), reason, offsets)
+    cluster_id, topic_ids = run.on_brokers(lambda client: identities(client, offsets))
+    document = OffsetDocument(cluster_id, now_text(), reason, offsets, topic_ids)
     try:
         path = save_backup(backup_folder(backup_dir, cluster_id), document)
     except OSError as error:
         raise Refused(f"the committed offsets cannot be backed up: {error.filename}: {error.strerror}{HINT}") from None
     run.console.note(f"backup of the committed offsets: {path}")
+
+
+async def identities(client: ClusterClient, offsets: GroupOffsets) -> tuple[str | None, dict[str, str]]:
+    """The id of the cluster, and those of the topics of the offsets where brokers have them."""
+    metadata = await client.metadata({tp.topic for of_group in offsets.values() for tp in of_group})
+    return metadata.cluster_id, {
+        topic.name: uuid_text(topic.topic_id) for topic in metadata.topics.values() if topic.topic_id != ZERO_UUID
+    }
 
 
 def now_text() -> str:

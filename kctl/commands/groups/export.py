@@ -12,7 +12,7 @@ from kctl.admin.reset_file import format_offsets
 from kctl.admin.rollback_files import write_new
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.groups.backup import now_text
+from kctl.commands.groups.backup import identities, now_text
 from kctl.commands.groups.options import All, GroupRegex, TopicRegex, Topics
 from kctl.commands.groups.reset import look_up
 from kctl.commands.groups.restoring import in_scope
@@ -64,12 +64,11 @@ def export(
     if not (names or all_ or pattern):
         raise UsageError("name the groups to export, or use --all or --group-regex")
 
-    async def read(client: ClusterClient) -> tuple[str | None, list[GroupDescription]]:
+    async def read(client: ClusterClient) -> list[GroupDescription]:
         requested = await all_selected_groups(run, client, names, pattern)
-        cluster_id = (await client.metadata([])).cluster_id
-        return cluster_id, await look_up(client, requested)
+        return await look_up(client, requested)
 
-    cluster_id, groups = run.on_brokers(read)
+    groups = run.on_brokers(read)
     committed = committed_of(groups)
     missing = [one.outcome.name for one in groups if one.outcome.name not in committed] if names else []
     if missing:
@@ -80,7 +79,8 @@ def export(
         lines = ((group, tp, offsets[group][tp].offset) for group in sorted(offsets) for tp in sorted(offsets[group]))
         text = format_offsets(lines, with_group=len(offsets) > 1)
     else:
-        text = format_document(OffsetDocument(cluster_id, now_text(), "export", offsets))
+        cluster_id, topic_ids = run.on_brokers(lambda client: identities(client, offsets))
+        text = format_document(OffsetDocument(cluster_id, now_text(), "export", offsets, topic_ids))
     if file is None:
         run.console.verbatim(text)
         return ExitStatus.DONE

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.offset_document import CommittedOffset, GroupOffsets, parse_document
+from kctl.admin.offset_document import GroupOffsets, parse_document
 from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets, rows_of
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.change_rows import ResetRow
-from kctl.commands.groups.options import BackupDir, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
-from kctl.commands.groups.restoring import in_scope, restore_offsets
+from kctl.commands.groups.options import AcceptLost, BackupDir, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
+from kctl.commands.groups.restoring import Origin, in_scope, origin_of, restore_offsets
 from kctl.commands.groups.selection import group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
@@ -44,6 +45,7 @@ def import_(
     topic_regex: TopicRegex = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
     dry_run: DryRun = False,
+    accept_lost: AcceptLost = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
 ) -> ExitStatus:
@@ -51,8 +53,8 @@ def import_(
 
     Offsets are imported as they are: they are those of another cluster only if its topics are exact copies, with the
     same offsets.  Nothing is changed without --execute, which also saves a backup first.  A group with members is
-    refused with exit status 5.  An offset outside the range of a partition is moved to its start or end, with a
-    warning.
+    refused with exit status 5, and so are offsets of this cluster whose records are not in the log any more (see 'kctl
+    groups restore').  An offset outside the range of a partition is moved to its start or end, with a warning.
     """
     run: Invocation = ctx.obj
     if execute and dry_run:
@@ -60,7 +62,8 @@ def import_(
     pattern = group_pattern(group, group_regex)
     text = read_text(file)
     try:
-        saved = parse_document(text).groups if text.lstrip()[:1] in {"{", "["} else _of_csv(text, group or ())
+        document = parse_document(text) if text.lstrip()[:1] in {"{", "["} else None
+        saved = _of_csv(text, group or ()) if document is None else document.groups
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
     missing = sorted(set(group or ()) - saved.keys())
@@ -73,6 +76,8 @@ def import_(
         run,
         in_scope({name: saved[name] for name in chosen}, topic, topic_regex),
         "import",
+        Origin(False, {}) if document is None else origin_of(run, document),
+        accepts_lost=accept_lost,
         status="imported",
         execute=execute,
         no_backup=no_backup,

@@ -44,3 +44,10 @@ BackupDir = Annotated[
 NoBackup = Annotated[
     bool, typer.Option("--no-backup", help="Do not save the committed offsets of the groups to a file first.")
 ]
+
+AcceptLost = Annotated[
+    bool,
+    typer.Option(
+        "--accept-lost", help="Also restore offsets whose records are not in the log any more, or of another topic."
+    ),
+]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.groups import look_up_groups
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offset_reset import Reset, Scenario, Target
 from kctl.admin.reset_file import format_offsets, parse_offsets
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.commands.compat import resets as reset_compat
 from kctl.commands.exit_status import Refused
 from kctl.commands.times import check_time_ms, parse_duration_ms, parse_time_ms

@@ -16,8 +16,8 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import backup_folder
 from kctl.commands.groups.change_rows import ResetRow
 from kctl.commands.groups.offset_warnings import warn_of_partitions
-from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics
-from kctl.commands.groups.restoring import in_scope, restore_offsets
+from kctl.commands.groups.options import AcceptLost, BackupDir, DryRun, NoBackup, TopicRegex, Topics
+from kctl.commands.groups.restoring import Origin, in_scope, origin_of, restore_offsets
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
@@ -28,7 +28,8 @@ from kctl.input_files import read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kctl.admin.offset_document import CommittedOffset
+    from kctl.admin.offset_document import OffsetDocument
+    from kctl.client.committed_offsets import CommittedOffset
     from kctl.model import TopicPartition
 
 app = typer.Typer(add_completion=False)
@@ -66,6 +67,7 @@ def restore(
     topic_regex: TopicRegex = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
     dry_run: DryRun = False,
+    accept_lost: AcceptLost = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
 ) -> ExitStatus:
@@ -76,8 +78,11 @@ def restore(
     saves a backup first.  A group with members is refused with exit status 5.
 
     --at finds what compaction has left: partitions whose commits of that time have been replaced and removed are
-    reported and keep their offsets.  An offset outside the range of a partition is moved to its start or end, with a
-    warning.
+    reported and keep their offsets.  An offset before the start of a partition is moved there, with a warning.
+
+    An offset whose records are not in the log any more is refused with exit status 5, unless --accept-lost is given:
+    the topic was deleted and created again since (a backup has its id), the log was truncated by an unclean leader
+    election (found by the leader epoch of the commit, KIP-320), or it ends before the offset.
     """
     run: Invocation = ctx.obj
     if execute and dry_run:
@@ -89,15 +94,19 @@ def restore(
         time_ms = parse_time_ms(at, now_ms=now_ms)
         if time_ms > now_ms:
             raise UsageError(f"--at {at} is in the future: {format_time(time_ms)}")
-        saved = _committed_at(run, group, time_ms)
+        saved, origin = _committed_at(run, group, time_ms), Origin(True, {})
     elif backup is not None:
-        saved = _in_file(group, backup)
+        document = _in_file(group, backup)
+        saved, origin = document.groups[group], origin_of(run, document)
     else:
-        saved = _latest(run, group, backup_dir)
+        document = _latest(run, group, backup_dir)
+        saved, origin = document.groups[group], origin_of(run, document)
     return restore_offsets(
         run,
         in_scope({group: saved}, topic, topic_regex),
         "restore",
+        origin,
+        accepts_lost=accept_lost,
         status="restored",
         execute=execute,
         no_backup=no_backup,
@@ -127,21 +136,22 @@ def _committed_at(run: Invocation, group: str, time_ms: int) -> Mapping[TopicPar
     return found.committed
 
 
-def _in_file(group: str, path: str) -> Mapping[TopicPartition, CommittedOffset]:
+def _in_file(group: str, path: str) -> OffsetDocument:
     text = read_text(path)
     try:
-        groups = parse_document(text).groups
+        document = parse_document(text)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    if group not in groups:
-        raise UsageError(f"{path} has no offsets of group '{group}', but of {', '.join(sorted(groups)) or 'none'}")
-    return groups[group]
+    if group not in document.groups:
+        present = ", ".join(sorted(document.groups)) or "none"
+        raise UsageError(f"{path} has no offsets of group '{group}', but of {present}")
+    return document
 
 
-def _latest(run: Invocation, group: str, backup_dir: str | None) -> Mapping[TopicPartition, CommittedOffset]:
+def _latest(run: Invocation, group: str, backup_dir: str | None) -> OffsetDocument:
     cluster_id = run.on_brokers(lambda client: client.metadata([])).cluster_id
     folder = backup_folder(backup_dir, cluster_id)
     for path, document in backups_of(folder, group):
         run.console.note(f"restoring {path}, saved before {document.reason} at {document.created}")
-        return document.groups[group]
+        return document
     raise UsageError(f"{folder} has no backup of group '{group}': give --at or --backup")

@@ -3,25 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.offset_reset import Scenario, Target, plan_resets
-from kctl.commands.exit_status import ExitStatus
+from kctl.client.positions import Divergence, check_positions
+from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups import reset as group_reset
-from kctl.commands.groups.backup import back_up
+from kctl.commands.groups.backup import back_up, identities
 from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
-from kctl.commands.groups.offset_warnings import warn_of_clamped, warn_of_unsaved
+from kctl.commands.groups.offset_warnings import NAMED_MAX, named, warn_of_clamped, warn_of_unsaved
 from kctl.commands.groups.selection import matching_topics, topic_pattern
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
-    from kctl.admin.offset_document import CommittedOffset, GroupOffsets
+    from kctl.admin.offset_document import GroupOffsets, OffsetDocument
     from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
+    from kctl.client.committed_offsets import CommittedOffset
     from kctl.commands.invocation import Invocation
+
+
+class Origin(NamedTuple):
+    """Where saved offsets are from."""
+
+    is_same_cluster: bool
+    """Whether they are of this cluster; others are of copies of the topics, which have other ids and leader epochs."""
+    topic_ids: Mapping[str, str]
+    """The ids of the topics when the offsets were saved, as far as they are known."""
+
+
+def origin_of(run: Invocation, document: OffsetDocument) -> Origin:
+    """The origin of the offsets in a file."""
+    cluster_id = run.on_brokers(lambda client: client.metadata([])).cluster_id
+    return Origin(document.cluster_id is not None and document.cluster_id == cluster_id, document.topic_ids)
+
+
+async def _lost(client: ClusterClient, saved: GroupOffsets, resets: Collection[Reset], origin: Origin) -> list[str]:
+    """The offsets whose records before them are of another topic, or are not in the log any more, with the reason."""
+    _, ids = await identities(client, saved)
+    changed = {name for name, topic_id in origin.topic_ids.items() if ids.get(name, topic_id) != topic_id}
+    lost = {
+        (group, tp): f"{group}, {tp}: the topic was deleted and created again since offset {commit.offset} was saved"
+        for group, offsets in saved.items()
+        for tp, commit in offsets.items()
+        if tp.topic in changed
+    }
+    for group, offsets in saved.items():
+        for tp, outcome in (await check_positions(client, {tp: one.position for tp, one in offsets.items()})).items():
+            if isinstance(outcome, Divergence):
+                lost.setdefault((group, tp), f"{group}, {outcome}")
+    for one in resets:
+        if one.held is not None and one.unclamped is not None and one.unclamped > one.held.end:
+            text = f"{one.group}, {one.tp}: the saved offset {one.unclamped} is after the end, {one.held.end}"
+            lost.setdefault((one.group, one.tp), text)
+    return [lost[key] for key in sorted(lost)]
 
 
 def in_scope(
@@ -65,7 +103,9 @@ def restore_offsets(
     run: Invocation,
     saved: GroupOffsets,
     reason: str,
+    origin: Origin,
     *,
+    accepts_lost: bool,
     status: str,
     execute: bool,
     no_backup: bool,
@@ -73,20 +113,28 @@ def restore_offsets(
 ) -> ExitStatus:
     """Commits the offsets, or, without `execute`, shows what would be committed.
 
-    Raises Refused if a group has members, or its offsets cannot be backed up.  Nothing is committed unless all
-    partitions exist.
+    Raises Refused if a group has members, if the records before an offset are not in the log any more and this is not
+    accepted, or if the offsets cannot be backed up.  Nothing is committed unless all partitions exist.
     """
     target = Target(
         Scenario.FILE,
         file={group: {tp: one.offset for tp, one in offsets.items()} for group, offsets in saved.items()},
     )
 
-    async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset]]:
+    async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset], list[str]]:
         groups = await group_reset.look_up(client, sorted(saved))
         group_reset.refuse_active(groups)
-        return groups, await plan_resets(client, groups, target, None)
+        resets = await plan_resets(client, groups, target, None)
+        return groups, resets, await _lost(client, saved, resets, origin) if origin.is_same_cluster else []
 
-    groups, resets = run.on_brokers(plan)
+    groups, resets, lost = run.on_brokers(plan)
+    if lost and not accepts_lost:
+        raise Refused(
+            f"saved offsets are not of the records that the topics have now: {named(lost)}: --accept-lost restores "
+            "them all the same, --topic selects others, 'kctl groups reset-offsets' sets other offsets"
+        )
+    for reason_of_loss in lost[:NAMED_MAX]:
+        run.console.warn(reason_of_loss)
     warn_of_clamped(run, resets)
     warn_of_unsaved(run, groups, saved)
     outcomes: dict[tuple[str, TopicPartition], Outcome] = {}

@@ -9,9 +9,9 @@ from kctl.admin.cluster_sampler import Sampler
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.group_verdicts import GroupVerdicts
 from kctl.admin.lag import LagOptions, LagReader
-from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.retention_facts import RETENTION_CACHED_MS
 from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import (
     CreatableTopic,

@@ -130,6 +130,8 @@ class FakeGroup:
     """NON_EMPTY_GROUP unless it is Stable or Empty."""
     metadata: dict[TopicPartition, str] = field(default_factory=dict)
     """Of commits of clients."""
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """Leader epochs of commits of clients."""
 
     @property
     def reported_state(self) -> str:
@@ -632,6 +634,7 @@ class FakeCluster:
                 offset_fetch.OffsetFetchResponsePartition(
                     partition_index=tp.partition,
                     committed_offset=offset,
+                    committed_leader_epoch=group.epochs.get(tp, -1),
                     metadata=group.metadata.get(tp, ""),
                     error_code=0,
                 )
@@ -647,6 +650,7 @@ class FakeCluster:
                 if not error:
                     tp = TopicPartition(topic.name, one.partition_index)
                     group.offsets[tp], group.metadata[tp] = one.committed_offset, one.committed_metadata or ""
+                    group.epochs[tp] = one.committed_leader_epoch
             partitions = [
                 offset_commit.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
                 for one in topic.partitions

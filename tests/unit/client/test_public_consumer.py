@@ -13,11 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kctl.client
-from kctl.client import AsyncConsumer, Consumer, ConsumerConfig, ConsumerRecord, Producer, ProducerConfig
+from kctl.client import (
+    AsyncConsumer,
+    Consumer,
+    ConsumerConfig,
+    ConsumerRecord,
+    LogTruncated,
+    Position,
+    Producer,
+    ProducerConfig,
+)
 from kctl.client import TopicPartition as Tp
 from kctl.client.loop_thread import LoopThread
 from kctl.client.ready_records import ReadyRecords
 from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.unit.client.fake_cluster import FakeCluster
 
@@ -48,7 +58,7 @@ def values(records: list[ConsumerRecord]) -> list[Any]:
 
 def read(consumer: Consumer, count: int) -> list[Any]:
     """The values of the next records."""
-    return [record.value for record, _ in zip(consumer, range(count), strict=False)]
+    return [record.value for _, record in zip(range(count), consumer, strict=False)]
 
 
 def test_reads_from_the_beginning_in_bounded_lists(cluster: FakeCluster) -> None:
@@ -252,3 +262,82 @@ def test_public_names_are_loaded_when_they_are_used() -> None:
     program = "import sys, kctl.client; print(sorted(one for one in sys.modules if one.startswith('kctl.')))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "['kctl.client']"
+
+
+def lose_after(cluster: FakeCluster, end: int, count: int) -> None:
+    """An unclean election: the log ends at `end`, and other records follow."""
+    (log,) = cluster.topics["orders"]
+    log.elect(leader=0, end=end)
+    for number in range(count):
+        log.append(build_batch([Record(0, 1_000, None, b"new-%d" % number)]))
+
+
+def test_commits_have_the_leader_epochs_of_the_records_before_them(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster, group_id="billing", max_poll_records=4)) as consumer:
+        consumer.assign([ORDERS])
+        consumer.commit()
+        assert cluster.groups["billing"].epochs[ORDERS] == -1  # nothing has been read
+        consumer.poll(WAIT_MS)
+        cluster.topics["orders"][0].elect(leader=0)
+        cluster.topics["orders"][0].append(build_batch([Record(0, 1_000, None, b"10")]))
+        consumer.commit()
+        assert (cluster.groups["billing"].offsets[ORDERS], cluster.groups["billing"].epochs[ORDERS]) == (4, 0)
+        while consumer.position(ORDERS) < 11:
+            consumer.poll(WAIT_MS)
+        consumer.commit({ORDERS: 10})
+        assert cluster.groups["billing"].epochs[ORDERS] == 0
+        consumer.commit()
+        assert cluster.groups["billing"].epochs[ORDERS] == 1
+        assert consumer.with_epochs({ORDERS: 11}) == {ORDERS: Position(11, 1, is_of_record=True)}
+        assert consumer.with_epochs({ORDERS: 500}) == {ORDERS: Position(500)}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["while reading", "at the start"])
+def test_lost_records_are_found_and_reading_follows_the_reset_policy(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, is_restarted: bool
+) -> None:
+    settings: dict[str, Any] = {"group_id": "billing", "max_poll_records": 100}
+    reader = Consumer(config(cluster, **settings))
+    strict = Consumer(ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none", **settings))
+    with reader, strict:
+        reader.assign([ORDERS])
+        while reader.position(ORDERS) < 10:
+            reader.poll(WAIT_MS)
+        reader.commit()
+        strict.assign([ORDERS])
+        if not is_restarted:
+            assert strict.poll(20) == []
+        lose_after(cluster, end=6, count=10)  # the log is longer than the position
+        for _ in range(2):  # an error that nothing has been done about stays
+            with pytest.raises(LogTruncated, match="offsets 6 to 9") as truncated:
+                strict.poll(WAIT_MS)
+            (divergence,) = truncated.value.divergences
+            assert (divergence.tp, divergence.end_offset, divergence.leader_epoch) == (ORDERS, 6, 0)
+        strict.seek(ORDERS, Position(6, 0))
+        assert values(strict.poll(WAIT_MS))[0] == b"new-0"
+        if is_restarted:
+            reader.assign([ORDERS])
+        records = [record for _, record in zip(range(10), reader, strict=False)]
+        assert values(records) == [b"new-%d" % number for number in range(10)]
+        assert "reading continues at offset=6" in caplog.text
+
+
+def test_topic_that_was_created_again_is_not_read_from_the_old_position(cluster: FakeCluster) -> None:
+    with Consumer(ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none")) as consumer:
+        consumer.assign({ORDERS: 0})
+        assert read(consumer, 10)[-1] == b"9"
+        cluster.topics["orders"][0].leader = -1  # the new topic has another leader epoch
+        cluster.create("orders")
+        lose_after(cluster, end=0, count=20)
+        with pytest.raises(LogTruncated, match="deleted and created again"):
+            consumer.poll(WAIT_MS)
+
+
+def test_position_at_the_end_is_checked_before_anything_was_read(cluster: FakeCluster) -> None:
+    """The log is truncated below the position, and is longer again when the reader comes back."""
+    settings = ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="latest", fetch_max_wait_ms=10)
+    with Consumer(settings) as consumer:
+        consumer.assign([ORDERS])
+        assert consumer.poll(20) == []
+        lose_after(cluster, end=6, count=10)
+        assert read(consumer, 10) == [b"new-%d" % number for number in range(10)]

@@ -13,6 +13,7 @@ from kctl.client.partitioner import partition_of_key
 from kctl.commands.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import FetchRequest
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -20,9 +21,10 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup, FakePartition
 from tests.unit.commands.conftest import Kctl
 
 ROWS = [
@@ -216,7 +218,7 @@ def test_a_resumed_copy_has_the_offsets_that_an_earlier_run_committed(kctl: Kctl
     for group, offset in (("early", 11), ("late", 14)):
         orders.groups[group] = FakeGroup({tp: offset})
     line = "copy orders copy --resume-group r --partition 1 --groups early,late --format json"
-    first = kctl(f"{line} --limit 2")
+    first = kctl(f"{line} --limit 2 --progress reset")
     assert group_rows(first) == {"early": (2, "committed"), "late": (None, "not copied")}
     assert first.status == ExitStatus.FAILED
     assert "The copy ended before this offset." in first.document["groups"][1]["message"]
@@ -310,3 +312,125 @@ def test_target_that_does_not_exist_is_named_with_the_remedy(kctl: Kctl, cluster
     ran = kctl("copy orders replayed")
     assert ran.status == 1
     assert "topic 'replayed' does not exist: 'kctl topics create replayed --partitions 2' creates it" in ran.err
+
+
+def numbered(count: int, prefix: bytes = b"") -> bytes:
+    return build_batch([Record(0, 1_000, None, prefix + b"%d" % number, ()) for number in range(count)])
+
+
+@pytest.fixture
+def halfway(kctl: Kctl, cluster: FakeCluster) -> FakeCluster:
+    """A topic of which 200 records were copied, in batches of 50."""
+    (log,) = cluster.create("orders")
+    for _ in range(4):
+        log.append(numbered(50))
+    cluster.create("copy")
+    assert kctl("copy orders copy --resume-group r").status == 0
+    return cluster
+
+
+def test_progress_that_cannot_be_trusted_is_refused_with_the_choices(kctl: Kctl, halfway: FakeCluster) -> None:
+    """What happened, the reason, and how many records each choice copies (None: it is refused too)."""
+    tp = TopicPartition("orders", 0)
+    log, copy, group = halfway.topics["orders"][0], halfway.topics["copy"][0], halfway.groups["r"]
+
+    def recreate(count: int) -> None:
+        halfway.create("orders")[0].append(numbered(count, b"new"))
+
+    def recreate_without_ids(count: int) -> None:
+        halfway.topic_ids.pop("orders")
+        halfway.create("orders")[0].append(numbered(count, b"new"))
+        halfway.topic_ids.pop("orders")
+
+    def expire() -> None:
+        halfway.groups.pop("r")
+
+    def empty_target() -> None:
+        halfway.create("copy")
+
+    def elect_uncleanly() -> None:
+        unclean = halfway.topics["orders"][0]
+        unclean.elect(leader=0, end=100)
+        unclean.append(numbered(150, b"new"))
+
+    rows: list[tuple[Any, str, dict[str, int | None]]] = [
+        (lambda: recreate(250), "source topic is another one", {"accept": 50, "rewind": None, "reset": 250}),
+        (lambda: recreate(100), "source topic is another one", {"accept": 0, "rewind": None, "reset": 100}),
+        (lambda: recreate_without_ids(100), "lost offsets 100 to 199", {"accept": 0, "rewind": None, "reset": 100}),
+        (expire, "no progress is committed", {"accept": 200, "rewind": None, "reset": 200}),
+        (empty_target, "target topic is another one", {"accept": 0, "rewind": None, "reset": 200}),
+        (elect_uncleanly, "lost offsets 100 to 199", {"accept": 50, "rewind": 150, "reset": 250}),
+    ]
+    assert group.epochs == {tp: 0}
+    mark = group.metadata[tp]
+    for happen, reason, choices in rows:
+        for choice, expected in choices.items():
+            # As it was, in the same log objects.
+            halfway.topics, halfway.topic_ids = {"orders": [log], "copy": [copy]}, {"orders": 1, "copy": 2}
+            halfway.groups["r"] = FakeGroup({tp: 200}, metadata={tp: mark}, epochs={tp: 0})
+            before = (bytes(log.data), log.end, list(log.epochs))
+            happen()
+            end = halfway.topics["copy"][0].end
+            refused = kctl("copy orders copy --resume-group r --format json")
+            assert (refused.status, reason in refused.err) == (ExitStatus.REFUSED, True), (reason, refused)
+            assert "--progress reset" in refused.err
+            assert ("--progress rewind" in refused.err) == (choices["rewind"] is not None), (reason, refused)
+            assert halfway.topics["copy"][0].end == end
+            ran = kctl(f"copy orders copy --resume-group r --progress {choice} --format json")
+            if expected is None:
+                assert ran.status == ExitStatus.REFUSED, (reason, choice)
+            else:
+                assert (ran.status, copied(ran)) == (0, expected), (reason, choice, ran)
+                if choice != "accept" or "another one" not in reason:  # accepted once, it is trusted from now on
+                    again = kctl("copy orders copy --resume-group r --format json")
+                    assert (again.status, copied(again)) == (0, 0), (reason, choice, again)
+            log.data, log.end, log.epochs = bytearray(before[0]), before[1], before[2]
+            del copy.data[:]
+            copy.end = 200
+
+
+def test_progress_without_a_mark_is_continued_with_a_warning(kctl: Kctl, halfway: FakeCluster) -> None:
+    tp = TopicPartition("orders", 0)
+    halfway.groups["r"] = FakeGroup({tp: 150})
+    ran = kctl("copy orders copy --resume-group r --format json")
+    assert (ran.status, copied(ran)) == (0, 50)
+    assert "group 'r' does not say which topics its offsets are of" in ran.err
+    assert "does not say" not in kctl("copy orders copy --resume-group r").err
+
+
+def test_partition_that_was_added_to_the_source_is_copied_from_its_start(kctl: Kctl, cluster: FakeCluster) -> None:
+    (log,) = cluster.create("orders")
+    log.append(numbered(5))
+    cluster.create("copy")
+    line = "copy orders copy --resume-group r --partitions hash --format json"
+    assert copied(kctl(line)) == 5
+    cluster.topics["orders"].append(FakePartition(0))
+    cluster.topics["orders"][1].append(numbered(3))
+    assert copied(kctl(line)) == 3
+
+
+def test_truncation_during_a_copy_stops_it(kctl: Kctl, cluster: FakeCluster) -> None:
+    (log,) = cluster.create("orders")
+    for _ in range(2):
+        log.append(numbered(50))
+    cluster.create("copy")
+    fetched = 0
+
+    def lose(request: Any) -> Any:
+        nonlocal fetched
+        fetched += 1
+        response = cluster._fetch(0, request)
+        if fetched == 1:
+            data = response.responses[0].partitions[0]
+            data.records = data.records[: next(iterate_batches(data.records)).end]
+        if fetched == 2:
+            log.elect(leader=0, end=0)
+            log.append(numbered(100, b"new"))
+            response = cluster._fetch(0, request)
+        return response
+
+    cluster.intercept(FetchRequest, lose)
+    ran = kctl("copy orders copy --resume-group r")
+    assert (ran.status, "offsets 0 to 49" in ran.err) == (ExitStatus.REFUSED, True), ran
+    again = kctl("copy orders copy --resume-group r --progress reset --format json")
+    assert (again.status, copied(again)) == (0, 100)

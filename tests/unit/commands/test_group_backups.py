@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kctl.admin.backup_files import backups_of, save_backup
-from kctl.admin.offset_document import CommittedOffset, OffsetDocument
+from kctl.admin.offset_document import OffsetDocument
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.commands.exit_status import ExitStatus
 from kctl.limits import OFFSET_BACKUPS_MAX
 from kctl.model import TopicPartition
@@ -203,6 +204,10 @@ def test_offsets_of_a_time_are_restored_from_the_log(kctl: Kctl, cluster: FakeCl
     log.commit(20 * MINUTE, P0, 30)
     log.commit(20 * MINUTE, P1, 15)
     log.commit(20 * MINUTE, TopicPartition("orders", 3), 5)
+    refused = kctl("groups restore billing --at -30m --execute")  # the topic has never had the leader epoch 7
+    assert (refused.status, "not in it any more" in refused.err) == (ExitStatus.REFUSED, True), refused
+    for partition in cluster.topics["orders"]:
+        partition.epochs = [(7, 0)]
     ran = kctl("groups restore billing --at -30m --execute")
     assert [(row[2], row[3], row[4], row[6]) for row in ran.rows] == [("0", "30", "12", "restored")]
     assert billing.offsets == {P0: 12, P1: 15}
@@ -372,3 +377,22 @@ def test_export_of_all_groups_of_a_cluster_without_groups_is_an_empty_document(
     assert not cluster.groups
     ran = kctl("groups export --all")
     assert (ran.status, json.loads(ran.out)["groups"]) == (ExitStatus.DONE, [])
+
+
+def test_backup_of_a_topic_that_was_created_again_is_refused(
+    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path
+) -> None:
+    exported = kctl("groups export billing")
+    assert exported.document["topic_ids"].keys() == {"orders"}
+    file = tmp_path / "offsets.json"
+    file.write_text(exported.out)
+    before = dict(billing.offsets)
+    for partition in cluster.create("orders", 3):
+        partition.end = 1_000
+    for verb, arguments in (("restore", f"billing --backup {file}"), ("import", str(file))):
+        refused = kctl(f"groups {verb} {arguments} --execute")
+        assert (refused.status, "deleted and created again" in refused.err) == (ExitStatus.REFUSED, True), refused
+        assert kctl(f"groups {verb} {arguments} --execute --accept-lost").status == 0, verb
+    assert billing.offsets == before
+    cluster.cluster_id = "another"  # the ids of topics in another cluster say nothing
+    assert kctl(f"groups import {file} --execute").status == 0

@@ -9,8 +9,8 @@ import pytest
 from kctl.admin.group_lag import GroupLag
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.lag import LagOptions, LagReader
-from kctl.admin.offset_document import CommittedOffset
 from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import CommittedOffset
 from kctl.client.leaders import on_leaders
 from kctl.client.transport import Connection
 from kctl.errors import ApiError
