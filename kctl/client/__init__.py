@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kctl.client.group_metadata import GroupMetadata
     from kctl.client.interceptors import ProducerInterceptor, ProducerRecord
     from kctl.client.list_offsets import OffsetAt
+    from kctl.client.metadata import TopicRecreated
     from kctl.client.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
     from kctl.client.positions import Divergence, LogTruncated, Position
     from kctl.client.producer_batches import RecordMetadata
@@ -57,6 +58,7 @@ __all__ = [
     "RoundRobinPartitioner",
     "StickyPartitioner",
     "TopicPartition",
+    "TopicRecreated",
 ]
 
 _MODULES = {
@@ -82,6 +84,7 @@ _MODULES = {
     "RoundRobinPartitioner": "kctl.client.partitioners",
     "StickyPartitioner": "kctl.client.partitioners",
     "TopicPartition": "kctl.model",
+    "TopicRecreated": "kctl.client.metadata",
 }
 
 

@@ -316,7 +316,7 @@ class AsyncConsumer:
         try:
             return await reader.poll()
         except TopicRecreated as change:
-            if isinstance(reader, GroupConsumer):
+            if isinstance(reader, GroupConsumer) or self._config.auto_offset_reset == "none":
                 raise
             tps = [tp for tp in reader.positions if tp.topic == change.topic]
             reader.restart_topic(change.topic, await self._begin(tps))

@@ -22,6 +22,7 @@ from kctl.client import (
     Position,
     Producer,
     ProducerConfig,
+    TopicRecreated,
 )
 from kctl.client import TopicPartition as Tp
 from kctl.client.loop_thread import LoopThread
@@ -329,7 +330,7 @@ def test_topic_that_was_created_again_is_not_read_from_the_old_position(cluster:
         cluster.topics["orders"][0].leader = -1  # the new topic has another leader epoch
         cluster.create("orders")
         lose_after(cluster, end=0, count=20)
-        with pytest.raises(LogTruncated, match="deleted and created again"):
+        with pytest.raises(TopicRecreated, match="deleted and created again"):
             consumer.poll(WAIT_MS)
 
 
