@@ -21,7 +21,7 @@ from kctl.spark.exec.native import FOLDER
 
 SHIPPED = (
     *("__init__.py", "addresses.py", "errors.py", "input_files.py", "integers.py", "limits.py", "model.py"),
-    *("operating_system.py", "quantities.py", "protocol", "records", "client", "security"),
+    *("operating_system.py", "quantities.py", "reference_cycles.py", "protocol", "records", "client", "security"),
     *("spark/__init__.py", "spark/exec"),
 )
 """Paths inside the package: what the tasks import, without console, server and commands."""
