@@ -567,6 +567,13 @@ PRODUCERS_PER_PARTITION_MAX = _limit(
     on_excess="the producer without an open transaction that wrote least recently is forgotten, as if it had expired",
 )
 
+LOOKUP_CLIENTS_MAX = _limit(
+    "clients and groups whose lookups of a coordinator are counted, for the log line about the consumer group protocol",
+    1_000,
+    "pairs",
+    on_excess="the oldest pair is forgotten, and counted from zero",
+)
+
 _subject("Fetch sessions")
 
 _configured(

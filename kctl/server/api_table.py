@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.server.authorization.port import Authorizer
 from kctl.server.config_resources import ConfigResources
 from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.coordinator import DEAD_GROUP
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.alter_client_quotas import AlterClientQuotasHandler
@@ -138,7 +140,12 @@ def _register_cluster(
         MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs, parts.control_plane.known).handle,
     )
     serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata, zookeeper_problem).handle)
-    serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, parts.auto_topics)).handle)
+    find_coordinator = FindCoordinatorHandler(
+        InternalTopicsView(metadata, parts.auto_topics),
+        is_unknown_here=lambda group: parts.groups.describe(group) == (ErrorCode.NONE, DEAD_GROUP),
+        now_ms=base.world.clock.monotonic_ms,
+    )
+    serve("find_coordinator", find_coordinator.handle)
     serve("update_features", features.handle)
 
 

@@ -40,6 +40,7 @@ MISSING = {
                 "DescribeQuorum",
                 "FindCoordinator",
                 "ListGroups",
+                "ListOffsets",
                 "OffsetFetch",
                 "UpdateFeatures",
             )

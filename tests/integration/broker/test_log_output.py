@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.peers import probe
 from tests.peers.forked_kctl import run_kctl
@@ -87,6 +88,26 @@ def requests(broker: KctlBroker, api: str) -> list[dict[str, Any]]:
 def wait_for_requests(broker: KctlBroker, api: str, count: int) -> list[dict[str, Any]]:
     probe.wait_until(lambda: len(requests(broker, api)) >= count, what=f"a line about {api}", timeout_s=TIMEOUT_S)
     return requests(broker, api)
+
+
+def test_a_client_with_the_consumer_group_protocol_is_named(broker: KctlBroker) -> None:
+    """librdkafka waits for ever and reports nothing (KIP-848 is not served)."""
+    assert kctl(broker, "topics create team.newer --partitions 1").returncode == 0
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "client.id": "newer"}
+    consumer = Consumer({**settings, "group.protocol": "consumer", "log_level": 0})
+    consumer.subscribe(["team.newer"])
+
+    def named() -> list[dict[str, Any]]:
+        assert consumer.poll(0.1) is None
+        return [line for line in lines(broker) if "looks up the coordinator" in line["event"]]
+
+    try:
+        probe.wait_until(lambda: bool(named()), what="a line about the client", timeout_s=TIMEOUT_S)
+        (line,) = named()
+    finally:
+        consumer.close()
+    assert (line["level"], line["client"], line["group"]) == ("WARNING", "newer", "g")
+    assert "group.protocol=classic" in line["hint"]
 
 
 def test_a_property_without_effect_is_reported_with_the_reason(broker: KctlBroker) -> None:

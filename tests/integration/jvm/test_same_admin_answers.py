@@ -96,9 +96,8 @@ def test_the_same_apis_and_versions_are_advertised(brokers: SideBySide) -> None:
     )
     assert {key: versions for key, versions in ours.items() if key not in NEWER_THAN_2_8} == apache
     assert ours.keys() - apache.keys() == NEWER_THAN_2_8.keys()
-    # Apache Kafka keeps a node /feature, whose version is the epoch; ours keeps none, so there is no epoch.
-    assert (responses.apache.finalized_features_epoch, responses.ours.finalized_features_epoch) == (0, -1)
-    for name in ("error_code", "supported_features", "finalized_features"):
+    assert responses.apache.finalized_features_epoch == 0
+    for name in ("error_code", "supported_features", "finalized_features", "finalized_features_epoch"):
         assert getattr(responses.ours, name) == getattr(responses.apache, name), name
 
 

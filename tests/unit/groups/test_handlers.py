@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.limits import LOOKUP_CLIENTS_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -32,7 +33,12 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from kctl.server.coordinators.ports import CoordinatorNode
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
-from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
+from kctl.server.handlers.find_coordinator import (
+    LOOKUPS_MS,
+    LOOKUPS_WITHOUT_GROUP,
+    FindCoordinatorHandler,
+    UselessLookups,
+)
 from kctl.server.handlers.heartbeat import HeartbeatHandler
 from kctl.server.handlers.join_group import JoinGroupHandler
 from kctl.server.handlers.leave_group import LeaveGroupHandler
@@ -497,8 +503,20 @@ class KnownTopics:
 
 def find(topics: KnownTopics, version: int, **options: Any) -> Any:
     request = FindCoordinatorRequest(key="g", **options)
-    response = FindCoordinatorHandler(topics).handle(request, context(version))
+    handler = FindCoordinatorHandler(topics, is_unknown_here=lambda _: False, now_ms=lambda: 0)
+    response = handler.handle(request, context(version))
     return codec.decode(type(response), codec.encode_bytes(response, version), version)[0]
+
+
+def test_client_that_looks_up_a_coordinator_and_never_joins_is_noted_once() -> None:
+    lookups = UselessLookups()
+    slow = [lookups.note("slow", "g", number * LOOKUPS_MS) for number in range(10)]
+    fast = [lookups.note("fast", "g", number) for number in range(10)]
+    assert not any(slow)
+    assert [number for number, is_noted in enumerate(fast) if is_noted] == [LOOKUPS_WITHOUT_GROUP - 1]
+    for number in range(2 * LOOKUP_CLIENTS_MAX):
+        lookups.note(f"client-{number}", "g", 0)
+    assert len(lookups._seen) == LOOKUP_CLIENTS_MAX
 
 
 @pytest.mark.parametrize("version", range(4))
