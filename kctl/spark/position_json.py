@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kctl.client.positions import NO_EPOCH
 from kctl.client.positions import Position as History
-from kctl.spark.exec.histories import UNKNOWN_HISTORY
+from kctl.spark.exec.histories import UNKNOWN_HISTORY, history_of
 from kctl.spark.plan import Position, Replaced, TopicPosition
 
 
@@ -54,7 +54,7 @@ def history_to_json(history: History) -> list[int]:
 
 def history_from_json(document: list[int] | None) -> History:
     """The inverse of `history_to_json`; None is an unknown one."""
-    return UNKNOWN_HISTORY if document is None else History(document[0], document[1])
+    return UNKNOWN_HISTORY if document is None else history_of(document[0], document[1])
 
 
 def _histories_to_json(position: TopicPosition) -> dict[str, Any]:

@@ -22,8 +22,10 @@ UNKNOWN_HISTORY = History(-1)
 
 
 def history_of(high_watermark: int, leader_epoch: int) -> History:
-    """The history of a log with this high watermark, as its leader told it."""
-    return UNKNOWN_HISTORY if leader_epoch == NO_EPOCH else History(high_watermark, leader_epoch)
+    """The history of a log with this high watermark, as its leader told it: the last record may be of an earlier
+    epoch.
+    """
+    return UNKNOWN_HISTORY if leader_epoch == NO_EPOCH else History(high_watermark, leader_epoch, is_of_leader=True)
 
 
 def affects(divergence: Divergence, end: int) -> bool:

@@ -20,6 +20,7 @@ from kctl.client.positions import Position as History
 from kctl.errors import UsageError
 from kctl.limits import SOURCE_TASKS_PER_PARTITION_MAX
 from kctl.model import TopicPartition
+from kctl.spark.exec.histories import history_of
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -76,7 +77,7 @@ def progress_from_document(document: Mapping[str, Any]) -> Progress:
     return Progress(
         from_document({topic: found for topic, found in document.items() if topic not in {HISTORIES, TOPIC_IDS}}),
         {
-            TopicPartition(topic, int(partition)): History(*pair)
+            TopicPartition(topic, int(partition)): history_of(*pair)
             for topic, partitions in document.get(HISTORIES, {}).items()
             for partition, pair in partitions.items()
         },

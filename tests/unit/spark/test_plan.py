@@ -14,6 +14,7 @@ from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.spark.commit_json import plan_from_json, plan_to_json
 from kctl.spark.density import Sample
+from kctl.spark.exec.histories import history_of
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.plan import (
     FILE_BYTES_MIN,
@@ -238,12 +239,12 @@ def with_history(offset: int, history: History, topic_id: UUID = ORDERS) -> Posi
 
 def diverged(end: int | None, epoch: int = 1, **more: Any) -> PartitionView:
     """A log of 200 offsets whose leader has epoch 5, and the history before offset `end` only."""
-    divergence = Divergence(TopicPartition("orders", 0), History(150, 3), end, epoch)
-    return partition(more.pop("log_start", 0), 200, history=History(200, 5), divergence=divergence, **more)
+    divergence = Divergence(TopicPartition("orders", 0), history_of(150, 3), end, epoch)
+    return partition(more.pop("log_start", 0), 200, history=history_of(200, 5), divergence=divergence, **more)
 
 
 def test_a_log_without_the_exported_history_is_a_loss_and_goes_on_where_the_histories_part() -> None:
-    before = with_history(150, History(150, 3))
+    before = with_history(150, history_of(150, 3))
     for there, start, replaced, text in (
         (diverged(50), 50, Replaced(0, 0, 50, 150, 3), "truncated at offset 50.* offsets 50 to 149 were exported"),
         (diverged(50, log_start=80), 80, Replaced(0, 0, 50, 150, 3), "offsets 50 to 149"),
@@ -259,19 +260,19 @@ def test_a_log_without_the_exported_history_is_a_loss_and_goes_on_where_the_hist
         assert range_.lost == max(start - 150, 0) if replaced is None else range_.lost == start - replaced.start
         after = advance(before, plan_from_json(json.loads(json.dumps(plan_to_json(plan)))))
         topics = topics_from_json(json.loads(json.dumps(topics_to_json(after.topics))))
-        assert topics["orders"].partitions == {0: Position(200, 1, History(200, 5))}
+        assert topics["orders"].partitions == {0: Position(200, 1, history_of(200, 5))}
         assert topics["orders"].replaced == ((replaced,) if replaced else ())
         assert positions_in(transactions_of(before.topics) | transactions_of(after.topics)) == topics
-        assert planned(after, view(partition(0, 200, history=History(200, 6)))) == (None, [])
+        assert planned(after, view(partition(0, 200, history=history_of(200, 6)))) == (None, [])
 
 
 def test_histories_that_part_after_the_exported_offsets_are_no_loss() -> None:
     """An export with --until, or of a log with an open transaction, ends before the high watermark."""
-    assert planned(with_history(50, History(150, 3)), view(diverged(50, until=50))) == (None, [])
+    assert planned(with_history(50, history_of(150, 3)), view(diverged(50, until=50))) == (None, [])
 
 
 def test_a_truncation_with_earlier_epochs_is_known_without_topic_ids() -> None:
-    before = with_history(150, History(150, 3), ZERO_UUID)
+    before = with_history(150, history_of(150, 3), ZERO_UUID)
     for epoch, start in ((1, 50), (3, 0)):
         seen = view(diverged(50, epoch), topic_id=ZERO_UUID)
         assert ranges(planned(before, seen, on_data_loss=OnDataLoss.WARN)[0]) == [(0, start, 200)], epoch
@@ -280,13 +281,13 @@ def test_a_truncation_with_earlier_epochs_is_known_without_topic_ids() -> None:
 def test_a_position_of_an_earlier_version_gets_a_history_once() -> None:
     document = topics_to_json(exported(100).topics)
     assert topics_from_json(document) == exported(100).topics
-    before, seen = exported(100), view(partition(0, 100, history=History(100, 2)))
+    before, seen = exported(100), view(partition(0, 100, history=history_of(100, 2)))
     plan, losses = planned(before, seen)
     assert (ranges(plan), losses) == ([(0, 100, 100)], [])
     assert plan is not None
     after = advance(before, plan)
-    assert after.topics["orders"].partitions == {0: Position(100, 0, History(100, 2))}
-    assert planned(after, view(partition(0, 100, history=History(100, 4)))) == (None, [])
+    assert after.topics["orders"].partitions == {0: Position(100, 0, history_of(100, 2))}
+    assert planned(after, view(partition(0, 100, history=history_of(100, 4)))) == (None, [])
 
 
 def test_several_losses_are_reported_together() -> None:

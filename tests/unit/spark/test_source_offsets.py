@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kctl.client.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
+from kctl.spark.exec.histories import history_of
 from kctl.spark.exec.source_offsets import (
     Progress,
     cut,
@@ -33,7 +34,7 @@ def test_offsets_survive_a_checkpoint(offsets: dict[TopicPartition, int]) -> Non
 
 
 HISTORIES = st.dictionaries(
-    PARTITIONS, st.builds(History, st.integers(0, 2**62), st.integers(0, 2**31 - 1), st.just(False)), max_size=8
+    PARTITIONS, st.builds(history_of, st.integers(0, 2**62), st.integers(0, 2**31 - 1)), max_size=8
 )
 
 
