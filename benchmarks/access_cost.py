@@ -23,7 +23,7 @@ from benchmarks.harness.report import report
 from benchmarks.harness.subject import Subject, pin
 from benchmarks.harness.turns import costs
 from kctl.security.acls import AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
-from kctl.zookeeper import acl_znodes, paths
+from kctl.zookeeper import paths, security_znodes
 from tests.peers import probe
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
@@ -61,8 +61,12 @@ def limit(broker: KctlBroker) -> None:
     try:
         entry = AclEntry("User:ANONYMOUS", "*", Operation.ALL, Permission.ALLOW)
         for pattern in (ResourcePattern(*each) for each in ACLS):
-            zookeeper.create(acl_znodes.pattern_path(pattern), acl_znodes.encode_entries([entry]), makepath=True)
-            zookeeper.create(acl_znodes.change_path(pattern), acl_znodes.encode_change(pattern), sequence=True)
+            zookeeper.create(
+                security_znodes.pattern_path(pattern), security_znodes.encode_entries([entry]), makepath=True
+            )
+            zookeeper.create(
+                security_znodes.change_path(pattern), security_znodes.encode_change(pattern), sequence=True
+            )
         entity = "clients/<default>"
         quotas = json.dumps({"version": 1, "config": QUOTAS}).encode()
         zookeeper.create(paths.config_entity(entity), quotas, makepath=True)

@@ -19,14 +19,14 @@ import time
 
 from benchmarks.harness.report import Figure, report
 from kctl.model import TopicPartition
-from kctl.operating_system import private_pages
 from kctl.records.build import build_batch
 from kctl.records.header import Record, parse_header, seal
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.recovery import open_log
+from kctl.storage.recovery.recovery import open_log
+from kctl.system.operating_system import private_pages
 
 NOW_MS = 1_700_000_000_000
 GOALS = {"16 KB": "<= 40"}

@@ -22,10 +22,10 @@ from kctl.security.acls import (
     ResourceType,
 )
 from kctl.security.authorization import AccessPolicy, AclIndex, Client, decide
-from kctl.server.authorization.access import Access
-from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
-from kctl.server.clock import SystemClock
+from kctl.server.loop.tasks import SystemClock
 from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.security.authorization.access import Access
+from kctl.server.security.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.zookeeper.operations import ZooKeeper
 
 ROUNDS = 100_000

@@ -22,8 +22,8 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.server.clock import SystemClock
-from kctl.storage.cleaner import CleanerBuffers, LogCleaner
+from kctl.server.loop.tasks import SystemClock
+from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_in_sync, kill, parser, poll
 from benchmarks.harness.report import Figure, report
-from kctl.admin.election import ElectionType, elect_leaders
+from kctl.admin.placement.election import ElectionType, elect_leaders
 from kctl.client.metadata import ClusterMetadata, Partition
 
 SIGTERM = 15

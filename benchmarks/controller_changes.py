@@ -20,16 +20,16 @@ from contextlib import asynccontextmanager
 
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, parser, poll
 from benchmarks.harness.report import Figure, report
-from kctl.admin.acls import create_acls
-from kctl.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType, alter_configs
-from kctl.admin.election import ElectionType, elect_leaders
-from kctl.admin.group_offsets import commit_offsets
-from kctl.admin.groups import delete_groups
-from kctl.admin.quotas import QuotaChange, alter_quotas
-from kctl.admin.reassignment import alter_reassignments, list_reassignments
-from kctl.admin.topic_changes import NewTopic, create_partitions, create_topics, delete_topics
+from kctl.admin.groups.groups import delete_groups
+from kctl.admin.groups.offsets import commit_offsets
+from kctl.admin.placement.election import ElectionType, elect_leaders
+from kctl.admin.placement.reassignment import alter_reassignments, list_reassignments
+from kctl.admin.security.acls import create_acls
+from kctl.admin.security.quotas import QuotaChange, alter_quotas
+from kctl.admin.topics.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType, alter_configs
+from kctl.admin.topics.topics import NewTopic, create_partitions, create_topics, delete_topics
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import CommittedOffset
+from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.model import Endpoint, TopicPartition
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern
 from kctl.security.acls import ResourceType as AclResourceType

@@ -17,7 +17,7 @@ from functools import partial
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_in_sync, kill, parser, poll
 from benchmarks.harness.report import Figure, report
 from kctl.client.cluster import ClusterClient
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.records.build import build_batch

@@ -17,23 +17,23 @@ from collections.abc import Sequence
 from benchmarks.harness.members import Member, connect, create_topic
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, parser, subject
-from kctl.client.framing import request_frame
-from kctl.client.transport import Connection
+from kctl.client.connections.framing import request_frame
+from kctl.client.connections.transport import Connection
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
-from kctl.server.clock import SystemClock
-from kctl.server.coordinators.replies import Reply
-from kctl.server.groups.actions import JoinOutcome
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import JoinRequest
+from kctl.server.coordination.groups.actions import JoinOutcome
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.events import JoinRequest
+from kctl.server.coordination.replies import Reply
 from kctl.server.handlers.heartbeat import HeartbeatHandler
-from kctl.server.host_names import address_of
-from kctl.server.quotas.client_quotas import ClientQuotas
+from kctl.server.loop.tasks import SystemClock
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.network.dispatch import Dispatcher
+from kctl.server.peers.connections import address_of
 from kctl.server.requests.context import Peer
-from kctl.server.requests.dispatch import Dispatcher
-from kctl.server.requests.timer import WheelTimer
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from tests.unit.groups.hosting import MemoryOffsetsLog, settled
 
 TOPIC = "shared"

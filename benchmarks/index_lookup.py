@@ -15,8 +15,7 @@ from collections.abc import Callable
 
 from benchmarks.harness.report import Figure, report
 from kctl.storage.files import RealFiles
-from kctl.storage.offset_index import OffsetIndex
-from kctl.storage.time_index import TimeIndex
+from kctl.storage.segments.index_file import OffsetIndex, TimeIndex
 
 SIZE_MAX = 10 << 20
 LOOKUPS = 100_000

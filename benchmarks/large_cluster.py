@@ -25,13 +25,13 @@ from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_l
 from benchmarks.harness.environment import command_environment
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject
-from kctl.admin.acls import create_acls
-from kctl.admin.quotas import QuotaChange, alter_quotas
-from kctl.admin.topic_changes import NewTopic, create_topics
-from kctl.admin.users import NewPassword, set_password
+from kctl.admin.security.acls import create_acls
+from kctl.admin.security.quotas import QuotaChange, alter_quotas
+from kctl.admin.security.users import NewPassword, set_password
+from kctl.admin.topics.topics import NewTopic, create_topics
 from kctl.client.metadata import ClusterMetadata, Partition
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
-from kctl.security.scram_credentials import Mechanism
+from kctl.security.scram import Mechanism
 
 TOPICS_PER_GROUP = 4
 TOPICS_PER_REQUEST = 50

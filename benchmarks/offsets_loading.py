@@ -25,19 +25,19 @@ from typing import Any, cast
 from benchmarks.harness.report import Figure, report
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.records.build import build_batch
-from kctl.server import garbage_collection
-from kctl.server.clock import SystemClock
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.records import offset_records
-from kctl.server.internal_topics import InternalLog
-from kctl.server.requests.timer import WheelTimer
+from kctl.server.cluster.topics.internal import InternalLog
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.records import offset_records
+from kctl.server.loop import memory
+from kctl.server.loop.tasks import SystemClock
+from kctl.server.loop.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.recovery import open_log
+from kctl.storage.recovery.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
 PARTITION = 0
@@ -143,7 +143,7 @@ async def load(log: Log, shape: Shape, offsets: int) -> tuple[float, float, floa
         random=random.Random(1),
     )
     coordinator.start()
-    garbage_collection.freeze()  # As the broker does when it has started.
+    memory.freeze()  # As the broker does when it has started.
     before = resident_bytes()
     pauses: list[float] = []
     watcher = loop.create_task(watch(pauses))

@@ -24,11 +24,11 @@ from kctl.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.server.clock import SystemClock
-from kctl.server.host_names import address_of
-from kctl.server.quotas.client_quotas import ClientQuotas
+from kctl.server.loop.tasks import SystemClock
+from kctl.server.network.dispatch import Dispatcher
+from kctl.server.peers.connections import address_of
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.dispatch import Dispatcher
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
 
 REQUESTS, RUNS = 20_000, 7
 RECORD_BYTES = 16_384

@@ -27,7 +27,7 @@ from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.log_manager import LogManager
-from kctl.storage.recovery import open_log
+from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_clock import ManualClock
 
 

@@ -24,8 +24,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, parser, pin
 from kctl.security import scram
-from kctl.security.scram import NONCE_BYTES, ScramClient
-from kctl.security.scram_credentials import Mechanism
+from kctl.security.scram import NONCE_BYTES, Mechanism, ScramClient
 from tests.peers import probe
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, apache_kafka_process
 from tests.peers.sasl_broker import sasl_broker
@@ -42,7 +41,7 @@ def main() -> None:
     options.add_argument("--apache-kafka", action="store_true", help="measure Apache Kafka 3.9.1 too")
     chosen = options.parse_args()
     # The same password, salt and iterations give the same key each time.
-    scram.salted_password = lru_cache(scram.salted_password)  # type: ignore[attr-defined]  # what the module calls
+    scram.salted_password = lru_cache(scram.salted_password)  # What the module calls.
     subjects = {"kctl": ours}
     if chosen.apache_kafka:
         subjects["Apache Kafka"] = theirs

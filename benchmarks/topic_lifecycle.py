@@ -13,7 +13,7 @@ import time
 
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_in_sync, parser
 from benchmarks.harness.report import Figure, report
-from kctl.admin.topic_changes import NewTopic, create_topics, delete_topics
+from kctl.admin.topics.topics import NewTopic, create_topics, delete_topics
 
 
 def main() -> None:

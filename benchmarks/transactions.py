@@ -20,12 +20,12 @@ from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, parser, subject
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.clock import SystemClock
-from kctl.server.requests.timer import WheelTimer
-from kctl.server.transactions.config import TransactionConfig
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.markers import MarkerSender
-from kctl.server.transactions.partition_markers import PartitionMarkers
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.markers import MarkerSender
+from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
+from kctl.server.coordination.transactions.ports import TransactionConfig
+from kctl.server.loop.tasks import SystemClock
+from kctl.server.loop.timer import WheelTimer
 from tests.unit.groups.hosting import MemoryOffsetsLog, settled
 from tests.unit.transactions.hosting import (
     CountingProducerIds,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from kctl.commands.completion.scripts import script_for
-from kctl.commands.root import all_commands
+from kctl.commands.frame.root import all_commands
 
 FOLDER = Path(__file__).resolve().parent
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from kctl import __version__
 from kctl.commands.completion import PROGRAM_WORD
-from kctl.commands.exit_status import ExitStatus, Refused, Terminated
-from kctl.commands.help_pages import page_for
-from kctl.console import Console, Format, terminal_width, uses_colors
+from kctl.commands.frame.exit_status import ExitStatus, Refused, Terminated
+from kctl.commands.frame.help_pages import page_for
 from kctl.errors import (
     ApiError,
     ClusterUnreachable,
@@ -22,8 +21,9 @@ from kctl.errors import (
     PositionLost,
     UsageError,
 )
+from kctl.output.console import Console, Format, terminal_width, uses_colors
 from kctl.records.compiled import walk_is_compiled
-from kctl.standard_streams import CannotWrite, ReaderLeft, discard, standard_streams
+from kctl.system.standard_streams import CannotWrite, ReaderLeft, discard, standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +97,7 @@ def _run(command_line: list[str]) -> int:
     if page is not None:
         sys.stdout.write(page)
         return ExitStatus.DONE
-    from kctl.commands.root import run  # noqa: PLC0415 - imports typer, which --version does without
+    from kctl.commands.frame.root import run  # noqa: PLC0415 - imports typer, which --version does without
 
     return run(command_line)
 
@@ -138,7 +138,7 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
     """Code, text, and whether a retry may succeed."""
     match error:
         case ApiError():
-            from kctl.commands.remedies import with_remedy  # noqa: PLC0415 - only needed after an error
+            from kctl.commands.frame.rows import with_remedy  # noqa: PLC0415 - only needed after an error
 
             return error.code.name, f"{error.code.name}: {with_remedy(error.code, str(error))}", error.code.retriable
         case ClusterUnreachable():

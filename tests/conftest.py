@@ -16,7 +16,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kctl.log_output.handler import FoldingHandler
+from kctl.output.log_lines import FoldingHandler
 from tests.peers import leftovers
 from tests.property.examples import share_of
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from benchmarks.harness.subject import Subject
-from kctl.admin.topic_changes import NewTopic, create_topics
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.admin.topics.topics import NewTopic, create_topics
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.transport import ConnectionLost
 from kctl.client.metadata import ClusterMetadata, Partition
 from kctl.client.settings import ClientSettings, parse_servers
-from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, KctlError
-from kctl.server.dev_cluster import DevCluster
+from kctl.server.process.dev_cluster import DevCluster
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, WatchEventType
 from kctl.zookeeper.session import ZooKeeperSession

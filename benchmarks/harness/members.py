@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.transport import Connection
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.transport import Connection
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

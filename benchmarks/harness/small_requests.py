@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kctl.client.framing import request_frame
+from kctl.client.connections.framing import request_frame
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch

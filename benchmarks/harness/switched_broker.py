@@ -15,8 +15,8 @@ from typing import Any
 
 from kctl.cli import main
 from kctl.server.network.acceptor import Acceptor
+from kctl.server.network.dispatch import Dispatcher
 from kctl.server.requests.context import EVERYTHING_ALLOWED
-from kctl.server.requests.dispatch import Dispatcher
 
 _found: dict[type, Any] = {}
 _saved: dict[str, Any] = {}

@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kctl.client.property_table import PROPERTIES
-from kctl.commands.help import summary_of
-from kctl.commands.json_schema import schema_of
-from kctl.commands.man_pages import man_pages
-from kctl.commands.reference import cli_reference
-from kctl.commands.root import all_commands, help_pages
-from kctl.commands.shown import shown_by
+from kctl.client.properties.table import PROPERTIES
+from kctl.commands.frame.documentation import cli_reference, man_pages
+from kctl.commands.frame.help import summary_of
+from kctl.commands.frame.json_schema import schema_of
+from kctl.commands.frame.root import all_commands, help_pages
+from kctl.commands.frame.shown import shown_by
 from kctl.config.reference import config_reference
-from kctl.documents import json_text
 from kctl.limits import LIMITS, Limit
+from kctl.metrics.definitions import Definition, Dialect, series_names
+from kctl.output.documents import json_text
 from kctl.server.metrics.catalogue import DEFINITIONS
-from kctl.server.metrics.definitions import Definition
-from kctl.server.metrics.naming import Dialect, series_names
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = "tests/golden/schemas"
@@ -241,7 +239,8 @@ _CLIENT_PROPERTIES_HEAD = """\
 
 All properties of Apache Kafka's admin, consumer and producer clients, 2.8.2 to 4.3.1, and what kctl does with them: in
 the file of `--command-config`, in a profile, in the `command.config` of the Spark source and in `from_properties` of
-the Python client. This page is generated from `kctl/client/property_table.py` by `./dev docs`; do not edit it by hand.
+the Python client. This page is generated from `kctl/client/properties/table.py` by `./dev docs`; do not edit it by
+hand.
 
 - A value is checked as Kafka checks it: a command checks the properties of the admin client, one that reads records
   those of the consumer, one that writes records those of the producer. Exit status 2 names the property.
@@ -272,7 +271,7 @@ def client_properties() -> str:
 
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
-    "kctl/commands/help_pages.txt": lambda _: help_pages(),
+    "kctl/commands/frame/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/reference/client-properties.md": lambda _: client_properties(),
     "docs/security.md": limits_tables,

@@ -20,19 +20,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kctl.client.application_settings import ConsumerConfig, ProducerConfig
-    from kctl.client.async_consumer import AsyncConsumer, ConsumerRecord
-    from kctl.client.async_producer import AsyncProducer
-    from kctl.client.blocking_consumer import BlockingRebalanceListener, Consumer
-    from kctl.client.blocking_producer import Producer
-    from kctl.client.group_metadata import GroupMetadata
-    from kctl.client.interceptors import ProducerInterceptor, ProducerRecord
-    from kctl.client.list_offsets import OffsetAt
+    from kctl.client.application.async_consumer import AsyncConsumer, ConsumerRecord
+    from kctl.client.application.async_producer import AsyncProducer
+    from kctl.client.application.blocking_consumer import BlockingRebalanceListener, Consumer
+    from kctl.client.application.blocking_producer import Producer
+    from kctl.client.application.settings import ConsumerConfig, ProducerConfig
+    from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
+    from kctl.client.consuming.list_offsets import OffsetAt
+    from kctl.client.consuming.positions import Divergence, LogTruncated, Position
     from kctl.client.metadata import TopicRecreated
-    from kctl.client.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
-    from kctl.client.positions import Divergence, LogTruncated, Position
-    from kctl.client.producer_batches import RecordMetadata
-    from kctl.client.rebalance_listener import RebalanceListener
+    from kctl.client.producing.batches import RecordMetadata
+    from kctl.client.producing.interceptors import ProducerInterceptor, ProducerRecord
+    from kctl.client.producing.partitioners import (
+        DefaultPartitioner,
+        Partitioner,
+        RoundRobinPartitioner,
+        StickyPartitioner,
+    )
     from kctl.model import TopicPartition
 
 __all__ = [
@@ -62,27 +66,27 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AsyncConsumer": "kctl.client.async_consumer",
-    "AsyncProducer": "kctl.client.async_producer",
-    "BlockingRebalanceListener": "kctl.client.blocking_consumer",
-    "Consumer": "kctl.client.blocking_consumer",
-    "ConsumerConfig": "kctl.client.application_settings",
-    "ConsumerRecord": "kctl.client.async_consumer",
-    "DefaultPartitioner": "kctl.client.partitioners",
-    "Divergence": "kctl.client.positions",
-    "GroupMetadata": "kctl.client.group_metadata",
-    "LogTruncated": "kctl.client.positions",
-    "OffsetAt": "kctl.client.list_offsets",
-    "Partitioner": "kctl.client.partitioners",
-    "Position": "kctl.client.positions",
-    "Producer": "kctl.client.blocking_producer",
-    "ProducerConfig": "kctl.client.application_settings",
-    "ProducerInterceptor": "kctl.client.interceptors",
-    "ProducerRecord": "kctl.client.interceptors",
-    "RebalanceListener": "kctl.client.rebalance_listener",
-    "RecordMetadata": "kctl.client.producer_batches",
-    "RoundRobinPartitioner": "kctl.client.partitioners",
-    "StickyPartitioner": "kctl.client.partitioners",
+    "AsyncConsumer": "kctl.client.application.async_consumer",
+    "AsyncProducer": "kctl.client.application.async_producer",
+    "BlockingRebalanceListener": "kctl.client.application.blocking_consumer",
+    "Consumer": "kctl.client.application.blocking_consumer",
+    "ConsumerConfig": "kctl.client.application.settings",
+    "ConsumerRecord": "kctl.client.application.async_consumer",
+    "DefaultPartitioner": "kctl.client.producing.partitioners",
+    "Divergence": "kctl.client.consuming.positions",
+    "GroupMetadata": "kctl.client.consuming.group_metadata",
+    "LogTruncated": "kctl.client.consuming.positions",
+    "OffsetAt": "kctl.client.consuming.list_offsets",
+    "Partitioner": "kctl.client.producing.partitioners",
+    "Position": "kctl.client.consuming.positions",
+    "Producer": "kctl.client.application.blocking_producer",
+    "ProducerConfig": "kctl.client.application.settings",
+    "ProducerInterceptor": "kctl.client.producing.interceptors",
+    "ProducerRecord": "kctl.client.producing.interceptors",
+    "RebalanceListener": "kctl.client.consuming.group_metadata",
+    "RecordMetadata": "kctl.client.producing.batches",
+    "RoundRobinPartitioner": "kctl.client.producing.partitioners",
+    "StickyPartitioner": "kctl.client.producing.partitioners",
     "TopicPartition": "kctl.model",
     "TopicRecreated": "kctl.client.metadata",
 }

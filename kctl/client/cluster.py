@@ -7,17 +7,17 @@ from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Self, TypeVar
 
-from kctl.addresses import address_text
-from kctl.client.budget import Budget
+from kctl.client.connections.transport import Budget, Connection, ConnectionLost, NameUnresolved, Transport
+from kctl.client.connections.versions import OLDEST_KAFKA
 from kctl.client.metadata import ClusterMetadata, metadata_of
 from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
-from kctl.client.transport import Connection, ConnectionLost, NameUnresolved, Transport
-from kctl.client.versions import OLDEST_KAFKA
+from kctl.config.addresses import address_text
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kctl.reference_cycles import copy_of
+from kctl.system.reference_cycles import copy_of
 
 T = TypeVar("T")
 
@@ -213,7 +213,6 @@ class ClusterClient:
         self, connection: Connection, keys: Sequence[str], kind: CoordinatorType
     ) -> dict[str, tuple[str, int] | ApiError]:
         """Looks up the coordinators of the keys and caches them."""
-        from kctl.client.coordinators import find_coordinators  # noqa: PLC0415 - most commands need no coordinator
 
         found = await find_coordinators(connection, keys, kind, self.gather)
         self._coordinators.update({
@@ -299,3 +298,46 @@ class ClusterClient:
         from kctl.client.guard import guarded  # noqa: PLC0415 - only with a profile
 
         return await guarded(connection, self.settings.guard)
+
+
+# Looks up the coordinators of groups and transactional ids.
+
+
+SEVERAL_KEYS_VERSION_MIN = 4
+
+Address = tuple[str, int]
+Gather = Callable[[Sequence[Awaitable[FindCoordinatorResponse]]], Awaitable[list[FindCoordinatorResponse]]]
+"""Runs all concurrently, if the transport supports that."""
+
+
+async def find_coordinators(
+    connection: Connection, keys: Sequence[str], key_type: int, gather: Gather
+) -> dict[str, Address | ApiError]:
+    """The address or the error of each key, by one request, or before Kafka 3.0 by one for each key (KIP-699)."""
+    if connection.versions.highest(FindCoordinatorRequest) >= SEVERAL_KEYS_VERSION_MIN:
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+        response = await connection.send(request, FindCoordinatorResponse)
+        found = {one.key: one for one in response.coordinators}
+    else:
+        requests = [FindCoordinatorRequest(key=key, key_type=key_type) for key in keys]
+        responses = await gather([connection.send(request, FindCoordinatorResponse) for request in requests])
+        found = {key: _only(key, response) for key, response in zip(keys, responses, strict=True)}
+    return {key: _address(found.get(key)) for key in keys}
+
+
+def _only(key: str, response: FindCoordinatorResponse) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=response.node_id,
+        host=response.host,
+        port=response.port,
+        error_code=response.error_code,
+        error_message=response.error_message,
+    )
+
+
+def _address(found: Coordinator | None) -> Address | ApiError:
+    if found is None:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not contain this key.")
+    code = ErrorCode.of(found.error_code)
+    return (found.host, found.port) if code is ErrorCode.NONE else ApiError(code, found.error_message)

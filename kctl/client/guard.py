@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from kctl.client.transport import Connection
-from kctl.client.versions import BrokerVersions
+from kctl.client.connections.transport import Connection
+from kctl.client.connections.versions import BrokerVersions
 from kctl.errors import ApiError, GuardRefused, TextTooLong
+from kctl.output.quantities import counted
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.definition import definition_of
-from kctl.quantities import counted
 from kctl.security.quotas import name_text
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.retrying import ABSENT, COORDINATOR_MOVED, LEADER_MOVED
-from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 

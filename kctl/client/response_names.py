@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from kctl.client.transport import Connection
-from kctl.client.versions import BrokerVersions
+from kctl.client.connections.transport import Connection
+from kctl.client.connections.versions import BrokerVersions
 from kctl.errors import MalformedRequest
 from kctl.model import cluster_id_problem, topic_name_problem
 from kctl.protocol.definition import Field, Role, definition_of

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from kctl.client.budget import Budget
+from kctl.client.connections.transport import Budget, ClosedAtFirstRequest, ConnectionLost, Transport
 from kctl.client.settings import RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX
-from kctl.client.transport import ClosedAtFirstRequest, ConnectionLost, Transport
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kctl.addresses import parse_addresses, without_user
-from kctl.client.transport import Security
+from kctl.client.connections.transport import Security
+from kctl.config.addresses import parse_addresses, without_user
 from kctl.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ def client_settings(
 ) -> ClientSettings:
     """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
-    `security` is made of the same properties; see kctl.client.security.
+    `security` is made of the same properties; see kctl.client.connections.security.
 
-    Raises UsageError and ConfigError.  kctl.client.property_table has all properties.
+    Raises UsageError and ConfigError.  kctl.client.properties.table has all properties.
     """
     values: dict[str, Any] = {}
     if properties:
-        from kctl.client.property_table import Client, check_properties  # noqa: PLC0415 - most commands have none
+        from kctl.client.properties.table import Client, check_properties  # noqa: PLC0415 - most commands have none
 
         values = check_properties(properties, Client.ADMIN)
     protocol = values.get("security.protocol", PLAINTEXT)

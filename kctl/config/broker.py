@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.config.definition import Property, properties_of
-from kctl.config.problems import Problem
+from kctl.config.definition import Problem, Property, properties_of
 from kctl.config.subjects.authorization import AuthorizationProperties
 from kctl.config.subjects.coordination import CoordinationProperties
 from kctl.config.subjects.groups import GroupProperties

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions, stores_in_format_of
-from kctl.config.definition import Property
+from kctl.config.definition import BrokerConfigError, Problem, Property
 from kctl.config.listeners import listener_problems
-from kctl.config.problems import BrokerConfigError, Problem
 from kctl.limits import PROPERTY_HINTS_MAX
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")

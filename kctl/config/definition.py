@@ -1,23 +1,83 @@
-"""Declaration of properties: dataclass fields whose default is `prop(...)`.  All other views are derived from them.
-
-    log_segment_bytes: int = prop("log.segment.bytes", INT, at_least(14), default=1 << 30, dynamic=Dynamic.CLUSTER_WIDE,
-                                  doc="Size at which a segment is closed and a new one started.")
-
-The attribute is the property's name with underscores for dots; mypy checks the annotation against the kind.
-"""
+"""Declaration of properties: dataclass fields whose metadata are Kafka's names, types, defaults and rules."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 from kctl.config.kinds import ConfigType, Kind
-from kctl.config.rules import Rule
+from kctl.config.subjects.versions import significant
+from kctl.errors import ConfigError, shown_value
+
+# Validation rules for single values, with a text for errors and the reference page.
+
 
 T = TypeVar("T")
+
+_ADDRESS_AND_COUNT = re.compile(r"\s*(\[[0-9A-Fa-f.:]+\]|[0-9A-Za-z.:_%-]{1,255}):[0-9]{1,9}\s*\Z")
+_THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """`text` completes the sentence "the value must be ..."."""
+
+    text: str
+    accepts: Callable[[T], bool]
+
+
+def at_least(low: int) -> Rule[int]:
+    """A lower bound, inclusive."""
+    return Rule(f"at least {low}", lambda value: value >= low)
+
+
+def between(low: float, high: float) -> Rule[float]:
+    """Bounds of a decimal number, both inclusive."""
+    return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+def in_range(low: int, high: int) -> Rule[int]:
+    """Bounds of a whole number, both inclusive."""
+    return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+def one_of(*names: str) -> Rule[str]:
+    """One of these names."""
+    return Rule(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def each_of(*names: str) -> Rule[tuple[str, ...]]:
+    """A list of some of these names."""
+    return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names))
+
+
+def known_version(versions: Sequence[str]) -> Rule[str]:
+    """A Kafka version such as 2.8-IV1; text after its significant part is ignored.  `versions` is in order."""
+    return Rule(f"a Kafka version up to {versions[-1]}", lambda value: significant(value) in versions)
+
+
+THROTTLED_REPLICAS: Rule[tuple[str, ...]] = Rule(
+    "* or a list of partition:broker pairs",
+    lambda values: values == ("*",) or all(_THROTTLED_REPLICA.match(value) for value in values),
+)
+"""Kafka's ThrottledReplicaListValidator."""
+
+COUNT_BY_ADDRESS: Rule[str] = Rule(
+    "a list of address:count pairs, as in 10.0.0.1:50,[::1]:10,host.example:20",
+    lambda text: all(_ADDRESS_AND_COUNT.match(entry) for entry in text.split(",") if entry.strip()),
+)
+
+
+# Declaration of properties: dataclass fields whose default is `prop(...)`. All other views are derived from them.
+#
+#   log_segment_bytes: int = prop("log.segment.bytes", INT, at_least(14), default=1 << 30, dynamic=Dynamic.CLUSTER_WIDE,
+#                                   doc="Size at which a segment is closed and a new one started.")
+#
+# The attribute is the property's name with underscores for dots; mypy checks the annotation against the kind.
 
 
 class Dynamic(Enum):
@@ -140,3 +200,30 @@ def properties_of(table: type) -> Mapping[str, Property]:
     """The properties declared by a class, by name, in the order of declaration."""
     declared = (entry.metadata.get("property") for entry in fields(table))
     return {described.name: described for described in declared if described is not None}
+
+
+# Problems of a configuration.
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An invalid property.  `reason` and `remedy` are sentences without a full stop."""
+
+    name: str
+    value: str | None
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = self.name if self.value is None else f"{self.name}={shown_value(self.value)}"
+        return f"{shown}: {self.reason}; {self.remedy}"
+
+
+class BrokerConfigError(ConfigError):
+    """An invalid broker configuration; the text has one line per problem."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        first = problems[0]
+        super().__init__(first.name, first.value, first.reason)
+        self.args = ("\n".join(str(problem) for problem in problems),)
+        self.problems = tuple(problems)

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kctl.config.broker import BrokerConfig
-from kctl.config.problems import Problem
+from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig
+from kctl.config.definition import Problem
 from kctl.config.subjects.network import SECURITY_PROTOCOLS
+from kctl.errors import ConfigError
 from kctl.model import Endpoint
 
 _ENDPOINT = re.compile(
@@ -234,3 +235,41 @@ def _role_problems(
         yield Problem("control.plane.listener.name", control, "listeners does not have it", "add it there")
     elif control is not None and control.upper() == inter_broker_listener(config):
         yield Problem("control.plane.listener.name", control, "is also the inter-broker listener", "choose another one")
+
+
+# Values that a listener, or a SASL mechanism of a listener, has for itself. KIP-103, KIP-226.
+#
+#     listener.name.internal.scram-sha-256.sasl.jaas.config    of a mechanism of the listener INTERNAL
+#     listener.name.internal.sasl.enabled.mechanisms           of the listener
+#     sasl.enabled.mechanisms                                  of all others
+#
+# Kafka: AbstractConfig.valuesWithPrefixOverride, JaasContext.loadServerContext (2.8).
+#
+# Pure.
+
+
+def listener_property(properties: Mapping[str, str], name: str, *, listener: str, mechanism: str = "") -> object:
+    """The parsed value of a property for a listener, and for one of its mechanisms if it is named.
+
+    Raises ConfigError, without the value if it is secret.
+    """
+    described = BROKER_PROPERTIES[name]
+    for candidate in _candidates(name, listener, mechanism):
+        text = properties.get(candidate)
+        if text is not None and (text.strip() or described.default is not None):
+            try:
+                return described.parse(text)
+            except ValueError as error:
+                raise ConfigError(candidate, "[hidden]" if described.sensitive else text, str(error)) from None
+    return described.default
+
+
+def mechanism_property_name(name: str, *, listener: str, mechanism: str) -> str:
+    """The name of a property of one mechanism of a listener."""
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
+
+
+def _candidates(name: str, listener: str, mechanism: str) -> list[str]:
+    of_listener = f"listener.name.{listener.lower()}.{name}"
+    of_mechanism = [mechanism_property_name(name, listener=listener, mechanism=mechanism)] if mechanism else []
+    return [*of_mechanism, of_listener, name]

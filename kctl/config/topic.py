@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl.config.broker import BrokerConfig, stores_in_format_of
-from kctl.config.definition import Property, prop, properties_of
+from kctl.config.definition import (
+    THROTTLED_REPLICAS,
+    Property,
+    at_least,
+    between,
+    each_of,
+    known_version,
+    one_of,
+    prop,
+    properties_of,
+)
 from kctl.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING
-from kctl.config.rules import THROTTLED_REPLICAS, at_least, between, each_of, known_version, one_of
 from kctl.config.subjects.logs import COMPRESSION_TYPES, SEGMENT_BYTES_MIN
 from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
 from kctl.errors import ApiError, ErrorCode

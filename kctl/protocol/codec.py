@@ -21,9 +21,9 @@ from kctl.limits import (
     SLICE_OBJECTS,
 )
 from kctl.protocol.cost import COST_PER_BYTE_MAX, CostExceeded
-from kctl.protocol.decoding import compile_decoder
+from kctl.protocol.decoding import compile_decoder, write_decoder
 from kctl.protocol.definition import definition_of
-from kctl.protocol.encoding import compile_encoder
+from kctl.protocol.encoding import compile_encoder, write_encoder
 
 T = TypeVar("T")
 
@@ -188,3 +188,44 @@ decoder_at_once: Callable[[type, int], Callable[[memoryview, int], tuple[Any, in
 
 encoder: Callable[[type, int], Callable[[Any], list[Chunk]]] = cache(_encoder)
 """Return the compiled encoder for (class, version); ValueError if there is no such version."""
+
+
+# Messages that start with their version: 2 bytes, then the body.
+#
+# Consumers' subscriptions and assignments have this format in group requests, and records of the internal topics too.
+
+
+_VERSION = struct.Struct(">h")
+
+
+def version_of(blob: memoryview | bytes) -> int:
+    """Return the version at the start.  Raises MalformedRequest if the message is too short."""
+    if len(blob) < _VERSION.size:
+        raise MalformedRequest("a message with a version must have at least 2 bytes")
+    (version,) = _VERSION.unpack_from(blob)
+    return int(version)
+
+
+def decode_body(cls: type[T], blob: memoryview | bytes, version: int) -> T:
+    """Decode the message after the version, as `version`.  Bytes after it, from a newer version, are ignored."""
+    message, _ = decode(cls, blob, version, _VERSION.size)
+    return message
+
+
+def encode_versioned(message: object, version: int) -> bytes:
+    """Return the version and the body."""
+    return _VERSION.pack(version) + encode_bytes(message, version)
+
+
+# Shows the source of a message's compiled codec, for debugging.
+
+
+def codec_source(cls: type, version: int) -> str:
+    """Return the source of the decoder and the encoder of one version.  Raises ValueError if there is no such
+    version.
+    """
+    definition = definition_of(cls)
+    if version not in definition.versions:
+        raise ValueError(f"{definition.name} has no version {version}")
+    sources = (write_decoder(cls, version).text(), write_encoder(cls, version).text())
+    return f"# {definition.name} v{version}\n\n" + "\n\n".join(sources)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from kctl.errors import MalformedRequest
+from kctl.protocol.codec import decode_body, encode_versioned, version_of
 from kctl.protocol.definition import definition_of
 from kctl.protocol.message import array, bytes_, data, int32, string, struct
-from kctl.protocol.versioned import decode_body, encode_versioned, version_of
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 3

@@ -9,8 +9,8 @@ max timestamp is recomputed.  The batch is appended unchanged if nothing else is
     offset deltas that are not 0, 1, 2 ...   a compressed batch is built again, as in Kafka
     messages of magic 0 and 1                they are converted to a batch of magic 2 (kctl.records.conversion)
 
-Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.producer_state, those that need the
-cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467.
+Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.state.producer_state, those that
+need the cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467.
 """
 
 from __future__ import annotations

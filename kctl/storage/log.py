@@ -10,7 +10,7 @@ The high watermark belongs to replication and is an argument.  Order of an appen
 the batches, index them, then update producers, epochs and the end offset.  A failure before the write changes nothing;
 an OSError takes the log directory offline.
 
-kctl.storage.recovery opens logs.  Kafka's UnifiedLog.  Owner: event loop.
+kctl.storage.recovery.recovery opens logs.  Kafka's UnifiedLog.  Owner: event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from kctl.environment import Random
 from kctl.errors import ApiError, CorruptLog, ErrorCode
 from kctl.model import TopicPartition
 from kctl.records.allowance import Allowance
@@ -29,27 +28,28 @@ from kctl.records.compression import Buffer
 from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
 from kctl.storage import lookup
-from kctl.storage.appending import NO_APPEND_TIME, AppendResult, check_producers
-from kctl.storage.config import LogConfig
+from kctl.storage.appending import NO_APPEND_TIME, AppendResult, check_producers, deletable_segments
+from kctl.storage.config import LogConfig, should_roll
 from kctl.storage.files import File, Files
 from kctl.storage.flushing import FlushPlan, FlushState
-from kctl.storage.leader_epochs import LeaderEpochs
-from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.lookup import RecordsSlice
-from kctl.storage.metadata_files import MetadataFiles
-from kctl.storage.producer_reload import ProducerReload, ReplayedFile
-from kctl.storage.producer_replay import apply_producer_batch, replay_producers
-from kctl.storage.producer_snapshots import ProducerSnapshots
-from kctl.storage.producer_state import ProducerState
-from kctl.storage.retention import deletable_segments
-from kctl.storage.rolling import should_roll
-from kctl.storage.segment import Segment
-from kctl.storage.segment_draft import DraftedBatches, SegmentDraft
-from kctl.storage.segments import SegmentList
-from kctl.storage.timestamp_search import TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
-from kctl.storage.transaction_index import AbortedTransaction
+from kctl.storage.lookup import RecordsSlice, TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
+from kctl.storage.segments.draft import DraftedBatches, SegmentDraft
+from kctl.storage.segments.segment import Segment
+from kctl.storage.segments.segments import LocalLog, SegmentList
+from kctl.storage.segments.transaction_index import AbortedTransaction
+from kctl.storage.state.checkpoints import MetadataFiles
+from kctl.storage.state.leader_epochs import LeaderEpochs
+from kctl.storage.state.producer_snapshots import (
+    ProducerReload,
+    ProducerSnapshots,
+    ReplayedFile,
+    apply_producer_batch,
+    replay_producers,
+)
+from kctl.storage.state.producer_state import ProducerState
 from kctl.storage.watchers import Watchers
+from kctl.system.environment import Random
 
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 """A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
@@ -207,7 +207,7 @@ class Log:
         AllowanceExceeded is raised where it is not enough.  A writable buffer is changed in place (offsets, leader
         epoch; timestamps for LogAppendTime).  With `from_client` False, records may be several batches including
         control batches, and sequence numbers are not checked.  Raises LogDirFailure, and ApiError as described in
-        kctl.records.validate and kctl.storage.producer_state.  UnifiedLog.appendAsLeader.
+        kctl.records.validate and kctl.storage.state.producer_state.  UnifiedLog.appendAsLeader.
         """
         self.log_directory.check()
         rules = self.config.append_rules

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from kctl.errors import ApiError, ConfigError, CorruptLog, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.storage.checkpoints import MetaProperties, meta_properties_text, parse_meta_properties, parse_offsets
 from kctl.storage.files import Files, Lock
 from kctl.storage.log import Log
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.names import CLEANER_CHECKPOINT, LOCK, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
+from kctl.storage.state.checkpoints import MetaProperties, meta_properties_text, parse_meta_properties, parse_offsets
 
 _logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class LogDirectories:
             directory.meta = meta
 
     def take_failures(self, failures: Iterable[tuple[str, OSError]]) -> None:
-        """Take the directories of these failed paths offline; see kctl.storage.plans."""
+        """Take the directories of these failed paths offline; see kctl.storage.flushing."""
         for path, error in failures:
             for state in self.states:
                 if path.startswith(state.path + "/"):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from kctl.errors import CorruptLog, LogDirFailure
 from kctl.storage.files import Files
 from kctl.storage.names import LOCK
-from kctl.storage.producer_state import ProducerEntry
+from kctl.storage.state.producer_state import ProducerEntry
 
 _logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ delete_future for logs that are moved to another directory; and for a scheduler:
 plan_removals, and the plans of `checkpoints`.
 Stop: clean_shutdown.
 
-Work that may block for long is returned as a plan, which can be run in any thread (kctl.storage.plans).  Owner: event
-loop.
+Work that may block for long is returned as a plan, which can be run in any thread (kctl.storage.flushing).  Owner:
+event loop.
 """
 
 from __future__ import annotations
@@ -18,24 +18,20 @@ from concurrent.futures import Executor
 from functools import partial
 from uuid import UUID
 
-from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.storage.closing import close_logs
+from kctl.storage.checkpointing import OffsetCheckpoints, close_logs
 from kctl.storage.config import LogConfig
-from kctl.storage.confined_files import ConfinedFiles
-from kctl.storage.files import Files
-from kctl.storage.flushing import FlushPlan
-from kctl.storage.future_logs import FutureLogs, ReplacementPlan
+from kctl.storage.files import ConfinedFiles, Files
+from kctl.storage.flushing import CheckpointPlan, FlushPlan, RemovalPlan
 from kctl.storage.log import Log
-from kctl.storage.log_creation import LogCreation
+from kctl.storage.log_creation import FutureLogs, LogCreation, ReplacementPlan
 from kctl.storage.log_directories import LogDirectories
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.log_loading import load_logs
 from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
-from kctl.storage.offset_checkpoints import OffsetCheckpoints
-from kctl.storage.plans import CheckpointPlan, RemovalPlan
-from kctl.storage.recovery import open_log
+from kctl.storage.recovery.loading import load_logs
+from kctl.storage.recovery.recovery import open_log
+from kctl.system.environment import Clock, Random
 
 _logger = logging.getLogger(__name__)
 

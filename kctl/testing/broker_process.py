@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kctl.child_processes import module_command
 from kctl.config.properties import parse_properties
 from kctl.security.jaas import parse_jaas
+from kctl.system.operating_system import module_command
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0

@@ -9,7 +9,7 @@ START_MS = 1_600_000_000_000
 
 
 class SimClock:
-    """kctl.environment.Clock over the time of a loop.
+    """kctl.system.environment.Clock over the time of a loop.
 
     The wall clock can jump and drift; the monotonic clock cannot go back.
     """
@@ -48,7 +48,7 @@ class SimClock:
 
 
 class ManualClock:
-    """kctl.environment.Clock for tests without a loop; time changes only by `advance`."""
+    """kctl.system.environment.Clock for tests without a loop; time changes only by `advance`."""
 
     def __init__(self, *, start_ms: int = START_MS) -> None:
         self._now_ms = start_ms

@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.settings import ClientSettings
-from kctl.server.broker import Broker
-from kctl.server.world import World
+from kctl.server.broker.broker import Broker
+from kctl.server.network.world import World
 from kctl.testing.sim_clock import START_MS, SimClock
 from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_listening import SimListening

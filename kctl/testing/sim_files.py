@@ -17,8 +17,8 @@ import os
 import posixpath
 import threading
 
-from kctl.environment import Random
 from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
+from kctl.system.environment import Random
 
 
 class _Content:

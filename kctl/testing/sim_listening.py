@@ -23,7 +23,7 @@ from kctl.testing.sim_network import SimNetwork, SimServer
 
 
 class SimListening:
-    """Implements kctl.server.world.Listening; ports must not be 0."""
+    """Implements kctl.server.network.world.Listening; ports must not be 0."""
 
     def __init__(self, network: SimNetwork, *, open_channel: OpenChannel, settings: ListenSettings) -> None:
         """Ignores the settings: idle connections stay open, and there is no TLS."""

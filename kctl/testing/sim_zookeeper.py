@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
-from kctl.server.requests.slices import at_once
+from kctl.server.loop.slices import at_once
 from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
@@ -34,9 +34,10 @@ from kctl.zookeeper.operations import (
     WatchEvent,
     WatchEventType,
     ZnodeStat,
+    delete_tree,
+    make_path,
 )
 from kctl.zookeeper.paths import parent
-from kctl.zookeeper.subtrees import delete_tree, make_path
 
 PASSWORD = bytes(requests.PASSWORD_LENGTH)
 

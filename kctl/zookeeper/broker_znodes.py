@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from kctl.integers import INT16_MAX, PORT_MAX
 from kctl.model import Endpoint
-from kctl.zookeeper.znode_json import decode_json, encode_json
+from kctl.output.documents import parse_json
+from kctl.output.quantities import INT16_MAX, PORT_MAX
+
+# JSON in Kafka's znodes: encoding, and decoding with errors that name the path and the problem.
+
+
+T = TypeVar("T")
+
+
+def encode_json(znode: Mapping[str, object]) -> bytes:
+    """Return the object as compact JSON in UTF-8."""
+    return json.dumps(znode, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_json(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
+    """Return what `build` makes of the object in the znode at `path`.
+
+    `build` may raise KeyError, ValueError and TypeError.  Raises ValueError with the path and the start of the data.
+    """
+    try:
+        znode = parse_json(data)
+        if not isinstance(znode, dict):
+            raise TypeError("not a JSON object")
+        return build(znode)
+    except KeyError as missing:
+        raise ValueError(f"znode {path} has no {missing}: {data[:200]!r}") from None
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
+        raise ValueError(f"znode {path} has invalid data ({wrong}): {data[:200]!r}") from None
+
+
+def check_version(znode: dict[str, Any], newest: int) -> int:
+    """Return the version, 1 if there is none.  Raises ValueError for unknown versions."""
+    version = int(znode.get("version", 1))
+    if not 1 <= version <= newest:
+        raise ValueError(f"unknown version {version}, expected 1 to {newest}")
+    return version
+
 
 _VERSION = 5
 

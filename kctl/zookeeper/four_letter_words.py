@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 
-from kctl.addresses import parse_addresses
+from kctl.config.addresses import parse_addresses
 from kctl.errors import KctlError
 
 _PORT = 2181

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from kctl.addresses import parse_addresses, without_user
+from kctl.config.addresses import parse_addresses, without_user
 from kctl.errors import ConfigError, NoNodeError, SessionLostError, UsageError, ZooKeeperError
 from kctl.zookeeper.kazoo_link import KazooLink
 from kctl.zookeeper.operations import (
@@ -28,10 +28,11 @@ from kctl.zookeeper.operations import (
     SetData,
     WatchEvent,
     ZnodeStat,
+    delete_tree,
+    make_path,
 )
 from kctl.zookeeper.paths import parent
 from kctl.zookeeper.security import ZooKeeperSecurity
-from kctl.zookeeper.subtrees import delete_tree, make_path
 
 DEFAULT_PORT = 2181
 LATENCIES_MAX = 1028

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from kctl.documents import parse_json
-from kctl.integers import INT64_MAX
 from kctl.limits import CONFIG_PROPERTIES_MAX, PARTITIONS_PER_TOPIC_MAX
 from kctl.model import (
     INT32_MAX,
@@ -24,7 +22,9 @@ from kctl.model import (
     partition_problem,
     uuid_text,
 )
-from kctl.zookeeper.znode_json import check_version, decode_json, encode_json
+from kctl.output.documents import parse_json
+from kctl.output.quantities import INT64_MAX
+from kctl.zookeeper.broker_znodes import check_version, decode_json, encode_json
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 LOG_DIR_FAILURE = 1

@@ -42,8 +42,8 @@ from typing import Any
 
 import duckdb
 
-from kctl.spark.commit_log import CommitLog
-from kctl.spark.exec.files import DiskFiles
+from kctl.tables.commits.commit_log import CommitLog
+from kctl.tables.exec.files import DiskFiles
 from tests.integration.spark.peer import ENGINES, RUN_TIMEOUT_S, Topic, export_command
 from tests.peers.kctl_broker import kctl_broker
 
@@ -351,7 +351,7 @@ class Lake:
 
     @contextlib.contextmanager
     def _iceberg(self) -> Iterator[Any]:
-        from kctl.spark.tables.iceberg import default_catalog  # noqa: PLC0415 - only for this kind
+        from kctl.tables.formats.iceberg import default_catalog  # noqa: PLC0415 - only for this kind
 
         with contextlib.closing(default_catalog(self._target)) as catalog:
             yield catalog.load_table(("kafka", self._topic.replace("-", "_")))

@@ -54,11 +54,11 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from kctl.server.auto_topics import AutoTopics
-from kctl.server.config_alterations import ResourceType
+from kctl.server.cluster.configs.alterations import ResourceType
+from kctl.server.cluster.topics.automatic import AutoTopics
+from kctl.server.cluster.topics.plans import PartitionRoom, plan_new_topic
 from kctl.server.handlers.metadata import MetadataHandler
-from kctl.server.requests.slices import in_slices
-from kctl.server.topic_plans import PartitionRoom, plan_new_topic
+from kctl.server.loop.slices import in_slices
 from tests.hostile.control_requests import controller_id
 from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import KctlBroker

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from kctl.limits import LISTEN_BACKLOG, TURN_REQUESTS_MAX
 from kctl.model import Endpoint
-from kctl.server import loop_lag
-from kctl.server.loop_lag import MeasuredEventLoop
+from kctl.server.loop import lag
+from kctl.server.loop.lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
@@ -244,7 +244,7 @@ def test_a_client_that_never_reads_is_closed_after_the_idle_time(tmp_path: Path)
 
 def test_clients_that_leave_at_once_are_noticed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clients, bound = 40, 5
-    monkeypatch.setattr(loop_lag, "READY_SOCKETS_MAX", bound)
+    monkeypatch.setattr(lag, "READY_SOCKETS_MAX", bound)
     served: list[tuple[float, int]] = []
 
     async def main() -> None:

@@ -12,19 +12,19 @@ from kctl.limits import MEMBER_METADATA_BYTES_MAX, MEMBER_PROTOCOLS_MAX
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import BatchHeader, Record, parse_header
-from kctl.server.coordinators.replies import Reply
-from kctl.server.groups import coordinator as groups
-from kctl.server.groups import joining
-from kctl.server.groups.actions import CommitOutcome, JoinOutcome
-from kctl.server.groups.events import CommitRequest
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.protocols import ProtocolSupport
-from kctl.server.replication import fetch_session
-from kctl.server.replication.fetch_session import FetchPosition, FetchSessionCache
-from kctl.server.transactions import coordinator as transactions
-from kctl.server.transactions import step as transaction_step
-from kctl.storage import producer_state
-from kctl.storage.producer_state import ProducerState
+from kctl.server.coordination.groups import coordinator as groups
+from kctl.server.coordination.groups import joining
+from kctl.server.coordination.groups.actions import CommitOutcome, JoinOutcome
+from kctl.server.coordination.groups.events import CommitRequest
+from kctl.server.coordination.groups.group import ProtocolSupport
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.replies import Reply
+from kctl.server.coordination.transactions import coordinator as transactions
+from kctl.server.coordination.transactions import step as transaction_step
+from kctl.server.replication.fetching import fetch_session
+from kctl.server.replication.fetching.fetch_session import FetchPosition, FetchSessionCache
+from kctl.storage.state import producer_state
+from kctl.storage.state.producer_state import ProducerState
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import BATCH_BYTES_MAX, Host, settled
 from tests.unit.transactions.hosting import Host as TransactionHost

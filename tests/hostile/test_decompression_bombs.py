@@ -47,13 +47,13 @@ from kctl.records.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.produce import ProduceHandler
-from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.replication.fetching.fetch_session import FetchSessionCache
+from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.timer import WheelTimer
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import context, exchange

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.commands.command import LocalCommand
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.parameters import Parameter, choices_of, is_argument, is_flag, name_of
-from kctl.commands.root import all_commands
+from kctl.commands.frame.command import LocalCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.parameters import Parameter, choices_of, is_argument, is_flag, name_of
+from kctl.commands.frame.root import all_commands
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
 

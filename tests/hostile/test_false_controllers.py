@@ -13,7 +13,7 @@ from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from kctl.protocol.apis.stop_replica import StopReplicaResponse
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataResponse
-from kctl.server.controller_authority import NO_BROKER_EPOCH, Claim, ControllerAuthority
+from kctl.server.cluster.control.authority import NO_BROKER_EPOCH, Claim, ControllerAuthority
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, WatchEventType, ZnodeStat, ZooKeeper
 from tests.hostile.conftest import Impostor

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.rolling_plan import command_for
+from kctl.admin.cluster.rolling_plan import command_for
 from kctl.cli import main
 from kctl.client.metadata import Broker
 from kctl.client.response_names import check_names
-from kctl.commands.exit_status import MEANINGS, ExitStatus
+from kctl.commands.frame.exit_status import MEANINGS, ExitStatus
 from kctl.errors import MalformedRequest, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_log_dirs import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kctl.cli import main
-from kctl.commands.exit_status import MEANINGS
+from kctl.commands.frame.exit_status import MEANINGS
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_groups import DescribedGroupMember
 from kctl.records.build import build_batch

@@ -44,9 +44,10 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.server.config_alterations import ResourceType
-from kctl.server.groups.events import CommitRequest
-from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.cluster.configs.alterations import ResourceType
+from kctl.server.coordination.groups.events import CommitRequest
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.transactions.events import TransactionOverview, TransactionState
 from kctl.server.handlers import describe_configs, describe_groups, describe_transactions, offset_fetch
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
@@ -58,11 +59,9 @@ from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from kctl.server.loop.slices import pause
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.slices import pause
-from kctl.server.transactions.snapshot import TransactionOverview
-from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.test_amplification import turns_while
 from tests.unit.groups.hosting import Host, settled

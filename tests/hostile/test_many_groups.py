@@ -11,13 +11,12 @@ from kctl.errors import ErrorCode
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
-from kctl.server.groups import coordinator, open_transactions
-from kctl.server.groups.actions import JoinOutcome
-from kctl.server.groups.events import CommitRequest, TransactionalCommit
-from kctl.server.groups.group import Group
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.runner import GROUPS_PER_TURN
-from kctl.server.groups.snapshot import GroupOverview
+from kctl.server.coordination.groups import coordinator, offsets
+from kctl.server.coordination.groups.actions import GroupOverview, JoinOutcome
+from kctl.server.coordination.groups.events import CommitRequest, TransactionalCommit
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.runner import GROUPS_PER_TURN
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
@@ -96,7 +95,7 @@ def test_the_next_transaction_begins_after_the_end_of_the_one_before(is_committe
 
 
 def test_a_transaction_has_commits_of_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_transactions, "TRANSACTION_GROUPS_MAX", len(GROUPS))
+    monkeypatch.setattr(offsets, "TRANSACTION_GROUPS_MAX", len(GROUPS))
 
     async def main(loop: SimLoop) -> None:
         host = await host_with_groups(loop, 5)

@@ -30,11 +30,11 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kctl.records.header import parse_header
-from kctl.server.coordinators.ports import AppendOutcome
-from kctl.server.groups import offsets as offsets_module
-from kctl.server.groups.events import CommitRequest
-from kctl.server.groups.offsets import CommittedOffsets, OffsetAndMetadata
-from kctl.server.groups.runner import GROUPS_PER_TURN
+from kctl.server.coordination.groups import offsets as offsets_module
+from kctl.server.coordination.groups.events import CommitRequest
+from kctl.server.coordination.groups.offsets import CommittedOffsets, OffsetAndMetadata
+from kctl.server.coordination.groups.runner import GROUPS_PER_TURN
+from kctl.server.coordination.ports import AppendOutcome
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.offset_commit import OffsetCommitHandler
 from kctl.server.handlers.offset_delete import OffsetDeleteHandler

@@ -18,14 +18,14 @@ from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server import producer_expiry
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
-from kctl.server.log_tasks import LogTasks
-from kctl.server.producer_expiry import IDLE_MIN_S, ROUND_S, early_cutoff
-from kctl.storage import producer_snapshots
-from kctl.storage.checkpoints import parse_snapshot
+from kctl.server.replication import producer_expiry
+from kctl.server.replication.logs import LogTasks
+from kctl.server.replication.producer_expiry import IDLE_MIN_S, ROUND_S, early_cutoff
 from kctl.storage.files import RealFiles
-from kctl.storage.producer_state import ProducerEntry, ProducerState, SnapshotEntry
+from kctl.storage.state import producer_snapshots
+from kctl.storage.state.checkpoints import parse_snapshot
+from kctl.storage.state.producer_state import ProducerEntry, ProducerState, SnapshotEntry
 from kctl.testing.sim_files import SimFiles
 from tests.hostile.test_amplification import turns_while
 from tests.unit.handlers.world import context

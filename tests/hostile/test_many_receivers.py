@@ -10,14 +10,14 @@ from functools import partial
 
 import pytest
 
-from kctl.server.loop_lag import MeasuredEventLoop
+from kctl.server.loop.lag import MeasuredEventLoop
 from kctl.server.network import connection as connection_module
 from kctl.server.network import turns as turns_module
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.connection import Connection
+from kctl.server.network.outbox import UnreadResponses
 from kctl.server.network.turns import Turns
-from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import Peer
 
 CONNECTIONS = 20

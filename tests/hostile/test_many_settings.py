@@ -13,14 +13,14 @@ from kctl.protocol.apis.describe_client_quotas import DescribeClientQuotasReques
 from kctl.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kctl.security.authorization import AclIndex
-from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.handlers import describe_client_quotas
 from kctl.server.handlers.describe_acls import DescribeAclsHandler
 from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from kctl.server.handlers.describe_delegation_token import DescribeDelegationTokenHandler
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.tokens.token import DelegationToken
-from kctl.server.tokens.token_cache import TokenCache
+from kctl.server.security.tokens.token import DelegationToken
+from kctl.server.security.tokens.token_cache import TokenCache
+from kctl.server.znodes.notifications import ChangeNotifications
 from tests.hostile.test_amplification import turns_while
 from tests.unit.handlers.world import World, context, play
 

@@ -11,14 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.commands.command import LocalCommand
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.options import cluster_options
-from kctl.commands.parameters import Parameter, choices_of, is_argument, is_flag, name_of, number_range
-from kctl.commands.root import all_commands
-from kctl.commands.zookeeper import connection
+from kctl.commands import zookeeper
+from kctl.commands.frame.command import LocalCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.parameters import (
+    Parameter,
+    choices_of,
+    cluster_options,
+    is_argument,
+    is_flag,
+    name_of,
+    number_range,
+)
+from kctl.commands.frame.root import all_commands
 from kctl.errors import UsageError
-from kctl.integers import INT64_MAX, is_integer, parse_integer
+from kctl.output.quantities import INT64_MAX, is_integer, parse_integer
 from tests.peers.ran import Ran
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
@@ -119,7 +126,7 @@ def test_no_text_in_place_of_a_number_is_an_internal_error(
     bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, noun: str, command: LocalCommand, parameter: Parameter
 ) -> None:
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_MS", 100)  # of --zookeeper, where there is none
+    monkeypatch.setattr(zookeeper, "CONNECT_TIMEOUT_MS", 100)  # of --zookeeper, where there is none
     for number in ("-" + "9" * 30, "9" * 5000, "１２"):
         shapes = [number]
         if parameter.name in {"partition", "topic", "moves", "replica_assignment", "from_", "until", "offset", "time"}:

@@ -17,13 +17,12 @@ from kctl.errors import ZooKeeperError
 from kctl.limits import CONFIG_PROPERTIES_MAX
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from kctl.server.producer_ids import ProducerIds
+from kctl.server.coordination.transactions.producer_ids import ProducerIds
 from kctl.storage.files import RealFiles
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
-from kctl.zookeeper.broker_znodes import decode_broker
-from kctl.zookeeper.znode_json import decode_json
+from kctl.zookeeper.broker_znodes import decode_broker, decode_json
 from tests.hostile.fuzzing import unexpected_lines
 from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import kctl_broker

@@ -15,11 +15,10 @@ from kctl.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.apis.stop_replica import StopReplicaResponse
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataResponse
-from kctl.storage.checkpoints import parse_offsets
-from kctl.storage.confined_files import ConfinedFiles, PathOutsideLogDirectories
-from kctl.storage.files import Files, RealFiles
+from kctl.storage.files import ConfinedFiles, Files, PathOutsideLogDirectories, RealFiles
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import parse_log_directory_name
+from kctl.storage.state.checkpoints import parse_offsets
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
 from kctl.zookeeper import znodes

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from kctl import commands
 from kctl.cli import main
-from kctl.commands.record_items import record_item
-from kctl.console import Column, Console, Format, as_mapping
-from kctl.log_output.text_lines import EscapingFormatter
+from kctl.commands.reading.items import record_item
 from kctl.model import TopicPartition
+from kctl.output.console import Column, Console, Format, as_mapping
+from kctl.output.log_lines import EscapingFormatter
 from kctl.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kctl.records.build import build_batch
 from kctl.records.header import Record

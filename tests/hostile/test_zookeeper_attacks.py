@@ -24,8 +24,8 @@ from kctl.limits import (
     ZOOKEEPER_PATHS_PER_STEP,
     ZOOKEEPER_SET_WATCHES_MAX,
 )
-from kctl.server.requests.slices import at_once
-from kctl.zookeeper.embedded import four_letter_words, jute, requests, responses, server, watches
+from kctl.server.loop.slices import at_once
+from kctl.zookeeper.embedded import codes, four_letter_words, requests, responses, server, watches
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id, digest_identity
 from kctl.zookeeper.embedded.codes import READ, Code, CreateMode, KeeperError, OpCode
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
@@ -272,21 +272,21 @@ def test_many_children_are_encoded_in_steps() -> None:
 
 @pytest.mark.parametrize("count", [ZOOKEEPER_OPERATIONS_MAX, ZOOKEEPER_OPERATIONS_MAX + 1])
 def test_operations_of_one_request_are_bounded(count: int) -> None:
-    check = struct.pack(">ibi", OpCode.CHECK, 0, -1) + jute.string("/") + jute.int32(-1)
+    check = struct.pack(">ibi", OpCode.CHECK, 0, -1) + codes.string("/") + codes.int32(-1)
     body = check * count + struct.pack(">ibi", -1, 1, -1)
     if count > ZOOKEEPER_OPERATIONS_MAX:
         with pytest.raises(MalformedRequest):
-            requests.decode(OpCode.MULTI, jute.Reader(body))
+            requests.decode(OpCode.MULTI, codes.Reader(body))
     else:
-        assert requests.decode(OpCode.MULTI, jute.Reader(body)) is not None
+        assert requests.decode(OpCode.MULTI, codes.Reader(body)) is not None
 
 
 @pytest.mark.parametrize(("entries", "creates"), [(100, 20), (101, 1), (100, 21)])
 def test_entries_of_acls_are_bounded(entries: int, creates: int) -> None:
-    entry = struct.pack(">i", 31) + jute.string("world") + jute.string("anyone")
+    entry = struct.pack(">i", 31) + codes.string("world") + codes.string("anyone")
     acl = struct.pack(">i", entries) + entry * entries
-    create = struct.pack(">ibi", OpCode.CREATE, 0, -1) + jute.string("/a") + struct.pack(">i", -1) + acl + bytes(4)
-    reader = jute.Reader(create * creates + struct.pack(">ibi", -1, 1, -1))
+    create = struct.pack(">ibi", OpCode.CREATE, 0, -1) + codes.string("/a") + struct.pack(">i", -1) + acl + bytes(4)
+    reader = codes.Reader(create * creates + struct.pack(">ibi", -1, 1, -1))
     if entries > ZOOKEEPER_ACL_ENTRIES_MAX or entries * creates > ZOOKEEPER_MULTI_ACL_ENTRIES_MAX:
         with pytest.raises(MalformedRequest):
             requests.decode(OpCode.MULTI, reader)
@@ -363,7 +363,7 @@ def test_a_dump_of_many_sessions_and_ephemeral_znodes_is_bounded(monkeypatch: py
 def test_paths_of_one_set_watches_are_bounded() -> None:
     too_many = [""] * (ZOOKEEPER_SET_WATCHES_MAX + 1)
     with pytest.raises(MalformedRequest):
-        requests.decode(OpCode.SET_WATCHES, jute.Reader(struct.pack(">q", 0) + jute.strings(too_many)))
+        requests.decode(OpCode.SET_WATCHES, codes.Reader(struct.pack(">q", 0) + codes.strings(too_many)))
 
 
 def test_a_client_with_many_ephemeral_znodes_leaves_and_others_are_served(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ NO_COMPILER = {"CC": "false", "CXX": "false"}
 """The program `false` fails, as a compiler does that is not there."""
 IN_THE_WHEEL = {
     "kctl/py.typed",
-    "kctl/commands/help_pages.txt",
+    "kctl/commands/frame/help_pages.txt",
     "kctl/records/key_table.py",
     "kctl/records/walk.py",
     f"kctl_kafka-{kctl.__version__}.data/data/share/bash-completion/completions/kctl.bash",

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.operating_system import is_process_alive
-from kctl.server.process import stop_at_end_of
+from kctl.server.process.process import stop_at_end_of
+from kctl.system.operating_system import is_process_alive
 from tests.peers import probe
 
 ROOT = Path(__file__).parents[2]
@@ -271,7 +271,7 @@ def test_cluster_and_processes_end_with_the_process_that_is_named(tmp_path: Path
 
 
 def test_end_of_a_process_is_noticed_where_the_system_does_not_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.operating_system._HAS_PIDFD", False)
+    monkeypatch.setattr("kctl.system.operating_system._HAS_PIDFD", False)
     child = subprocess.Popen(["sleep", "600"])
     stopped = []
 

@@ -245,8 +245,8 @@ def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
 def import_commands() -> None:
     """Imports all commands but those that need extra distributions, and makes their click commands."""
     # Not at the start of the module, which ./dev runs without typer to download what tests need.
-    from kctl.commands.lazy_group import load  # noqa: PLC0415
-    from kctl.commands.root import NOUNS  # noqa: PLC0415
+    from kctl.commands.frame.lazy_group import load  # noqa: PLC0415
+    from kctl.commands.frame.root import NOUNS  # noqa: PLC0415
 
     for module in pkgutil.walk_packages(kctl.commands.__path__, "kctl.commands."):
         if not module.name.startswith(("kctl.commands.spark", "kctl.commands.mcp.server")):

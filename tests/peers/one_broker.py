@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple, Self
 
-from kctl.client.framing import SIZE, request_frame, response_of
+from kctl.client.connections.framing import SIZE, request_frame, response_of
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

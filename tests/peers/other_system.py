@@ -44,7 +44,7 @@ def become_other_system() -> None:
     if hasattr(os, "process_cpu_count"):  # Since Python 3.13; it calls sched_getaffinity if the system has that.
         os.process_cpu_count = os.cpu_count
     setattr(fcntl, "F_FULLFSYNC", UNKNOWN_COMMAND)  # noqa: B010 - not a name of this system's module
-    from kctl import operating_system  # noqa: PLC0415 - after the removal
+    from kctl.system import operating_system  # noqa: PLC0415 - after the removal
 
     operating_system._PROCESSES = Path("/no/such/folder")
     operating_system.MSG_MORE = 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from kctl.spark.session import JVM_FLAGS
+from kctl.tables.engines.session import JVM_FLAGS
 from tests.peers.probe import free_port
 from tests.peers.process import Process
 

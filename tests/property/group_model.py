@@ -1,9 +1,9 @@
 """A model of a consumer group: Kafka's response to each request, written from Kafka's rules alone.
 
-Nothing is shared with kctl.server.groups.  Time is a number; every member allows REBALANCE_MS for a rebalance and is
-out when it was not heard of for SESSION_MS, unless a call of its waits.  Calls that wait are kept by the key that the
-test gave them; what becomes of them is noted in `responses`: an error code, or for those that succeed NONE with the
-generation or the assignment.
+Nothing is shared with kctl.server.coordination.groups.  Time is a number; every member allows REBALANCE_MS for a
+rebalance and is out when it was not heard of for SESSION_MS, unless a call of its waits.  Calls that wait are kept by
+the key that the test gave them; what becomes of them is noted in `responses`: an error code, or for those that succeed
+NONE with the generation or the assignment.
 """
 
 from __future__ import annotations

@@ -13,32 +13,23 @@ from hypothesis import strategies as st
 from kctl.protocol import consumer_protocol
 from kctl.protocol.definition import Field, definition_of
 from kctl.protocol.registry import all_apis
-from kctl.records import (
-    cluster_metadata_records,
-    consumer_group_records,
-    internal_topics,
-    quorum_control_records,
-    remote_log_metadata_records,
-    share_group_records,
-    share_group_state_records,
-    streams_group_records,
-)
+from kctl.records.internal import metadata_records, newer_group_records, topics
 
 KAFKA_4_RECORDS: list[type] = [
     *dict.fromkeys(
         cls
-        for records in (
-            consumer_group_records,
-            share_group_records,
-            streams_group_records,
-            share_group_state_records,
+        for kinds in (
+            newer_group_records.CONSUMER_GROUP_KINDS,
+            newer_group_records.SHARE_GROUP_KINDS,
+            newer_group_records.STREAMS_GROUP_KINDS,
+            newer_group_records.SHARE_GROUP_STATE_KINDS,
         )
-        for kind in records.KINDS.values()
+        for kind in kinds.values()
         for cls in kind
     ),
-    *cluster_metadata_records.TYPES.values(),
-    *remote_log_metadata_records.TYPES.values(),
-    *(cls for _, cls in quorum_control_records.TYPES.values()),
+    *metadata_records.CLUSTER_METADATA_TYPES.values(),
+    *metadata_records.REMOTE_LOG_METADATA_TYPES.values(),
+    *(cls for _, cls in metadata_records.TYPES.values()),
 ]
 """Records that only newer brokers than kctl's write."""
 
@@ -48,12 +39,12 @@ CLASSES: list[type] = [
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.StickyUserData,
     consumer_protocol.CooperativeStickyUserData,
-    internal_topics.OffsetCommitKey,
-    internal_topics.OffsetCommitValue,
-    internal_topics.GroupMetadataKey,
-    internal_topics.GroupMetadataValue,
-    internal_topics.TransactionLogKey,
-    internal_topics.TransactionLogValue,
+    topics.OffsetCommitKey,
+    topics.OffsetCommitValue,
+    topics.GroupMetadataKey,
+    topics.GroupMetadataValue,
+    topics.TransactionLogKey,
+    topics.TransactionLogValue,
     *KAFKA_4_RECORDS,
 ]
 """Every message."""

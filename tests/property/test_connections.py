@@ -20,8 +20,8 @@ from kctl.limits import LONE_FRAME_BYTES_MAX
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import DirectChannel, Handle, PerformedReply, Reply
 from kctl.server.network.connection import Connection
+from kctl.server.network.outbox import UnreadResponses
 from kctl.server.network.turns import Turns
-from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import Peer
 from tests.unit.server.test_inbox import framed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.copy_offsets import OffsetTranslation
-from kctl.admin.pacing import Pacer
+from kctl.admin.copy.copying import Pacer
+from kctl.admin.copy.groups import OffsetTranslation
 
 OFFSETS = st.integers(0, 60)
 

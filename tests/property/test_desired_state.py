@@ -10,10 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.desired_state import DesiredState, DesiredTopic, DesiredUser, Scope, UserKey, format_state, parse_state
-from kctl.admin.quotas import Entity
-from kctl.admin.state_applying import steps
-from kctl.admin.state_diff import (
+from kctl.admin.security.quotas import Entity
+from kctl.admin.state.applying import steps
+from kctl.admin.state.diff import (
     PARTITIONS,
     REPLICATION_FACTOR,
     Action,
@@ -22,12 +21,13 @@ from kctl.admin.state_diff import (
     PresentTopic,
     differences,
 )
-from kctl.admin.yaml_text import Yaml, plain, read_yaml, write_yaml
-from kctl.documents import yaml_text
+from kctl.admin.state.document import DesiredState, DesiredTopic, DesiredUser, Scope, UserKey, format_state, parse_state
 from kctl.errors import UsageError
 from kctl.limits import YAML_BYTES_MAX, YAML_DEPTH_MAX
+from kctl.output.documents import yaml_text
+from kctl.output.yaml_text import Yaml, plain, read_yaml, write_yaml
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
-from kctl.security.scram_credentials import Mechanism
+from kctl.security.scram import Mechanism
 
 TEXT = st.text(max_size=12)
 NAMES = st.sampled_from(["orders", "team-a", "team-b", "__internal"]) | st.text(min_size=1, max_size=6)

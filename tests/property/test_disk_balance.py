@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.disk_balance import disk_changes, plan_disks
-from kctl.admin.log_dirs import LogDir, LogDirReplica, Replica
-from kctl.admin.placement_balance import TOLERANCE
-from kctl.admin.reassignment_spec import LogDirTargets
+from kctl.admin.placement.balance import TOLERANCE, disk_changes, plan_disks
+from kctl.admin.placement.documents import LogDirTargets
+from kctl.admin.placement.log_dirs import LogDir, LogDirReplica, Replica
 from kctl.errors import ErrorCode, KctlError
 from kctl.model import TopicPartition
 from tests.property.examples import examples

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.cells import csv_line
-from kctl.commands.record_items import record_item, record_lines
-from kctl.console import Console, Format
-from kctl.documents import json_text, yaml_text
+from kctl.commands.reading.items import record_item, record_lines
 from kctl.model import TopicPartition
+from kctl.output.console import Console, Format
+from kctl.output.documents import json_text, yaml_text
+from kctl.output.table import csv_line
 from kctl.records.header import Record
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(

@@ -12,18 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
-from kctl.commands.compat.versions import KAFKA_4, KAFKA_28
+from kctl.commands.compat.java import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import LineRows, Shown
 from kctl.commands.dump_log.selection import Selection, classic_text
-from kctl.console import Console, Format
+from kctl.dump.batches import BatchLine, Problem
+from kctl.dump.files import check_records, walk
+from kctl.dump.kinds import kind_of
+from kctl.output.console import Console, Format
 from kctl.records.build import build_batch, encode_records
 from kctl.records.compression import Codec
 from kctl.records.dump_text import LineFormat, write_interpreted, write_records
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, CorruptBatch, Record, parse_header, seal
 from kctl.records.legacy import build_messages
-from kctl.storage.dump import check_records, walk
-from kctl.storage.dump_files import kind_of
-from kctl.storage.dump_lines import BatchLine, Problem
 from tests.property.examples import share_of
 from tests.property.walk_inputs import LONG_NUMBERS
 

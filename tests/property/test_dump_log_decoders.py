@@ -9,19 +9,18 @@ from random import Random
 import pytest
 
 from kctl.commands.compat import internal_records as classic
-from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions
-from kctl.commands.compat.dump_log_text import control_text
-from kctl.commands.compat.versions import KAFKA_4, KAFKA_28
+from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, control_text
+from kctl.commands.compat.java import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import Decode, LineRows, Shown
 from kctl.commands.dump_log.selection import Selection
-from kctl.console import Console, Format
+from kctl.dump.batches import Problem
+from kctl.dump.files import walk
+from kctl.dump.kinds import kind_of
 from kctl.limits import PROBLEM_TEXT_MAX
-from kctl.records import internal_items
+from kctl.output.console import Console, Format
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
-from kctl.storage.dump import walk
-from kctl.storage.dump_files import kind_of
-from kctl.storage.dump_lines import Problem
+from kctl.records.internal import entries
 
 SEED = 848
 ROUNDS = 400
@@ -32,9 +31,9 @@ CLASSIC = (
     *(classic.share_group_state_4, classic.cluster_metadata_4, classic.remote_log_metadata_4),
 )
 OWN: tuple[Decode, ...] = (
-    *(internal_items.offsets_record, internal_items.transaction_record),
-    *(internal_items.share_group_state_record, internal_items.cluster_metadata_record),
-    internal_items.remote_log_metadata_record,
+    *(entries.offsets_record, entries.transaction_record),
+    *(entries.share_group_state_record, entries.cluster_metadata_record),
+    entries.remote_log_metadata_record,
 )
 TEXT_PER_BYTE = 200
 """The most characters that a byte of a record may become: an element of an array of structs has many names."""

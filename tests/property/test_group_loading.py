@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
-from kctl.protocol.versioned import encode_versioned
+from kctl.protocol.codec import encode_versioned
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -30,9 +30,9 @@ from kctl.records.internal_topics import (
     decode_offsets_key,
 )
 from kctl.records.salvage import cut_all
-from kctl.server.coordinators.replay import PartitionReplay
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.group_loading import GroupPlayback
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.records import GroupPlayback
+from kctl.server.coordination.replay import PartitionReplay
 from tests.property.examples import examples
 
 GROUPS = ("g", "another-group", "gruppe-ä")

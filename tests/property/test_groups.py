@@ -17,30 +17,30 @@ from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.salvage import cut_all
-from kctl.server.coordinators.replay import PartitionReplay
-from kctl.server.groups import pieces
-from kctl.server.groups.actions import (
+from kctl.server.coordination.groups import rebalance
+from kctl.server.coordination.groups.actions import (
+    GroupState,
     JoinOutcome,
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
     SyncOutcome,
 )
-from kctl.server.groups.events import (
+from kctl.server.coordination.groups.events import (
     JOIN_TIMER,
     SYNC_TIMER,
+    CommitAppend,
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
     Leaver,
+    ReplacementAppend,
     TimerKind,
 )
-from kctl.server.groups.group import Group
-from kctl.server.groups.group_loading import GroupPlayback
-from kctl.server.groups.pending_appends import CommitAppend, ReplacementAppend
-from kctl.server.groups.records import group_record, offset_records, tombstones
-from kctl.server.groups.sessions import session_timer
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.rebalance import session_timer
+from kctl.server.coordination.groups.records import GroupPlayback, group_record, offset_records, tombstones
+from kctl.server.coordination.replay import PartitionReplay
 from tests.property.examples import examples
 from tests.unit.groups.world import GroupWorld, protocols
 
@@ -320,7 +320,7 @@ def test_group_invariants_hold_under_random_events(seed: int, per_step: int) -> 
     """Also if what happens to all members takes several steps."""
     chance = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "GROUP_MEMBERS_PER_STEP_MAX", per_step)
+        patch.setattr(rebalance, "GROUP_MEMBERS_PER_STEP_MAX", per_step)
         group = GroupUnderTest()
         for _ in range(150):
             chance.choice(OPERATIONS)(group, chance)

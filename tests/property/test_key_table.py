@@ -21,7 +21,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header
 from kctl.records.key_table import DIGEST_SIZE, LONG_KEY_SIZE, SECRET_SIZE
-from kctl.storage.compaction_batches import LatestRecords
+from kctl.storage.cleaning.compaction_batches import LatestRecords
 from tests.property import walk_inputs
 from tests.property.examples import examples
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.lag_facts import Facts, LogRange, Look, Position, Retention, Unread
-from kctl.admin.lag_rules import Verdict, judge
+from kctl.lag.facts import Facts, LogRange, Look, Position, Retention, Unread
+from kctl.lag.rules import Verdict, judge
 
 NOW = 10_000_000_000
 WINDOW = 300_000

@@ -16,46 +16,42 @@ from typing import Any, cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.client.assignors import ASSIGNORS
-from kctl.client.membership.actions import (
+from kctl.client.consuming.assignors import ASSIGNORS
+from kctl.client.consuming.membership.member import (
     Action,
     Assign,
+    Assigned,
+    CommitResultReceived,
+    Disconnected,
+    Event,
     Fail,
+    HeartbeatDue,
+    HeartbeatResponseReceived,
+    Joined,
+    Left,
     LookUpCoordinator,
+    Member,
+    MembershipSettings,
+    PartitionsChanged,
+    Phase,
+    PollRequested,
     Revoke,
+    Revoked,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
     StartReading,
     StopReading,
-)
-from kctl.client.membership.events import (
-    Assigned,
-    CommitResultReceived,
-    Disconnected,
-    Event,
-    HeartbeatDue,
-    HeartbeatResponseReceived,
-    Joined,
-    Left,
-    PartitionsChanged,
-    PollRequested,
-    Revoked,
     Synced,
 )
-from kctl.client.membership.member import (
-    Member,
-    MembershipSettings,
-    Phase,
-)
-from kctl.client.membership.step import step
+from kctl.client.consuming.membership.step import step
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.apis.sync_group import SyncGroupResponse
-from kctl.server.groups.actions import JoinOutcome, SyncOutcome
+from kctl.server.coordination.groups.actions import JoinOutcome, SyncOutcome
 from tests.property.examples import examples
 from tests.unit.groups.world import GroupWorld, Token
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kctl.admin.placement_balance import TOLERANCE
-from kctl.admin.placement_goals import plan_add, plan_drain, plan_rebalance, plan_replication_factor
-from kctl.admin.placement_state import Placement, PlacementState
-from kctl.admin.reassignment_spec import Assignment
+from kctl.admin.placement.balance import TOLERANCE
+from kctl.admin.placement.documents import Assignment
+from kctl.admin.placement.goals import plan_add, plan_drain, plan_rebalance, plan_replication_factor
+from kctl.admin.placement.state import Placement, PlacementState
 from kctl.model import TopicPartition
 from tests.property.examples import examples
 

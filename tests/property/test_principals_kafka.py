@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from kctl.errors import ConfigError
-from kctl.security.certificates import subject_name
-from kctl.security.principals import NoMatchingRuleError, PrincipalRules
+from kctl.security.principals import NoMatchingRuleError, PrincipalRules, subject_name
 from tests.peers.apache_kafka import OLDEST_JUDGE, run_java_tool, why_not
 from tests.peers.certificates import CertificateAuthority
 

@@ -17,7 +17,7 @@ from kctl.storage.config import LogConfig
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.log import Log
 from kctl.storage.names import SNAPSHOT_SUFFIX, parse_offset_file_name
-from kctl.storage.producer_reload import ProducerReload
+from kctl.storage.state.producer_snapshots import ProducerReload
 from tests.property.examples import share_of
 from tests.unit.storage.log_builder import LogOnDisk
 

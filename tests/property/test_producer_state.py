@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kctl.errors import ApiError, ErrorCode
 from kctl.records.build import build_batch
 from kctl.records.header import SEQUENCE_MAX, BatchHeader, Record, parse_header
-from kctl.storage.producer_state import BATCHES_REMEMBERED, NO_OFFSET, ProducerBatch, ProducerState
+from kctl.storage.state.producer_state import BATCHES_REMEMBERED, NO_OFFSET, ProducerBatch, ProducerState
 
 PRODUCER = 7
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.server.quotas.rates import SampledRate, TokenBucket
+from kctl.server.requests.quotas.meters import SampledRate, TokenBucket
 from tests.peers.apache_kafka import OLDEST_JUDGE, run_java_tool, why_not
 
 pytestmark = pytest.mark.jvm

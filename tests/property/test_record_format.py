@@ -6,13 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.commands.record_format.forms import NUMBER_FORMS, NumberForm, TextForm, escape_bytes, unescape_bytes
-from kctl.commands.record_format.plan import check_readable, steps_of
-from kctl.commands.record_format.read_record import ReadRecord
-from kctl.commands.record_format.reading import FormatReader
-from kctl.commands.record_format.round_trip import RoundTrip
-from kctl.commands.record_format.syntax import HeadersPiece, Piece, TextPiece, parse_format
-from kctl.commands.record_format.writing import FormatWriter
+from kctl.commands.record_format.reading import FormatReader, ReadRecord, RoundTrip
+from kctl.commands.record_format.syntax import (
+    NUMBER_FORMS,
+    HeadersPiece,
+    NumberForm,
+    Piece,
+    TextForm,
+    TextPiece,
+    escape_bytes,
+    parse_format,
+    unescape_bytes,
+)
+from kctl.commands.record_format.writing import FormatWriter, check_readable, steps_of
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.header import Record

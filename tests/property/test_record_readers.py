@@ -14,8 +14,9 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec, DecompressionError, compress, decompress
 from kctl.records.header import CorruptBatch, Record, parse_header, seal
 from kctl.records.validate import AppendRules, validate_internal, validate_produced, validate_replicated
-from kctl.storage.batch_reader import read_batches, read_headers
-from kctl.storage.checkpoints import (
+from kctl.storage.segments.batch_reader import read_batches, read_headers
+from kctl.storage.segments.transaction_index import parse_transaction_index
+from kctl.storage.state.checkpoints import (
     parse_epochs,
     parse_meta_properties,
     parse_offsets,
@@ -23,8 +24,7 @@ from kctl.storage.checkpoints import (
     parse_snapshot,
     snapshot_bytes,
 )
-from kctl.storage.producer_state import SnapshotEntry
-from kctl.storage.transaction_index import parse_transaction_index
+from kctl.storage.state.producer_state import SnapshotEntry
 from kctl.testing.sim_files import SimFiles
 from tests.property.examples import examples
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.offset_spec import Anchor, OffsetSpec
-from kctl.commands.times import TIME_MS_MAX, check_time_ms, parse_duration_ms, parse_time_ms
-from kctl.commands.values import parse_offset
+from kctl.admin.topics.offsets import Anchor, OffsetSpec
+from kctl.commands.frame.values import TIME_MS_MAX, check_time_ms, parse_duration_ms, parse_offset, parse_time_ms
 from kctl.errors import UsageError
 
 NOW_MS = 1_795_000_000_000

@@ -21,9 +21,8 @@ from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from kctl.protocol.apis.end_txn import EndTxnRequest
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
 from kctl.records.build import build_batch
-from kctl.server.transactions.records import transaction_record
-from kctl.server.transactions.snapshot import TransactionSnapshot
-from kctl.server.transactions.states import TransactionState
+from kctl.server.coordination.transactions.events import TransactionSnapshot, TransactionState
+from kctl.server.coordination.transactions.records import transaction_record
 from kctl.testing.sim_loop import SimLoop
 from tests.property.model_comparison import compare, pass_turns, run_with_seeds
 from tests.unit.transactions.test_handlers import Broker

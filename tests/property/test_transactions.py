@@ -21,24 +21,23 @@ from typing import Any, TypeVar
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import control_type
-from kctl.records.internal_topics import TransactionLogKey, decode_transaction_key, decode_transaction_value
+from kctl.records.internal.topics import TransactionLogKey, decode_transaction_key, decode_transaction_value
 from kctl.records.salvage import Piece, cut_all
-from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.coordination.ports import AppendOutcome
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.events import InitOutcome, TransactionState
+from kctl.server.coordination.transactions.markers import MarkerSender
+from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
+from kctl.server.coordination.transactions.ports import TransactionConfig
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
-from kctl.server.peers import Purpose
-from kctl.server.requests.timer import WheelTimer
-from kctl.server.transactions.actions import InitOutcome
-from kctl.server.transactions.config import TransactionConfig
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.markers import MarkerSender
-from kctl.server.transactions.partition_markers import PartitionMarkers
-from kctl.server.transactions.states import TransactionState
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.connections import Purpose
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.property.examples import examples

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from kctl.client.registry.avro import AvroCodec
 from kctl.client.registry.schema import Schema
-from kctl.spark.exec.avro_columns import column_of, prepared
-from kctl.spark.exec.avro_values import AvroDecoder
-from kctl.spark.exec.batch_decoder import BatchDecoder
-from kctl.spark.exec.column_types import (
+from kctl.tables.exec.avro_columns import column_of, prepared
+from kctl.tables.exec.avro_values import AvroDecoder
+from kctl.tables.exec.batch_decoder import BatchDecoder
+from kctl.tables.exec.column_types import (
     NO_ID,
     Columns,
     Decoding,
@@ -32,8 +32,8 @@ from kctl.spark.exec.column_types import (
     type_from_json,
     type_to_json,
 )
-from kctl.spark.exec.json_fields import inferred
-from kctl.spark.exec.json_values import RECORD_BY_RECORD_MAX, JsonDecoder
+from kctl.tables.exec.json_fields import inferred
+from kctl.tables.exec.json_values import RECORD_BY_RECORD_MAX, JsonDecoder
 
 NAMES = st.sampled_from(["id", "ID", "name", "a.b", "", "tags", "größe", "i", "v", "key", "value"])
 NUMBERS = st.one_of(

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kctl.limits import EXPORT_VARIANT_DEPTH_MAX
-from kctl.spark.exec import variant_encoding
-from kctl.spark.exec.variant_encoding import (
+from kctl.tables.exec import variant_encoding
+from kctl.tables.exec.variant_encoding import (
     REMEMBERED_MAX,
     REMEMBERED_NAMES_MAX,
     NotVariant,

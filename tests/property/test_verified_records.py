@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from kctl.spark.exec.columns import schema
-from kctl.spark.verification.ledger import AllowedGaps, Difference, Ledger, Span
-from kctl.spark.verification.record_hash import TYPES, record_hashes
+from kctl.tables.exec.columns import schema
+from kctl.tables.verification.ledger import AllowedGaps, Difference, Ledger, Span
+from kctl.tables.verification.record_hash import TYPES, record_hashes
 
 SPAN = Span(3, 0, 100, 112)
 STRICT = AllowedGaps(compacted=False, aborted=False)

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.where import RecordView
-from kctl.admin.where_syntax import EXPRESSION_CHARACTERS_MAX, WhereError, parse_where
+from kctl.admin.records.conditions import EXPRESSION_CHARACTERS_MAX, RecordView, WhereError, parse_where
 from kctl.records.header import Record
 
 NAMES = ("a", "b", "c")

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.partitioners import DefaultPartitioner
-from kctl.client.producer import Delivery, Producer, ProducerSettings
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.transport import ConnectionLost
+from kctl.client.producing.partitioners import DefaultPartitioner
+from kctl.client.producing.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.testing.sim_cluster import SimCluster

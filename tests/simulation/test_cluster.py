@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.consumer import Consumer
-from kctl.client.producer import Delivery
+from kctl.client.consuming.consumer import Consumer
+from kctl.client.producing.producer import Delivery
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster

@@ -15,12 +15,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import committed_offsets
-from kctl.client.group_consumer import GroupConsumer
-from kctl.client.membership.member import MembershipSettings, Phase
-from kctl.client.positions import Position
-from kctl.client.producer import Delivery
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.transport import ConnectionLost
+from kctl.client.consuming.committed_offsets import committed_offsets
+from kctl.client.consuming.group_consumer import GroupConsumer
+from kctl.client.consuming.membership.member import MembershipSettings, Phase
+from kctl.client.consuming.positions import Position
+from kctl.client.producing.producer import Delivery
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import pytest
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.retrying import COORDINATOR_MOVED
-from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from kctl.admin.log_dirs import describe_log_dirs, move_replicas
+from kctl.admin.placement.log_dirs import describe_log_dirs, move_replicas
 from kctl.client.cluster import ClusterClient
-from kctl.client.consumer import Consumer
-from kctl.client.producer import Delivery
+from kctl.client.consuming.consumer import Consumer
+from kctl.client.producing.producer import Delivery
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

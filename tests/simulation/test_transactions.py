@@ -20,9 +20,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
-from kctl.client.consumer import Consumer
+from kctl.client.connections.transport import Connection
+from kctl.client.consuming.consumer import Consumer
 from kctl.client.retrying import COORDINATOR_MOVED
-from kctl.client.transport import Connection
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse

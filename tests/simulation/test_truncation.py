@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.partitioners import DefaultPartitioner
-from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producing.partitioners import DefaultPartitioner
+from kctl.client.producing.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import (

@@ -1,7 +1,7 @@
 """Reads the transactions of a log sequentially from its start, as a reference.
 
-Nothing is shared with kctl.storage.producer_state or the transaction index, which this judges: where the last stable
-offset is, what aborted, and whether a producer that was shut out ever got something in.
+Nothing is shared with kctl.storage.state.producer_state or the transaction index, which this judges: where the last
+stable offset is, what aborted, and whether a producer that was shut out ever got something in.
 """
 
 from __future__ import annotations

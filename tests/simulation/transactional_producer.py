@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED, retry
-from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

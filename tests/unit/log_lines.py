@@ -6,8 +6,7 @@ import io
 import logging
 from collections.abc import Iterable
 
-from kctl.log_output.formats import LogFormat
-from kctl.log_output.handler import FoldingHandler
+from kctl.output.log_lines import FoldingHandler, LogFormat
 
 
 def written_lines(records: Iterable[logging.LogRecord]) -> list[str]:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl.admin.acl_document import read_document
-from kctl.admin.deletion_file import parse_deletions
-from kctl.admin.offset_document import parse_document
-from kctl.admin.reassignment_spec import parse_reassignment
-from kctl.documents import json_text, parse_json
+from kctl.admin.groups.offsets import parse_document
+from kctl.admin.placement.documents import parse_reassignment
+from kctl.admin.records.deletion import parse_deletions
+from kctl.admin.security.acls import read_document
 from kctl.errors import UsageError
-from kctl.zookeeper import acl_znodes, paths, token_znodes, znodes
+from kctl.output.documents import json_text, parse_json
+from kctl.zookeeper import paths, security_znodes, znodes
 
 HALF = "\ud800"
 ACL = {"principal": f"User:{HALF}", "permissionType": "Allow", "operation": "Read", "host": "*"}
@@ -32,10 +32,10 @@ STORED_ACL = {
 @pytest.mark.parametrize(
     ("decode", "znode"),
     [
-        (acl_znodes.decode_entries, {"acls": [ACL]}),
+        (security_znodes.decode_entries, {"acls": [ACL]}),
         (znodes.decode_config, {"config": {"retention.ms": HALF}}),
         (znodes.decode_config_change, {"entity_path": f"users/{HALF}"}),
-        (token_znodes.decode_token, TOKEN | TIMES),
+        (security_znodes.decode_token, TOKEN | TIMES),
     ],
 )
 def test_znodes(decode: Callable[[str, bytes], object], znode: dict[str, object]) -> None:

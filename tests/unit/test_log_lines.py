@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.limits import LOG_FIELDS_MAX, LOG_MESSAGE_CHARACTERS_MAX
-from kctl.log_output.events import event_of
-from kctl.log_output.formats import LogFormat
-from kctl.log_output.handler import FoldingHandler
-from kctl.log_output.json_lines import JsonFormatter
-from kctl.log_output.peers import by_peer
-from kctl.log_output.text_lines import EscapingFormatter
+from kctl.output.log_lines import EscapingFormatter, FoldingHandler, JsonFormatter, LogFormat, by_peer, event_of
 
 
 def record(template: str, *values: object, level: int = logging.INFO) -> logging.LogRecord:
@@ -190,7 +185,7 @@ def test_information_is_folded_only_if_peers_cause_it(as_text: Written) -> None:
 
 
 def test_a_count_is_written_without_a_further_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.log_output.folding.WINDOW_MS", 20)
+    monkeypatch.setattr("kctl.output.log_folding.WINDOW_MS", 20)
     arrived = threading.Event()
 
     class Stream(io.StringIO):

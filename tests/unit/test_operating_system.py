@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl import operating_system
+from kctl.system import operating_system
 from tests.peers.other_system import REMOVED, UNKNOWN_COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,13 +166,13 @@ def test_only_one_module_uses_what_not_all_systems_have() -> None:
         for path in (ROOT / "kctl").rglob("*.py")
         if any(pattern.search(line.partition("#")[0]) for line in path.read_text().splitlines())
     }
-    assert users == {"kctl/operating_system.py"}
+    assert users == {"kctl/system/operating_system.py"}
 
 
 def test_large_blocks_are_returned_to_the_system_also_after_larger_ones() -> None:
     program = """
 import os
-from kctl.operating_system import LARGE_BLOCK_BYTES, limit_freed_memory
+from kctl.system.operating_system import LARGE_BLOCK_BYTES, limit_freed_memory
 
 def resident_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -194,7 +194,7 @@ print(resident_bytes() - before)
 def test_memory_that_a_thread_has_freed_can_be_returned_to_the_system() -> None:
     program = """
 import threading
-from kctl.operating_system import heap_trim, limit_freed_memory, resident_bytes
+from kctl.system.operating_system import heap_trim, limit_freed_memory, resident_bytes
 
 assert limit_freed_memory()
 before = resident_bytes()
@@ -221,7 +221,7 @@ def test_memory_of_a_request_is_used_again_by_the_next_one() -> None:
     program = """
 import resource
 import threading
-from kctl.operating_system import limit_freed_memory
+from kctl.system.operating_system import limit_freed_memory
 
 assert limit_freed_memory()
 faults = []

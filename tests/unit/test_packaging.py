@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.root import all_commands
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.root import all_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "packaging/systemd/kctl-broker.service"

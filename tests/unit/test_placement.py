@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.placement import assign_added_partitions, assign_replicas, partitions_sharing_racks
+from kctl.server.cluster.topics.placement import assign_added_partitions, assign_replicas, partitions_sharing_racks
 
 
 class Chosen:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
-from kctl.standard_streams import CannotWrite, ReaderLeft, standard_streams
+from kctl.system.standard_streams import CannotWrite, ReaderLeft, standard_streams
 
 ROOT = Path(__file__).parents[2]
 

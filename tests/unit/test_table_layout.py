@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.table_layout import TableLayout
-from kctl.terminal_text import display_width, words_of
+from kctl.output.table import TableLayout
+from kctl.output.terminal_text import display_width, words_of
 
 CELL = st.text(st.sampled_from("abc-, 日é"), min_size=1, max_size=30).filter(lambda text: text == text.strip(" "))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.terminal_text import cut, display_width, escape, escape_cell, escape_json, escape_lines, words_of, wrap
+from kctl.output.terminal_text import cut, display_width, escape, escape_cell, escape_json, escape_lines, words_of, wrap
 
 UNSAFE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 TEXT = st.text(st.characters(exclude_categories=()))

@@ -6,8 +6,8 @@ import importlib.util
 from typing import Literal
 
 from kctl.admin.perf.load_client import LoadClient
-from kctl.client.fetching import FetchLimits
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 

@@ -11,13 +11,13 @@ import confluent_kafka
 
 from kctl.admin.perf.load_client import LoadRun, ProducedRecords
 from kctl.admin.perf.measurement import NS_PER_S
-from kctl.client.fetching import FetchLimits
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
-from kctl.operating_system import signals_wait
+from kctl.system.operating_system import signals_wait
 
 _POLL_S = 0.1
 """How long a call may take before signals are handled."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import bisect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol
 
 from kctl.admin.perf.measurement import Load, Measurement, Schedule
-from kctl.client.producer import ProducerSettings
+from kctl.client.producing.producer import ProducerSettings
+from kctl.errors import UsageError
+from kctl.limits import PERF_PAYLOAD_BYTES_MAX
 from kctl.model import TopicPartition
 
 
@@ -52,3 +57,64 @@ class LoadClient(Protocol):
     def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
         """Writes one value at a time, and reads it at the end of its partition.  Raises KctlError."""
         ...
+
+
+# Values of test records: random bytes of given sizes, or the lines of a file. Callers pass `random`.
+
+
+_BLOCK_BYTES = 1 << 20
+"""Values are slices of a random block, because creating random bytes takes longer than sending them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """Sizes from `low` to `high` bytes, all equally likely."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDistribution:
+    """Ranges of sizes, of which one is drawn by its weight."""
+
+    ranges: tuple[SizeRange, ...]
+    weights: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not all(0 <= one.low <= one.high for one in self.ranges):
+            raise UsageError("a range of sizes must begin with the smaller size")
+        if self.largest > PERF_PAYLOAD_BYTES_MAX:
+            raise UsageError(f"a record can have at most {PERF_PAYLOAD_BYTES_MAX} bytes")
+        if not any(self.weights):
+            raise UsageError("all weights are 0")
+
+    @property
+    def largest(self) -> int:
+        """The largest size."""
+        return max(one.high for one in self.ranges)
+
+    @property
+    def mean(self) -> float:
+        """The mean size."""
+        weighted = zip(self.ranges, self.weights, strict=True)
+        return sum((one.low + one.high) / 2 * weight for one, weight in weighted) / sum(self.weights)
+
+
+def random_values(sizes: SizeDistribution, random: Random) -> Iterator[bytes]:
+    """Values of random bytes without end.  They hardly compress; zstd and others see each value once per block."""
+    block = random.randbytes(max(_BLOCK_BYTES, 2 * sizes.largest))
+    bounds = list(itertools.accumulate(sizes.weights))
+    while True:
+        one = sizes.ranges[bisect.bisect_right(bounds, random.randrange(bounds[-1])) if len(bounds) > 1 else 0]
+        size = one.low if one.low == one.high else random.randint(one.low, one.high)
+        start = random.randrange(len(block) - size + 1)
+        yield block[start : start + size]
+
+
+def values_of_lines(data: bytes, random: Random) -> Iterator[bytes]:
+    """The lines of a file in random order, each as often as needed.  Raises UsageError if there is none."""
+    lines: Sequence[bytes] = data.removesuffix(b"\n").split(b"\n") if data else []
+    if not lines:
+        raise UsageError("the payload file has no lines")
+    return (lines[random.randrange(len(lines))] for _ in itertools.count())

@@ -9,21 +9,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from kctl import __version__
-from kctl.admin.offsets import partitions_of
 from kctl.admin.perf.load_client import LoadRun, ProducedRecords
 from kctl.admin.perf.measurement import NS_PER_S
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.admin.topics.offsets import partitions_of
 from kctl.client.cluster import ClusterClient
-from kctl.client.consumer import Consumer
-from kctl.client.fetching import FetchLimits
-from kctl.client.list_offsets import IsolationLevel
-from kctl.client.producer import Delivery, Producer
-from kctl.client.producer_batches import RECORD_OVERHEAD
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.consuming.consumer import Consumer
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.producing.batches import RECORD_OVERHEAD
+from kctl.client.producing.producer import Delivery, Producer
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
-from kctl.reference_cycles import copy_of
+from kctl.system.reference_cycles import copy_of
 
 _BUFFERED_RECORDS_MAX = 100_000
 

@@ -14,16 +14,15 @@ import time
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from kctl.client.http_deadline import shut_down_after
-from kctl.client.registry.schema import Reference, RegistryUnreachable, Schema, SchemaError, schema_of
-from kctl.client.registry.settings import RegistrySettings
-from kctl.integers import INT32_MAX, is_integer
+from kctl.client.connections.tokens import shut_down_after
+from kctl.client.registry.schema import Reference, RegistrySettings, RegistryUnreachable, Schema, SchemaError, schema_of
 from kctl.limits import (
     REGISTRY_REFERENCES_MAX,
     REGISTRY_RESPONSE_BYTES_MAX,
     REGISTRY_TIMEOUT_MS,
     REGISTRY_VERSIONS_MAX,
 )
+from kctl.output.quantities import INT32_MAX, is_integer
 from kctl.security.tls import TlsSettings, client_context
 
 _ERROR_CHARACTERS_MAX = 200

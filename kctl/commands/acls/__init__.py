@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(__name__, "list", "add", "remove", "check", "export", "apply"),
+    cls=verb_group(
+        __name__,
+        {
+            "list": "rules",
+            "add": "changes",
+            "remove": "changes",
+            "check": "rules",
+            "export": "changes",
+            "apply": "changes",
+        },
+    ),
     help="List, change, check, export and apply access control lists.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

@@ -1,19 +1,59 @@
-"""Shows the outcome of `kctl acls add` and `kctl acls remove`."""
+"""`kctl acls`: add, remove, export, apply."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from kctl.admin.acl_rules import Resources, Rules, filters
-from kctl.admin.acls import list_acls
-from kctl.admin.outcome import Outcome
-from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
-from kctl.commands.compat.acls import listed
-from kctl.commands.compat.versions import KAFKA_28
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.errors import ApiError
-from kctl.security.acls import AclBinding
+import typer
+
+from kctl.admin.security.acls import (
+    Resources,
+    Rules,
+    bindings,
+    create_acls,
+    delete_acls,
+    difference,
+    filters,
+    list_acls,
+    write_document,
+)
+from kctl.client.outcome import Outcome
+from kctl.commands.acls.rules import (
+    CHANGE_COLUMNS,
+    AclChangeRow,
+    Allow,
+    Cluster,
+    DelegationTokens,
+    Deny,
+    DryRun,
+    Groups,
+    Hosts,
+    Operations,
+    Prefix,
+    Topics,
+    TransactionalIds,
+    Users,
+    change_row,
+    hosts_of_new_acls,
+    hosts_of_stored_acls,
+    hosts_without_effect,
+    read_acls,
+    resources_of,
+    rules_of,
+)
+from kctl.commands.compat.java import KAFKA_4, KAFKA_28, Compat
+from kctl.commands.compat.resources import adding, adding_unless_present, listed
+from kctl.commands.frame.command import ChangingCommand, ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows
+from kctl.errors import ApiError, UsageError
+from kctl.output.quantities import counted
+from kctl.security.acls import AclBinding, PatternType
+
+# Shows the outcome of `kctl acls add` and `kctl acls remove`.
 
 
 def show_planned(run: Invocation, acls: Sequence[AclBinding], status: str) -> ExitStatus:
@@ -41,3 +81,223 @@ def show_as_kafka(run: Invocation, compat: str, resources: Resources, outcomes: 
         selected = filters(resources, Rules())
         run.console.verbatim(listed(compat, run.on_cluster(lambda client: list_acls(client, selected))))
     return ExitStatus.DONE
+
+
+# `kctl acls add`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+
+@verbs.command(
+    "add",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl acls add --allow User:bob --operation read --topic orders",
+        "kctl acls add --allow User:app --producer --topic orders --transactional-id app",
+        "kctl acls add --allow User:app --consumer --topic orders. --group app --prefix",
+        "kctl acls add --deny User:bob --operation all --topic secret --host 10.0.0.7 --dry-run",
+    ),
+)
+@shows(AclChangeRow)
+def add(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    delegation_token: DelegationTokens = None,
+    user: Users = None,
+    cluster: Cluster = False,
+    prefix: Prefix = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    host: Hosts = None,
+    producer: Annotated[
+        bool, typer.Option("--producer", help="What a producer needs: write, describe and create on its topics.")
+    ] = False,
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="With --producer: IdempotentWrite, for brokers before 2.8.")
+    ] = False,
+    consumer: Annotated[
+        bool, typer.Option("--consumer", help="What a consumer needs: read topics and groups, describe topics.")
+    ] = False,
+    dry_run: DryRun = False,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Add ACLs: one for each combination of the principals, hosts, operations and resources.
+
+    It is not an error if an ACL already exists.  An operation that no ACL allows is denied, and ACLs that deny take
+    precedence.  Without --host the ACL applies to all hosts.
+    """
+    run: Invocation = ctx.obj
+    resources = resources_of(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        delegation_tokens=delegation_token,
+        users=user,
+        cluster=cluster,
+        pattern_type=PatternType.PREFIXED if prefix else PatternType.LITERAL,
+    )
+    hosts = host if compat else hosts_of_new_acls(host)
+    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts)
+    acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
+    if dry_run:
+        return show_planned(run, acls, "would be added")
+    if compat == KAFKA_4:
+        present = set(run.on_cluster(lambda client: list_acls(client, filters(resources, Rules()))))
+        run.console.verbatim(adding_unless_present(acls, present))
+    elif compat:
+        run.console.verbatim(adding(acls))
+    outcomes = run.on_cluster(lambda client: create_acls(client, acls))
+    if compat:
+        return show_as_kafka(run, compat, resources, outcomes)
+    return show_changed(run, acls, outcomes, "added")
+
+
+# `kctl acls remove`.
+
+
+@verbs.command(
+    "remove",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl acls remove --allow User:bob --topic orders --dry-run",
+        "kctl acls remove --allow User:bob --operation read --topic orders --yes",
+        "kctl acls remove --topic orders --prefix --yes",
+    ),
+)
+@shows(AclChangeRow)
+def remove(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    delegation_token: DelegationTokens = None,
+    user: Users = None,
+    cluster: Cluster = False,
+    prefix: Prefix = False,
+    any_resource: Annotated[
+        bool, typer.Option("--any-resource", help="Rules about all resources, exact names and prefixes.")
+    ] = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    host: Hosts = None,
+    dry_run: DryRun = False,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Remove the ACLs that the options select, and no others.
+
+    An option that is not given selects everything: --topic orders selects all ACLs of that topic.  Asks for
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).  Removing an ACL that denies may allow
+    operations.
+    """
+    run: Invocation = ctx.obj
+    resources = resources_of(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        delegation_tokens=delegation_token,
+        users=user,
+        cluster=cluster,
+        pattern_type=PatternType.PREFIXED if prefix else PatternType.ANY if any_resource else PatternType.LITERAL,
+    )
+    if any_resource == bool(resources.named()):
+        raise UsageError("give a resource such as --topic orders, or --any-resource")
+    hosts = host if compat else hosts_of_stored_acls(host)
+    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts)
+    if any_resource and not (allow or deny or operation or host):
+        raise UsageError("--any-resource needs --allow, --deny, --operation or --host")
+    selected = filters(resources, rules)
+    acls = run.on_cluster(lambda client: list_acls(client, selected))
+    if dry_run:
+        return show_planned(run, acls, "would be removed")
+    if not acls:
+        run.console.note("no ACL is selected")
+        return show_as_kafka(run, compat, resources, []) if compat else show_planned(run, acls, "removed")
+    for binding in acls:
+        run.console.note(f"  {binding}")
+    run.consent(f"Remove {counted(len(acls), 'ACL')}?")
+    outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
+    if compat:
+        return show_as_kafka(run, compat, resources, outcomes)
+    return show_changed(run, acls, outcomes, "removed")
+
+
+# `kctl acls export`.
+
+
+@verbs.command("export", cls=ClusterCommand, epilog=examples("kctl acls export > acls.json"))
+def export(ctx: typer.Context) -> ExitStatus:
+    """Print all ACLs as a JSON document for 'kctl acls apply' and 'kctl acls check --from', whatever --format is.
+
+    The document has one ACL per line in a stable order, so that two exports can be compared as text.
+    """
+    run: Invocation = ctx.obj
+    run.console.verbatim(write_document(run.on_cluster(list_acls)))
+    return ExitStatus.DONE
+
+
+# `kctl acls apply`.
+
+
+@verbs.command(
+    "apply",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl acls apply acls.json --dry-run",
+        "kctl acls apply acls.json --yes",
+        "kctl acls apply acls.json --delete --yes",
+        "kctl acls apply acls.json --check",
+    ),
+)
+@shows(AclChangeRow)
+def apply(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(help="Document that 'kctl acls export' wrote.", metavar="FILE")],
+    *,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Also remove the ACLs that are not in the document.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit status 3 if the cluster has other ACLs.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> ExitStatus:
+    """Add the ACLs of a document that a cluster does not have, and show the ACLs that only the cluster has.
+
+    ACLs are removed only with --delete, after all others have been added.  Asks for confirmation on a terminal;
+    elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    if check and (run.has_consent or dry_run):
+        raise UsageError("--check changes nothing: leave out --yes and --dry-run")
+    requested = read_acls(file)
+    for sentence in hosts_without_effect(requested):
+        run.console.warn(sentence)
+    missing, extra = difference(requested, run.on_cluster(list_acls))
+    if check or dry_run:
+        kept = "would be removed" if delete else "only in the cluster"
+        rows = [change_row(binding, "only in the document" if check else "would be added") for binding in missing]
+        rows += [change_row(binding, "only in the cluster" if check else kept) for binding in extra]
+        run.console.show(CHANGE_COLUMNS, rows)
+        return ExitStatus.UNMET if check and rows else ExitStatus.DONE
+    removed = extra if delete else []
+    if not missing and not removed:
+        run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
+        run.console.show(CHANGE_COLUMNS, [])
+        return ExitStatus.DONE
+    run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?")
+    rows = []
+    if missing:
+        outcomes = run.on_cluster(lambda client: create_acls(client, missing))
+        rows += [change_row(binding, "added", outcome) for binding, outcome in zip(missing, outcomes, strict=True)]
+    if removed and not any(row.error for row in rows):
+        outcomes = run.on_cluster(lambda client: delete_acls(client, removed))
+        rows += [change_row(binding, "removed", outcome) for binding, outcome in zip(removed, outcomes, strict=True)]
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,29 +14,142 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from kctl.commands.broker.data_dir import DataDir, data_dir_of
-from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
-from kctl.commands.broker.processes import PortStep, Processes, StopWith, machine_of, running_process
-from kctl.commands.command import LocalCommand, examples
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.command import LocalCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.log_format import LogFormatOption, log_format_of
 from kctl.errors import KctlError, UsageError
-from kctl.integers import PORT_MAX
-from kctl.log_output.formats import LogFormat
-from kctl.server import process
-from kctl.server.background import is_detached
-from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
-from kctl.server.machine.layout import MachineOptions, unexpected_data
-from kctl.server.ports import port_problems
+from kctl.output.log_lines import LogFormat
+from kctl.output.quantities import INT32_MAX, PORT_MAX
+from kctl.server.process import process
+from kctl.server.process.host import DataFolder, RunningBroker, brokers_in
+from kctl.server.process.machine.layout import MachineOptions, unexpected_data
+from kctl.server.process.preflight import port_problems
+from kctl.server.process.process import StartOptions, is_detached
+from kctl.system.operating_system import is_process_alive
 
 if TYPE_CHECKING:
-    from kctl.server.secure_setup import SecureSetup
-
-app = typer.Typer(add_completion=False)
+    from kctl.server.process.secure_setup import SecureSetup
 
 
-@app.command(
+# The options of several brokers of one machine, for `kctl broker start` and `kctl broker check`.
+
+
+PROCESSES_MAX = 128
+
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        help="Brokers to run as one service, one for each core.  Default: one broker.",
+        min=1,
+        max=PROCESSES_MAX,
+    ),
+]
+PortStep = Annotated[
+    int | None,
+    typer.Option(
+        "--port-step",
+        metavar="N",
+        help="With --processes: distance between the ports of one broker and the next.  Default: 1.",
+        min=1,
+        max=PORT_MAX,
+    ),
+]
+StopWith = Annotated[
+    int | None,
+    typer.Option(
+        "--stop-with",
+        metavar="PID",
+        help="Stop when this process has ended, also if it was killed.",
+        min=1,
+        max=INT32_MAX,
+    ),
+]
+
+
+def running_process(pid: int | None) -> int | None:
+    """The value of --stop-with.  Raises UsageError if there is no such process."""
+    if pid is not None and not is_process_alive(pid):
+        raise UsageError(f"--stop-with {pid}: there is no such process")
+    return pid
+
+
+def machine_of(service: StartOptions, processes: int | None, port_step: int | None) -> MachineOptions | None:
+    """The options of several brokers; None for a single broker.  Raises UsageError."""
+    if processes is None:
+        if port_step is not None:
+            raise UsageError("--port-step: only --processes starts several brokers")
+        return None
+    return MachineOptions(service, processes, 1 if port_step is None else port_step, socket.gethostname())
+
+
+# The options of `kctl broker` that set properties.
+
+
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
+    ),
+]
+
+
+def overrides_of(
+    given: list[str], *, port: int | None, zookeeper: str | None = None, metrics_port: int | None = None
+) -> dict[str, str]:
+    """The properties of -o and of the options that stand for properties.  Raises UsageError."""
+    overrides: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-o {each}: properties are given as name=value")
+        overrides[name.strip()] = value
+    shorthands: tuple[tuple[str, str, str | None], ...] = (
+        ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
+        ("--zookeeper", "zookeeper.connect", zookeeper),
+        ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
+    )
+    for option, name, text in shorthands:
+        if text is not None:
+            if name in overrides:
+                raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
+            overrides[name] = text
+    return overrides
+
+
+# The --data-dir option of `kctl broker` and its default.
+
+
+DataDir = Annotated[
+    str | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="Folder of the broker.  Default: kctl/broker under XDG_DATA_HOME, which is ~/.local/share.",
+    ),
+]
+
+
+def data_dir_of(given: str | None) -> Path:
+    """The absolute path of the data folder: the value of --data-dir, or its default if that is None."""
+    if given:
+        return Path(given).expanduser().absolute()
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home).expanduser() / "kctl" / "broker"
+
+
+verbs = typer.Typer(add_completion=False)
+
+
+@verbs.command(
     "start",
     cls=LocalCommand,
     epilog=examples(
@@ -174,7 +289,7 @@ def _run_machine(
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
-    from kctl.server.machine.supervisor import Supervisor  # noqa: PLC0415 - imports prometheus_client
+    from kctl.server.process.machine.supervisor import Supervisor  # noqa: PLC0415 - imports prometheus_client
 
     process.set_up(machine.service, machine.processes(), on_warning=on_warning, log_stream=log_stream)
     process.run_host(
@@ -189,7 +304,7 @@ def _setup(
     options: process.StartOptions, processes: int | None, port_step: int | None, hosts: list[str]
 ) -> SecureSetup:
     """Makes or renews the files of --secure, unless the broker cannot start.  Raises KctlError."""
-    from kctl.server.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
+    from kctl.server.process.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
 
     options.folder.refuse_if_locked()
     listeners = {} if "listeners" in options.given else {"listeners": f"PLAINTEXT://127.0.0.1:{options.secure_port}"}

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(__name__, "describe", "log-dirs", "roll", "maintenance", "health", "start", "status", "stop"),
+    cls=verb_group(
+        __name__,
+        {
+            "describe": "state",
+            "log-dirs": "state",
+            "roll": "restarts",
+            "maintenance": "restarts",
+            "health": "state",
+            "start": "development",
+            "status": "development",
+            "stop": "development",
+        },
+    ),
     help="Describe a cluster, check its health, restart it, run one for development.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

@@ -15,17 +15,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from kctl.commands.compat.hash_order import ScalaHashTable, signed
-from kctl.commands.compat.java_text import java_double
+from kctl.commands.compat.java import ScalaHashTable, java_double, signed
 from kctl.errors import MalformedRequest
 from kctl.model import java_hash, uuid_text
+from kctl.protocol.codec import decode_body, version_of
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
 from kctl.protocol.definition import definition_of
-from kctl.protocol.versioned import decode_body, version_of
-from kctl.records.cluster_metadata_records import decode_cluster_metadata
 from kctl.records.header import Record
-from kctl.records.internal_items import NEW_GROUP_KINDS, TRANSACTION_STATES, record_type_name
-from kctl.records.internal_topics import (
+from kctl.records.internal.entries import NEW_GROUP_KINDS, TRANSACTION_STATES, record_type_name
+from kctl.records.internal.metadata_records import (
+    DELETE_STATES,
+    SEGMENT_STATES,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataSnapshotRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+    SegmentLeaderEpochEntry,
+    TopicIdPartitionEntry,
+    decode_cluster_metadata,
+    decode_quorum_control,
+    decode_remote_log_metadata,
+)
+from kctl.records.internal.newer_group_records import SHARE_GROUP_STATE_KINDS
+from kctl.records.internal.topics import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -38,19 +50,6 @@ from kctl.records.internal_topics import (
     decode_transaction_key,
     decode_transaction_value,
 )
-from kctl.records.quorum_control_records import decode_quorum_control
-from kctl.records.remote_log_metadata_records import (
-    DELETE_STATES,
-    SEGMENT_STATES,
-    RemoteLogSegmentMetadataRecord,
-    RemoteLogSegmentMetadataSnapshotRecord,
-    RemoteLogSegmentMetadataUpdateRecord,
-    RemotePartitionDeleteMetadataRecord,
-    SegmentLeaderEpochEntry,
-    TopicIdPartitionEntry,
-    decode_remote_log_metadata,
-)
-from kctl.records.share_group_state_records import KINDS as SHARE_GROUP_STATE_KINDS
 
 Texts = tuple[str | None, str | None]
 """The texts after `key:` and `payload:`; None if there is none."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kctl.admin.log_dirs import ReplicaSizes
-from kctl.admin.reassignment import Ongoing
-from kctl.admin.reassignment_plan import MoveState
-from kctl.admin.reassignment_spec import Assignment, LogDirTargets, format_reassignment
-from kctl.commands.compat.versions import KAFKA_28
+from kctl.admin.placement.documents import Assignment, LogDirTargets, format_reassignment
+from kctl.admin.placement.log_dirs import ReplicaSizes
+from kctl.admin.placement.plan import MoveState
+from kctl.admin.placement.reassignment import Ongoing
+from kctl.commands.compat.java import KAFKA_28
 from kctl.model import TopicPartition
 
 EXISTING = (

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kctl.admin.configs import ConfigEntry
-from kctl.admin.reassignment import Ongoing
+from kctl.admin.placement.reassignment import Ongoing
+from kctl.admin.topics.configs import ConfigEntry
 from kctl.client.metadata import Partition, Topic
-from kctl.commands.compat.hash_order import java_order
-from kctl.commands.compat.versions import KAFKA_3, KAFKA_28
+from kctl.commands.compat.java import KAFKA_3, KAFKA_28, java_order
 from kctl.model import NO_LEADER, TopicPartition, uuid_text
 
 _DEFAULT = "DEFAULT_CONFIG"

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.command import LocalCommand, examples
 from kctl.commands.completion.scripts import script_for
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.root import all_commands
+from kctl.commands.frame.command import LocalCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.root import all_commands
 
 app = typer.Typer(add_completion=False)
 

@@ -11,8 +11,8 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
-from kctl.commands.name_cache import KINDS, cluster_key, is_harmless, stored_names
-from kctl.commands.profile_store import load_profiles, profiles_path, selected_name
+from kctl.commands.frame.name_cache import KINDS, cluster_key, is_harmless, stored_names
+from kctl.commands.frame.profile_store import load_profiles, profiles_path, selected_name
 from kctl.errors import UsageError
 
 LINE_CHARACTERS_MAX = 1 << 16

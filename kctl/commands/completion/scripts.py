@@ -11,20 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kctl.commands.completion import PROGRAM_WORD
-from kctl.commands.help import summary_of
-from kctl.commands.options import cluster_options, output_options
-from kctl.commands.parameters import (
+from kctl.commands.frame.help import summary_of
+from kctl.commands.frame.parameters import (
     Parameter,
     choices_of,
+    cluster_options,
     completes,
     completes_names,
     flags_of,
     is_argument,
     is_flag,
     metavar_of,
+    output_options,
     repeats,
 )
-from kctl.commands.root import NOUNS
+from kctl.commands.frame.root import NOUNS
 
 Commands = Mapping[str, Mapping[str, Any]]
 """Commands by noun and verb."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(__name__, "describe", "alter", "diff"),
+    cls=verb_group(__name__, {"describe": "describe", "alter": "alter", "diff": "diff"}),
     help="Describe, change and compare properties of topics, brokers, groups and clients.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.configs import (
+from kctl.admin.security.quotas import alter_quotas
+from kctl.admin.topics.configs import (
     ConfigChange,
     ConfigOperation,
     describe_configs,
@@ -15,13 +16,11 @@ from kctl.admin.configs import (
     own_entry,
     value_after,
 )
-from kctl.admin.quotas import alter_quotas
-from kctl.admin.topic_configs import alter_configs_of_any_broker
-from kctl.commands.command import ChangingCommand, examples
-from kctl.commands.compat import configs as config_compat
-from kctl.commands.compat.versions import KAFKA_3, KAFKA_28, Compat
-from kctl.commands.configs import clients
-from kctl.commands.configs.resources import (
+from kctl.admin.topics.overrides import alter_configs_of_any_broker
+from kctl.commands.compat import resources as config_compat
+from kctl.commands.compat.java import KAFKA_3, KAFKA_28, Compat
+from kctl.commands.configs import describe
+from kctl.commands.configs.describe import (
     DEFAULT_NAME,
     ClientName,
     Type,
@@ -29,24 +28,26 @@ from kctl.commands.configs.resources import (
     topic_pattern,
     type_and_name,
 )
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.quotas.rows import number_text
-from kctl.commands.rows import outcome_error
-from kctl.commands.shown import shows
+from kctl.commands.frame.command import ChangingCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import outcome_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import parse_pairs
+from kctl.commands.quotas import number_text
 from kctl.commands.topics.options import TopicRegex
-from kctl.commands.values import parse_pairs
 from kctl.config.redaction import HIDDEN, is_secret
-from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import KctlError, UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
 
 if TYPE_CHECKING:
-    from kctl.admin.configs import ConfigEntry, ConfigResource, Described
-    from kctl.admin.outcome import Outcome
-    from kctl.admin.quotas import Entity, QuotaChange
+    from kctl.admin.security.quotas import Entity, QuotaChange
+    from kctl.admin.topics.configs import ConfigEntry, ConfigResource, Described
     from kctl.client.cluster import ClusterClient
+    from kctl.client.outcome import Outcome
 
-app = typer.Typer(add_completion=False)
+verbs = typer.Typer(add_completion=False)
 
 
 ALTER_COLUMNS = (
@@ -75,7 +76,7 @@ class ConfigChangeRow(NamedTuple):
     message: str | None = None
 
 
-@app.command(
+@verbs.command(
     "alter",
     cls=ChangingCommand,
     epilog=examples(
@@ -131,7 +132,7 @@ def alter(
     pattern = topic_pattern(type_, names, topic_regex)
     if not names and pattern is None:
         raise UsageError("name what to change, or give --topic-regex")
-    if type_ in clients.TYPES:
+    if type_ in describe.TYPES:
         return _alter_clients(run, type_, names or [], client, changes, dry_run=dry_run, compat=compat is not None)
     if client is not None:
         raise UsageError("--client is for users, clients and ips")
@@ -175,14 +176,14 @@ def _alter_clients(
     dry_run: bool,
     compat: bool,
 ) -> ExitStatus:
-    requested = clients.quota_changes(type_, changes)
-    if client == clients.ALL_CLIENTS:
+    requested = describe.quota_changes(type_, changes)
+    if client == describe.ALL_CLIENTS:
         raise UsageError("--client '*' names no single client id; name one, or '<default>'")
-    filters = clients.filters(type_, list(dict.fromkeys(names)), client)
+    filters = describe.filters(type_, list(dict.fromkeys(names)), client)
     entities = [tuple((part.type.value, part.name) for part in parts) for parts in filters]
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
-        before = {one.entity: one.quotas for one in await clients.quotas_of(cluster, filters)}
+        before = {one.entity: one.quotas for one in await describe.quotas_of(cluster, filters)}
         if compat:
             _refuse_unset_quotas(requested, [before.get(entity, {}) for entity in entities])
         outcomes = [await alter_quotas(cluster, entity, requested, validate_only=dry_run) for entity in entities]
@@ -196,7 +197,7 @@ def _alter_clients(
     status = run.status_of(rows)
     if compat and not dry_run:
         failed = {row.name for row in rows if row.error}
-        done = [entity for entity in entities if clients.shown_name(entity) not in failed]
+        done = [entity for entity in entities if describe.shown_name(entity) not in failed]
         run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in done))
         _warn_of_failures(run, rows)
         return status
@@ -236,7 +237,7 @@ def _quota_row(
     requested = None if change.value is None else str(number_text(change.value))
     return ConfigChangeRow(
         type=type_,
-        name=clients.shown_name(entity),
+        name=describe.shown_name(entity),
         property=change.key,
         operation="delete" if change.value is None else "set",
         before=present,

@@ -2,36 +2,213 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType, describe_configs
-from kctl.admin.outcome import Outcome
-from kctl.commands.command import examples
-from kctl.commands.compat import configs as config_compat
-from kctl.commands.compat.hash_order import java_order
-from kctl.commands.compat.versions import Compat
-from kctl.commands.configs import clients
-from kctl.commands.configs.resources import ClientName, Type, requested_resources, topic_pattern, type_and_name
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.query import QueryCommand
-from kctl.commands.quotas.rows import number_text
-from kctl.commands.rows import code_error, outcome_error
-from kctl.commands.shown import shows
+from kctl.admin.groups.groups import list_groups
+from kctl.admin.security.quotas import (
+    SCRAM_MECHANISMS,
+    Entity,
+    EntityQuotas,
+    FilterPart,
+    QuotaChange,
+    ScramUser,
+    describe_quotas,
+    describe_scram_users,
+)
+from kctl.admin.topics.configs import (
+    BROKER_DEFAULTS,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+    describe_configs,
+    list_client_metrics,
+    list_groups_with_configs,
+)
+from kctl.client.outcome import Outcome
+from kctl.commands.compat import resources as config_compat
+from kctl.commands.compat.java import Compat, java_order
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import code_error, outcome_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.quotas import number_text
+from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex
-from kctl.console import ERROR_COLUMNS, Column, Format
-from kctl.errors import ErrorCode, UsageError
-from kctl.security.quotas import EntityType
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.output.console import ERROR_COLUMNS, Column, Format
+from kctl.output.quantities import parse_integer
+from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType, joined_names, parse_name
 
 if TYPE_CHECKING:
-    from kctl.admin.configs import ConfigEntry
-    from kctl.admin.quotas import EntityQuotas, FilterPart, ScramUser
+    from kctl.admin.topics.configs import ConfigEntry
     from kctl.client.cluster import ClusterClient
-    from kctl.commands.timed_search import NamePattern
 
-app = typer.Typer(add_completion=False)
+
+# `kctl configs` for users, client ids and IP addresses: their quotas, and whether users have SCRAM credentials.
+
+
+ALL_CLIENTS = "*"
+TYPES = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+"""Entity types by their names on the command line."""
+
+
+def shown_name(entity: Entity) -> str:
+    """The name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`.
+
+    In a name, `/clients/` is `+/clients/`.
+    """
+    return joined_names(entity, "/clients/")
+
+
+def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list[list[FilterPart]]:
+    """One filter for each name, or one for all entities of the type.  Raises UsageError for --client without users.
+
+    The texts are those of `name_text`; as a client, `*` is any one, and `+*` the one with this name.
+    """
+    if client is not None and type_ != "user":
+        raise UsageError("--client names a client id of a user; it needs the type 'user'")
+    more = [] if client is None else [_client_part(client)]
+    requested: Sequence[str | None] = names or [None]
+    return [[_part(TYPES[type_], name), *more] for name in requested]
+
+
+async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
+    """The quotas that match the filters and have no further parts."""
+    found: list[EntityQuotas] = []
+    for parts in requested:
+        found += (await describe_quotas(client, parts, is_strict=True))[0]
+    return found
+
+
+async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
+    """The SCRAM credentials of the users that the filters name; none for filters of anything else, as in Kafka."""
+    if any(len(parts) > 1 or parts[0].type is not EntityType.USER for parts in requested):
+        return []
+    if any(part.name is None and not part.is_any for (part,) in requested):
+        return []
+    return await describe_scram_users(client, [part.name for (part,) in requested if part.name is not None])
+
+
+def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChange]:
+    """The changes as quotas.  Raises UsageError for a name that is not a quota of the type, and an invalid number."""
+    known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
+    requested: list[QuotaChange] = []
+    for change in changes:
+        if type_ == "user" and change.name.upper() in SCRAM_MECHANISMS.values():
+            raise UsageError(
+                f"{change.name} is a credential, not a quota; `kctl users create`, `alter` and `delete` change it"
+            )
+        if change.name not in known:
+            raise UsageError(f"'{change.name}' is not a quota of a {type_}; use one of {', '.join(known)}")
+        if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
+            raise UsageError("quotas are not lists; give --set or --delete")
+        try:
+            value = None if change.value is None else float(change.value)
+        except ValueError:
+            value = math.nan
+        if value is not None and not math.isfinite(value):
+            raise UsageError(f"{change.name} must be a number, not '{change.value}'")
+        requested.append(QuotaChange(change.name, value))
+    return requested
+
+
+def _part(kind: EntityType, text: str | None) -> FilterPart:
+    return FilterPart(kind, None if text is None else parse_name(text), is_any=text is None)
+
+
+def _client_part(text: str) -> FilterPart:
+    return _part(EntityType.CLIENT_ID, None if text == ALL_CLIENTS else parse_name(text, ALL_CLIENTS) or text)
+
+
+# The topics, brokers, groups and so on that a command applies to.
+
+
+ResourceKind = Literal["topic", "broker", "logger", "group", "client-metrics", "user", "client", "ip"]
+RESOURCE_TYPES = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "logger": ResourceType.BROKER_LOGGER,
+    "group": ResourceType.GROUP,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+}
+"""Types of resources by their names on the command line; the other ones are entities of quotas."""
+_NAMES = {type_: name for name, type_ in RESOURCE_TYPES.items()}
+DEFAULT_NAME = "default"
+"""The name on the command line for the defaults of all brokers."""
+Type = Annotated[
+    ResourceKind,
+    typer.Argument(help="Type of the resources.", metavar="topic|broker|logger|group|client-metrics|user|client|ip"),
+]
+ClientName = Annotated[
+    str | None,
+    typer.Option(
+        "--client", metavar="ID", help="With user: quotas for this client id ('+*' for *), '<default>', or '*' for all."
+    ),
+]
+
+
+def topic_pattern(type_: str, names: list[str] | None, topic_regex: str | None) -> NamePattern | None:
+    """The pattern of --topic-regex.  Raises UsageError beside names or for another type than topic."""
+    if topic_regex is None:
+        return None
+    if type_ != "topic" or names:
+        raise UsageError("--topic-regex is for type topic, without names")
+    return NamePattern("--topic-regex", topic_regex)
+
+
+async def requested_resources(
+    client: ClusterClient, type_: str, names: list[str] | None, pattern: NamePattern | None = None
+) -> list[ConfigResource]:
+    """The named resources, the topics that match, or all.
+
+    Raises UsageError for an invalid broker id, and ApiError if unnamed client metrics cannot be listed.
+    """
+    kind = RESOURCE_TYPES[type_]
+    if pattern is not None:
+        return [ConfigResource(kind, name) for name in sorted(pattern.select(await _all_names(client, kind)))]
+    if kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        return await _brokers(client, kind, names)
+    if not names:
+        names = await _all_names(client, kind)
+    return [ConfigResource(kind, name) for name in sorted(set(names))]
+
+
+async def _all_names(client: ClusterClient, kind: ResourceType) -> list[str]:
+    if kind is ResourceType.TOPIC:
+        metadata = await client.metadata()
+        return [topic.name for topic in metadata.topics.values() if not topic.is_internal]
+    if kind is ResourceType.GROUP:
+        groups, failed = await list_groups(client, (), ())
+        if failed:
+            raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
+        return [*(group.group_id for group in groups), *await list_groups_with_configs(client)]
+    return await list_client_metrics(client)
+
+
+async def _brokers(client: ClusterClient, kind: ResourceType, names: list[str] | None) -> list[ConfigResource]:
+    if not names:
+        names = [str(broker_id) for broker_id in (await client.metadata([])).brokers]
+    has_defaults = kind is ResourceType.BROKER
+    what = f"the id of a broker (or '{DEFAULT_NAME}' for all of them)" if has_defaults else "the id of a broker"
+    ids = sorted({parse_integer(name, what) for name in names if not (has_defaults and name == DEFAULT_NAME)})
+    defaults = [ConfigResource(kind, BROKER_DEFAULTS)] if has_defaults and DEFAULT_NAME in names else []
+    return defaults + [ConfigResource(kind, str(broker_id)) for broker_id in ids]
+
+
+def type_and_name(resource: ConfigResource) -> tuple[str, str]:
+    """The first two columns of the rows about a resource."""
+    is_default = resource.type is ResourceType.BROKER and resource.name == BROKER_DEFAULTS
+    return _NAMES[resource.type], DEFAULT_NAME if is_default else resource.name
+
+
+verbs = typer.Typer(add_completion=False)
 
 
 DESCRIBE_COLUMNS = (
@@ -92,14 +269,14 @@ class ConfigRow(NamedTuple):
     message: str | None = None
 
 
-@app.command(
+@verbs.command(
     "describe",
     cls=QueryCommand,
     epilog=examples(
         "kctl configs describe topic orders",
         "kctl configs describe broker 1 --all",
         "kctl configs describe broker default --format json",
-        "kctl configs describe logger 1 --property kctl.server.controller",
+        "kctl configs describe logger 1 --property kctl.server.cluster.controller",
         "kctl configs describe group billing",
         "kctl configs describe user alice --client app",
         "kctl configs describe user --compat kafka-2.8",
@@ -140,10 +317,10 @@ def describe(
     """
     run: Invocation = ctx.obj
     pattern = topic_pattern(type_, names, topic_regex)
-    if type_ in clients.TYPES:
+    if type_ in TYPES:
         if all_ or property_:
             raise UsageError("--all and --property are not for users, clients and ips")
-        return _describe_clients(run, clients.filters(type_, names, client), type_, compat=compat is not None)
+        return _describe_clients(run, filters(type_, names, client), type_, compat=compat is not None)
     if client is not None:
         raise UsageError("--client is for users, clients and ips")
     if compat:
@@ -207,7 +384,7 @@ def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) ->
 
 def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_: str, *, compat: bool) -> ExitStatus:
     async def query(cluster: ClusterClient) -> tuple[list[EntityQuotas], list[ScramUser]]:
-        return await clients.quotas_of(cluster, requested), await clients.scram_users_of(cluster, requested)
+        return await quotas_of(cluster, requested), await scram_users_of(cluster, requested)
 
     quotas, users = run.on_cluster(query)
     if compat:
@@ -216,10 +393,10 @@ def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_:
     items = {
         name: ResourceItem(type_, name, [_client_item(key, str(number_text(one.quotas[key]))) for key in one.quotas])
         for one in quotas
-        for name in [clients.shown_name(one.entity)]
+        for name in [shown_name(one.entity)]
     }
     for user in users:
-        name = clients.shown_name(((EntityType.USER, user.outcome.name),))
+        name = shown_name(((EntityType.USER, user.outcome.name),))
         item = items.setdefault(name, ResourceItem(type_, name, []))
         item.configs.extend(_client_item(mechanism, f"iterations={count}") for mechanism, count in user.credentials)
         if not user.outcome.is_done:

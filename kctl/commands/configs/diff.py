@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.config_diff import config_differences
-from kctl.admin.configs import describe_configs
-from kctl.admin.outcome import Outcome
-from kctl.commands.command import examples
-from kctl.commands.configs import clients
-from kctl.commands.configs.resources import Type, requested_resources, type_and_name
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.query import QueryCommand
-from kctl.commands.quotas.rows import number_text
-from kctl.commands.rows import outcome_error
-from kctl.commands.secret_files import read_properties
-from kctl.commands.shown import shows
-from kctl.console import ERROR_COLUMNS, Column
+from kctl.admin.topics.configs import describe_configs
+from kctl.admin.topics.overrides import config_differences
+from kctl.client.outcome import Outcome
+from kctl.commands.configs import describe
+from kctl.commands.configs.describe import Type, requested_resources, type_and_name
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import outcome_error
+from kctl.commands.frame.secrets import read_properties
+from kctl.commands.frame.shown import shows
+from kctl.commands.quotas import number_text
 from kctl.errors import UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
-app = typer.Typer(add_completion=False)
+verbs = typer.Typer(add_completion=False)
 
 OTHER_PANEL = "The other side"
 COLUMNS = (
@@ -60,7 +60,7 @@ class ConfigDifferenceRow(NamedTuple):
     message: str | None = None
 
 
-@app.command(
+@verbs.command(
     "diff",
     cls=QueryCommand,
     epilog=examples(
@@ -165,12 +165,12 @@ def diff(
 
 def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
     """The properties of the named resources of a cluster, or of all."""
-    if type_ in clients.TYPES:
-        filters = clients.filters(type_, names, None)
-        found = run.on_cluster(lambda client: clients.quotas_of(client, filters))
+    if type_ in describe.TYPES:
+        filters = describe.filters(type_, names, None)
+        found = run.on_cluster(lambda client: describe.quotas_of(client, filters))
         quotas: dict[str, Values] = {name: {} for name in names}
         for one in found:
-            quotas[clients.shown_name(one.entity)] = {key: str(number_text(one.quotas[key])) for key in one.quotas}
+            quotas[describe.shown_name(one.entity)] = {key: str(number_text(one.quotas[key])) for key in one.quotas}
         return quotas
 
     async def query(client: ClusterClient) -> Side:

@@ -7,18 +7,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.admin.masking import MaskingRules, masking_rules
-from kctl.admin.offset_spec import Anchor, OffsetSpec
-from kctl.client.fetching import CHUNKS
-from kctl.client.property_values import BY_DURATION, iso_duration_ms
-from kctl.commands.command import ConfirmedCommand, examples
-from kctl.commands.compat.versions import COMPAT_HELP, CompatVersion
-from kctl.commands.consume.presenting import Decode, presenting
+from kctl.admin.records.selection import MaskingRules, masking_rules
+from kctl.admin.topics.offsets import Anchor, OffsetSpec
+from kctl.client.consuming.fetching import CHUNKS
+from kctl.client.properties.values import BY_DURATION, iso_duration_ms
+from kctl.commands.compat.java import COMPAT_HELP, CompatVersion
+from kctl.commands.consume.presenting import Decode, presenting, text_of_options
 from kctl.commands.consume.reading import Reading, read_topic
-from kctl.commands.consume.text_output import text_of_options
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.record_options import (
+from kctl.commands.frame.command import ConfirmedCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import parse_offset, parse_offset_range, parse_partitions
+from kctl.commands.reading.options import (
     From,
     Grep,
     Key,
@@ -34,11 +36,9 @@ from kctl.commands.record_options import (
     Where,
     selecting,
 )
-from kctl.commands.shown import shows
-from kctl.commands.values import parse_offset, parse_offset_range, parse_partitions
-from kctl.console import Format
 from kctl.errors import ConfigError, UsageError
-from kctl.integers import INT64_MAX
+from kctl.output.console import Format
+from kctl.output.quantities import INT64_MAX
 
 app = typer.Typer(add_completion=False)
 
@@ -68,8 +68,8 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
     ),
 )
 @shows(
-    "kctl.commands.record_items:RecordItem",
-    "kctl.commands.record_items:DecodedItem",
+    "kctl.commands.reading.items:RecordItem",
+    "kctl.commands.reading.items:DecodedItem",
     "kctl.commands.consume.reading:DecodedRecordItem",
 )
 def consume(
@@ -242,7 +242,7 @@ def consume(
         raise UsageError("--formatter shows objects within objects, which csv has no columns for; use json or yaml")
     if formatter and not run.console.format.is_document:
         run.console.format = Format.JSONL
-    from kctl.client.property_settings import fetch_limits  # noqa: PLC0415 - it imports the producer
+    from kctl.client.properties.settings import fetch_limits  # noqa: PLC0415 - it imports the producer
 
     now_ms = round(time.time() * 1000)
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)

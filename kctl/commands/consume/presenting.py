@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kctl.admin.masking import MASK, Masking, MaskingRules, Substitute, masking
+from kctl.admin.records.selection import MASK, Masking, MaskingRules, Substitute, masking
 from kctl.client.registry.codecs import Decoder
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
-from kctl.commands.timed_work import SEARCHED_BYTES_MAX, TIME_S_MAX, Expired, within_limit
+from kctl.commands.reading.searches import SEARCHED_BYTES_MAX, TIME_S_MAX, Expired, within_limit
+from kctl.commands.record_format.reading import RoundTrip
+from kctl.commands.record_format.syntax import parse_format
+from kctl.commands.record_format.writing import FormatWriter
 from kctl.errors import KctlError, UsageError
-from kctl.quantities import counted
+from kctl.output.console import Format
+from kctl.output.quantities import counted
 from kctl.records.header import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from kctl.console import Console
     from kctl.model import TopicPartition
+    from kctl.output.console import Console
+
+    ToText = Callable[[TopicPartition, Record], bytes]
+    """The text of a record.  Raises UsageError."""
+
 
 Decode = Literal["value", "key", "both"]
 _SHOWN_CAUSES_MAX = 20
@@ -106,7 +115,7 @@ def presenting(
         raise UsageError("--schema-registry requires --decode")
     decoder = None
     if decode is not None:
-        from kctl.commands.registry_access import registry_client  # noqa: PLC0415 - imports ssl and an HTTP client
+        from kctl.commands.reading.options import registry_client  # noqa: PLC0415 - imports ssl and an HTTP client
 
         decoder = Decoder(registry_client(properties, registry_url))
     return Presenting(console, decode, decoder, masking(rules, timed_substitute))
@@ -142,3 +151,94 @@ def timed_substitute(pattern: str) -> Substitute:
 
 class MaskingTooSlow(KctlError):
     """Masking one text has exceeded its time limit."""
+
+
+# Indents the JSON of a value for a terminal, without changing its numbers, texts and order. Pure.
+
+
+INDENTED_CHARACTERS_MAX = 4 << 20
+"""Length of the longest indented document; a deeply nested one would be much longer than the value."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
+
+
+def indented(text: str) -> str | None:
+    """The document with a line per member and element; None if it is not JSON object or list, or too long."""
+    if not text.lstrip().startswith(("{", "[")) or len(text) > INDENTED_CHARACTERS_MAX:
+        return None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):  # ValueError also for integers of thousands of digits
+        return None
+    pieces: list[str] = []
+    depth, length, before = 0, 0, ""
+    for mark in _TOKEN.findall(text):
+        if mark in "]}":
+            depth -= 1
+        is_new_line = before in ("[", "{", ",") or mark in "]}"
+        if is_new_line and not (mark in "]}" and before in ("[", "{")):
+            pieces.append("\n" + "  " * depth)
+        pieces.append(": " if mark == ":" else mark)
+        length += len(pieces[-1]) + 2 * depth
+        if length > INDENTED_CHARACTERS_MAX:
+            return None
+        if mark in "[{":
+            depth += 1
+        before = mark
+    return "".join(pieces)
+
+
+# Records as text instead of rows: in the format of -f, or only their values.
+
+
+def text_of_options(
+    console: Console,
+    *,
+    record_format: str | None,
+    null_marker: str | None,
+    reversible: bool,
+    value_only: bool,
+    formatter: str | None,
+) -> ToText | None:
+    """How the options write records as text; None for rows.  Raises UsageError."""
+    if record_format is None and not value_only:
+        if null_marker is not None or reversible:
+            raise UsageError("--null-marker and --reversible require -f")
+        return None
+    if record_format is not None and value_only:
+        raise UsageError("-f and --value-only cannot be combined")
+    option = "-f" if value_only is False else "--value-only"
+    if console.is_machine_readable or console.format is Format.CSV:
+        raise UsageError(f"{option} is a format of its own; leave out --format")
+    if formatter is not None:
+        raise UsageError(f"{option} and --formatter cannot be combined")
+    null = None if null_marker is None else null_marker.encode()
+    if record_format is None:
+        if reversible:
+            raise UsageError("--reversible requires -f")
+        return _value_lines(null or b"", is_indented=console.stdout.isatty())
+    return _in_format(record_format, null, reversible=reversible)
+
+
+def _in_format(text: str, null_marker: bytes | None, *, reversible: bool) -> ToText:
+    pieces = parse_format(text)
+    writer = FormatWriter(pieces, null_marker)
+    if not reversible:
+        return writer.write
+    round_trip = RoundTrip(pieces, null_marker)
+
+    def write(tp: TopicPartition, record: Record) -> bytes:
+        written = writer.write(tp, record)
+        round_trip.check(tp, record, written)
+        return written
+
+    return write
+
+
+def _value_lines(null: bytes, *, is_indented: bool) -> ToText:
+    def write(_: TopicPartition, record: Record) -> bytes:
+        value = null if record.value is None else record.value
+        if is_indented and (document := indented(value.decode(errors="surrogateescape"))) is not None:
+            value = document.encode(errors="surrogateescape")
+        return value + b"\n"
+
+    return write

@@ -7,19 +7,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.command import LocalCommand, examples
 from kctl.commands.compat.dump_log import ClassicOptions
-from kctl.commands.compat.versions import Compat
+from kctl.commands.compat.java import Compat
 from kctl.commands.dump_log import dumping
+from kctl.commands.dump_log.dumping import salvage_log, show_summaries
 from kctl.commands.dump_log.rows import Shown
 from kctl.commands.dump_log.selection import Selection
-from kctl.commands.dump_log.summary import salvage_log, show_summaries
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.shown import shows
-from kctl.commands.values_of_parameters import any_text
+from kctl.commands.frame.command import LocalCommand, any_text
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows
 from kctl.errors import UsageError
-from kctl.integers import INT32_MAX, INT64_MAX
+from kctl.output.quantities import INT32_MAX, INT64_MAX
 
 app = typer.Typer(add_completion=False)
 
@@ -64,7 +64,7 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
         )
     ),
     *(f"kctl.commands.dump_log.dumping:{name}" for name in ("SanityRow", "RebuildRow", "RebuildFailureRow")),
-    "kctl.commands.dump_log.summary:SummaryItem",
+    "kctl.commands.dump_log.dumping:SummaryItem",
 )
 def dump_log(
     ctx: typer.Context,

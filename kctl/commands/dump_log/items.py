@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring as encode_text
 from typing import NamedTuple
 
-from kctl.commands.record_items import HeaderItem, RecordItem, record_members
-from kctl.commands.rows import known
-from kctl.commands.values import format_time, known_time
+from kctl.commands.frame.rows import known
+from kctl.commands.frame.values import format_time, known_time
+from kctl.commands.reading.items import HeaderItem, RecordItem, record_members
+from kctl.dump.batches import CheckpointLine, EpochLine, OffsetIndexLine, Problem, PropertyLine, TimeIndexLine
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
 from kctl.records.control import ControlType, parse_end_transaction_marker
 from kctl.records.header import BatchHeader, CorruptBatch, Record
-from kctl.records.internal_items import record_type_name
-from kctl.records.quorum_control_records import decode_quorum_control
-from kctl.storage.dump_lines import CheckpointLine, EpochLine, OffsetIndexLine, Problem, PropertyLine, TimeIndexLine
-from kctl.storage.producer_state import SnapshotEntry
-from kctl.storage.transaction_index import AbortedTransaction
+from kctl.records.internal.entries import record_type_name
+from kctl.records.internal.metadata_records import decode_quorum_control
+from kctl.storage.segments.transaction_index import AbortedTransaction
+from kctl.storage.state.producer_state import SnapshotEntry
 
 CORRUPT = "CORRUPT_MESSAGE"
 """Kafka's error name for invalid contents."""

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.commands.dump_log.items import (
@@ -22,22 +23,19 @@ from kctl.commands.dump_log.items import (
     record_entry_lines,
     sequence_of,
 )
-from kctl.commands.dump_log.row_texts import RowsText, row_form, row_texts
 from kctl.commands.dump_log.selection import Selection, decoded
-from kctl.commands.record_items import header_cells, record_item, text_of
-from kctl.commands.values import format_time
-from kctl.console import ERROR_COLUMNS, Column, Console, Format
-from kctl.input_files import is_pipe
+from kctl.commands.frame.values import format_time
+from kctl.commands.reading.items import header_cells, header_json, json_of, record_item, text_of
+from kctl.dump.batches import BatchLine, Line, Problem
+from kctl.dump.files import check_records
+from kctl.dump.kinds import OFFSET_CHECKPOINTS, PROPERTIES
 from kctl.model import TopicPartition
-from kctl.records.header import BatchHeader, CorruptBatch, Record
-from kctl.row_streams import RowStream
-from kctl.storage.dump import check_records
-from kctl.storage.dump_files import OFFSET_CHECKPOINTS, PROPERTIES
-from kctl.storage.dump_lines import (
-    BatchLine,
-    Line,
-    Problem,
-)
+from kctl.output.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.output.row_streams import RowStream
+from kctl.output.table import cell, csv_field
+from kctl.output.terminal_text import escape_json
+from kctl.records.compiled import walk_is_compiled
+from kctl.records.header import LOG_APPEND_TIME_BIT, BatchHeader, CorruptBatch, Record
 from kctl.storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -45,9 +43,114 @@ from kctl.storage.names import (
     QUORUM_STATE,
     parse_log_directory_name,
 )
+from kctl.system.user_files import is_pipe
 
 if TYPE_CHECKING:
-    from kctl.records.record_rows import RowForm
+    from collections.abc import Generator
+
+    from kctl.records.record_rows import Headers, RowForm
+
+
+# The records of a batch as text of plain, csv or jsonl: the same as the rows of `rows`, by compiled code.
+
+
+if walk_is_compiled():
+    from kctl.records.record_rows import CSV, JSON, PLAIN, RowForm, format_rows
+
+
+_ROWS_AT_ONCE = 500
+_BASE_END = 1 << 62
+_SECONDS_SIZE = len("00.000Z")
+_MAGIC = 2
+
+
+class RowsText(NamedTuple):
+    """Rows of some records of a batch."""
+
+    text: str
+
+
+def row_form(kind: Format, path: str, short: str, tp: TopicPartition) -> RowForm | None:
+    """How the records of a file are written; None if compiled code does not write this format, or is missing."""
+    if not walk_is_compiled():
+        return None
+    match kind:
+        case Format.PLAIN:
+            return RowForm(
+                PLAIN,
+                start=f"{cell(short)}\t".encode(),
+                end=b"\t-\t-\n",
+                null=b"-",
+                text_of=lambda data, _: cell(text_of(data)).encode(),
+                headers_of=lambda headers: cell(header_cells(headers)).encode(),
+                time_of=_minutes,
+            )
+        case Format.CSV:
+            return RowForm(
+                CSV,
+                start=f"{csv_field(short)},".encode(),
+                end=b",,\r\n",
+                null=b"",
+                text_of=lambda data, _: csv_field(text_of(data)).encode(),
+                headers_of=lambda headers: csv_field(header_cells(headers)).encode(),
+                time_of=_minutes,
+            )
+        case Format.JSONL:
+            start = f'{{"type":"record","file":{encode_text(path)},"topic":{encode_text(tp.topic)},'
+            return RowForm(
+                JSON,
+                start=escape_json(f'{start}"partition":{tp.partition},"offset":').encode(),
+                end=b',"error":null,"message":null}\n',
+                null=b"null",
+                text_of=lambda data, encoding: escape_json(json_of(data, encoding.decode())).encode(),
+                headers_of=_json_headers,
+                time_of=_minutes,
+            )
+        case _:
+            return None
+
+
+def row_texts(line: BatchLine, form: RowForm) -> Generator[RowsText, None, int | None]:
+    """Yields the rows of the records of a batch, and returns None.
+
+    If compiled code refuses a record, returns the number of records whose rows were yielded before it.
+    """
+    header, done, position = line.header, 0, 0
+    has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
+    if header.magic < _MAGIC or header.is_control or max(abs(base_timestamp), abs(header.base_offset)) >= _BASE_END:
+        return done
+    try:
+        region = line.region()
+    except CorruptBatch:
+        return done
+    while done < header.record_count:
+        count = min(header.record_count - done, _ROWS_AT_ONCE)
+        try:
+            rows, position = format_rows(
+                region,
+                position,
+                count,
+                header.base_offset,
+                base_timestamp,
+                header.base_sequence,
+                form,
+                has_append_time=has_append_time,
+            )
+        except (IndexError, ValueError):
+            return done
+        yield RowsText(rows.decode())
+        done += count
+    return None if position == len(region) else done
+
+
+def _minutes(timestamp_ms: int) -> bytes:
+    return (format_time(timestamp_ms) or "")[:-_SECONDS_SIZE].encode()
+
+
+def _json_headers(headers: Headers) -> bytes:
+    return escape_json(",".join(header_json(name, data) for name, data in headers)).encode()
+
 
 Decode = Callable[[Record], tuple[object, object]]
 
@@ -169,7 +272,7 @@ class LineRows:
         self._is_first = True
 
     def show(self, console: Console, path: str, kind: str | None, lines: Iterable[Line]) -> None:
-        """Shows the rows of one file as they are read; `kind` is as of kctl.storage.dump_files.kind_of."""
+        """Shows the rows of one file as they are read; `kind` is as of kctl.dump.kinds.kind_of."""
         file = _File(path)
         is_whole = self._shows_bytes and self._selection.is_all and not console.is_human
         form = row_form(console.format, file.path, file.short, file.tp) if is_whole else None

@@ -7,15 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from kctl.commands.times import parse_time_ms
-from kctl.commands.values import parse_number_range
+from kctl.commands.frame.values import parse_number_range, parse_time_ms
+from kctl.dump.batches import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
 from kctl.errors import UsageError
-from kctl.integers import parse_integer
-from kctl.records.bytes_as_text import AS_JAVA
+from kctl.output.quantities import parse_integer
+from kctl.records.dump_text import AS_JAVA
 from kctl.records.header import BatchHeader, Record
-from kctl.storage.dump_lines import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
-from kctl.storage.producer_state import SnapshotEntry
-from kctl.storage.transaction_index import AbortedTransaction
+from kctl.storage.segments.transaction_index import AbortedTransaction
+from kctl.storage.state.producer_state import SnapshotEntry
 
 DECODERS = ("string", "json", "hex", "base64", "int", "long")
 _INTEGER_SIZES = {"int": 4, "long": 8}

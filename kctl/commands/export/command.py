@@ -11,45 +11,37 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
-from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.export.cluster_driver import command_of
-from kctl.commands.export.engines import engine_settings
-from kctl.commands.invocation import Invocation
-from kctl.commands.registry_access import registry_of
-from kctl.commands.shown import shows_one
-from kctl.commands.timed_search import NamePattern
-from kctl.commands.times import parse_duration_ms
+from kctl.commands.export.engines import command_of, engine_settings
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.values import parse_duration_ms, parse_offset_range, parse_partitions, parse_size
+from kctl.commands.reading.options import registry_of
+from kctl.commands.reading.searches import NamePattern
+from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import TopicRegex
-from kctl.commands.topics.selection import selected_names
-from kctl.commands.values import parse_offset_range, parse_partitions, parse_size
-from kctl.console import Column
 from kctl.errors import KctlError, UsageError
-from kctl.input_files import read_regular
-from kctl.quantities import counted
-from kctl.server.clock import SystemClock
-from kctl.spark.cluster_reads import topic_names
-from kctl.spark.cluster_view import TopicSelection
-from kctl.spark.commit_log import BrokenExportFolder, LostRace
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.engine import require_engine
-from kctl.spark.exec.column_types import Format
-from kctl.spark.exec.files import Locked
-from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
-from kctl.spark.exec.outcome import BadRecords, CorruptRecords, DataLoss
-from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.exec.row_selection import RowSelection
-from kctl.spark.exec.target import PackageMissing, parse_target
-from kctl.spark.export import Exporter, Listener
-from kctl.spark.export_request import ExportRequest
-from kctl.spark.following import FollowState
-from kctl.spark.inventory import UnknownFiles
-from kctl.spark.layout_mark import PARQUET_MARK
-from kctl.spark.pace import Pace
-from kctl.spark.plan import Compression, FileOptions, Isolation, OnCorruptBatch, OnDataLoss
-from kctl.spark.session import SparkMissing, SparkSettings, require_spark
-from kctl.spark.submission import submit, without_secrets
-from kctl.spark.summary import (
+from kctl.output.console import Column
+from kctl.output.quantities import counted
+from kctl.server.loop.tasks import SystemClock
+from kctl.system.user_files import read_regular
+from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
+from kctl.tables.commits.inventory import UnknownFiles
+from kctl.tables.commits.layout import PARQUET_MARK
+from kctl.tables.engines.engine import Pace, require_engine
+from kctl.tables.engines.session import SparkMissing, SparkSettings, require_spark
+from kctl.tables.engines.submission import submit, without_secrets
+from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.files import Locked
+from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.target import PackageMissing, parse_target
+from kctl.tables.exports.cluster_reads import topic_names
+from kctl.tables.exports.export import Exporter, Listener
+from kctl.tables.exports.summary import (
     ExportSummary,
     RangeRow,
     bad_reasons,
@@ -59,16 +51,21 @@ from kctl.spark.summary import (
     rows_of,
     sentence,
 )
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.cluster_view import TopicSelection
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from kctl.tables.plans.following import FollowState
+from kctl.tables.plans.plan import Compression, FileOptions, Isolation, OnCorruptBatch, OnDataLoss
+from kctl.tables.plans.request import ExportRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kctl.client.registry.settings import RegistrySettings
-    from kctl.console import Progress
-    from kctl.spark.export import ExportReport, Origin
-    from kctl.spark.job import JobProgress
-    from kctl.spark.plan import Plan
+    from kctl.client.registry.schema import RegistrySettings
+    from kctl.output.console import Progress
+    from kctl.tables.engines.job import JobProgress
+    from kctl.tables.exports.export import ExportReport, Origin
+    from kctl.tables.plans.plan import Plan
 
 app = typer.Typer(add_completion=False)
 
@@ -109,7 +106,7 @@ COLUMNS = (
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
 )
-@shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
+@shows_one("kctl.tables.exports.summary:ExportSummary", lines="kctl.tables.exports.summary:RangeRow")
 def export(
     ctx: typer.Context,
     topics: Annotated[list[str] | None, typer.Argument(help="Topics to export.", metavar="TOPIC")] = None,

@@ -7,16 +7,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kctl.commands.invocation import Invocation
-from kctl.commands.values import parse_pairs
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import words_of
+from kctl.commands.frame.values import parse_pairs
 from kctl.errors import UsageError
-from kctl.operating_system import usable_processors
-from kctl.spark.decodings import DecodingOptions
-from kctl.spark.engine import EngineSettings
-from kctl.spark.exec.column_types import Format
-from kctl.spark.exec.target import is_object_store
-from kctl.spark.local_pool import LocalSettings
-from kctl.spark.session import SparkSettings
+from kctl.system.operating_system import usable_processors
+from kctl.tables.engines.engine import EngineSettings
+from kctl.tables.engines.local_pool import LocalSettings
+from kctl.tables.engines.session import SparkSettings
+from kctl.tables.engines.submission import submit_command
+from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.target import is_object_store
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from kctl.tables.plans.request import ExportRequest
 
 PROCESSES_MAX = 256
 
@@ -93,3 +96,31 @@ def _packages(decoding: DecodingOptions, *, uses_tls: bool, target: str) -> list
         "google.protobuf": Format.PROTOBUF in formats,
     }
     return [name for name, is_needed in needed.items() if is_needed]
+
+
+# The spark-submit command line of an export, and exports whose driver runs in a cluster.
+
+
+LEFT_OUT = {"to", "engine", "conf", "packages", "archives", "py_files", "deploy_mode", "dry_run", "no_progress"}
+"""Options that are not arguments of the driver, or that have another form there."""
+FILES = ("value_schema", "key_schema")
+
+
+def command_of(run: Invocation, ctx: Any, request: ExportRequest, settings: SparkSettings) -> list[str]:
+    """The words of the command line.  Raises UsageError if the driver in a cluster would lack a setting."""
+    if settings.is_cluster_mode and run.profile is not None:
+        raise UsageError("a profile is a file of this machine: use --bootstrap-server and --command-config")
+    given = {name: value for name, value in ctx.params.items() if name not in LEFT_OUT}
+    files = [given[name] for name in FILES if given.get(name) and not FieldOptions.is_in_registry(given[name])]
+    if run.config_file:
+        given["command_config"] = run.config_file
+        files.append(run.config_file)
+    if settings.is_cluster_mode:
+        given |= {name: os.path.basename(value) for name, value in given.items() if value in files}
+    else:
+        files = []
+    client = run.client_settings()
+    servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.bootstrap)
+    given |= {"bootstrap_server": servers, "timeout": f"{client.timeout_ms}ms"}
+    words = words_of(ctx.command.params, given)
+    return submit_command(settings, ["spark", "export", *words, "--to", request.target, "--no-progress"], files)

@@ -11,20 +11,20 @@ from typing import Any, Self
 
 from kctl.client.registry.schema import RegistryUnreachable
 from kctl.commands.export.metrics import FollowMetrics as FollowMetrics  # noqa: PLC0414 - for the command
-from kctl.commands.invocation import Invocation
+from kctl.commands.frame.invocation import Invocation
 from kctl.errors import ApiError, ClusterUnreachable, KctlError
-from kctl.server.clock import SystemClock
-from kctl.spark import following
-from kctl.spark.engine import EngineSettings, start_engine
-from kctl.spark.exec.files import StoreFailed
-from kctl.spark.exec.outcome import CorruptRecords
-from kctl.spark.export import Exporter, ExportReport, Listener
-from kctl.spark.export_request import ExportRequest
-from kctl.spark.following import TopicCounts
-from kctl.spark.job import TaskRunner
-from kctl.spark.session import SparkFailed
-from kctl.spark.summary import RangeRow, rows_of
-from kctl.spark.tables.table import TableFailed
+from kctl.server.loop.tasks import SystemClock
+from kctl.tables.engines.engine import EngineSettings, start_engine
+from kctl.tables.engines.job import TaskRunner
+from kctl.tables.engines.session import SparkFailed
+from kctl.tables.exec.files import StoreFailed
+from kctl.tables.exec.outcome import CorruptRecords
+from kctl.tables.exports.export import Exporter, ExportReport, Listener
+from kctl.tables.exports.summary import RangeRow, rows_of
+from kctl.tables.formats.table import TableFailed
+from kctl.tables.plans import following
+from kctl.tables.plans.following import TopicCounts
+from kctl.tables.plans.request import ExportRequest
 
 RETRIED = (CorruptRecords, ClusterUnreachable, TimeoutError, SparkFailed, StoreFailed, RegistryUnreachable)
 

@@ -8,11 +8,11 @@ from typing import Self
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from kctl.client.loop_thread import LoopThread
+from kctl.client.connections.loop_thread import LoopThread
+from kctl.metrics.definitions import Dialect
+from kctl.metrics.exposition import Format, exposition
 from kctl.server.metrics.endpoint import AddressOptions, MetricsEndpoint
-from kctl.server.metrics.exposition import Format, exposition
-from kctl.server.metrics.naming import Dialect
-from kctl.spark.following import FollowState
+from kctl.tables.plans.following import FollowState
 
 _PER_TOPIC = (
     ("kctl_export_records", "Exported records", "records"),

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(
+    cls=verb_group(
         __name__,
-        "list",
-        "describe",
-        "lag",
-        "members",
-        "history",
-        "delete",
-        "delete-offsets",
-        "reset-offsets",
-        "restore",
-        "export",
-        "import",
+        {
+            "list": "listing",
+            "describe": "listing",
+            "lag": "lag",
+            "members": "listing",
+            "history": "backups",
+            "delete": "deletion",
+            "delete-offsets": "deletion",
+            "reset-offsets": "resets",
+            "restore": "backups",
+            "export": "documents",
+            "import": "documents",
+        },
     ),
     help="Describe consumer groups and their lag, delete them, reset their offsets.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",

@@ -3,47 +3,368 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypedDict
 
 import typer
 
-from kctl.admin.lag import LagOptions, LagReader
-from kctl.admin.lag_totals import Grouping
-from kctl.admin.offsets import check_partitions
-from kctl.client.list_offsets import IsolationLevel
-from kctl.commands.command import examples
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import lag_rows, lag_selection
-from kctl.commands.groups.lag_selection import Sort
-from kctl.commands.groups.options import GroupRegex, Names, TopicRegex, Topics
-from kctl.commands.groups.reset import parse_scope
-from kctl.commands.groups.selection import group_pattern, selected_groups, topic_pattern
-from kctl.commands.invocation import Invocation
-from kctl.commands.lag_condition import parse_condition
-from kctl.commands.query import QueryCommand
-from kctl.commands.shown import shows
-from kctl.commands.times import parse_duration_ms
-from kctl.commands.values import format_time
-from kctl.console import Format
+from kctl.admin.groups.lag import LagOptions, LagReader
+from kctl.admin.topics.offsets import check_partitions
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import outcome_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, parse_condition, parse_duration_ms
+from kctl.commands.groups.resets import parse_scope
+from kctl.commands.groups.selection import (
+    GroupRegex,
+    Names,
+    TopicRegex,
+    Topics,
+    group_pattern,
+    selected_groups,
+    topic_pattern,
+)
 from kctl.errors import ClusterUnreachable, UsageError
-from kctl.integers import INT32_MAX
+from kctl.lag.rules import Grouping, Verdict, totals_by
 from kctl.model import TopicPartition
+from kctl.output.console import ERROR_COLUMNS, Column, Format, is_present
+from kctl.output.quantities import INT32_MAX, counted, format_duration
 
 if TYPE_CHECKING:
-    from kctl.admin.group_lag import GroupLag
-    from kctl.client.cluster import ClusterClient
-    from kctl.commands.groups.lag_rows import AnyItem
-    from kctl.commands.lag_condition import Condition
-    from kctl.commands.timed_search import NamePattern
+    from collections.abc import Iterable, Sequence
 
-app = typer.Typer(add_completion=False)
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.outcome import Outcome
+    from kctl.commands.frame.values import Condition
+    from kctl.commands.reading.searches import NamePattern
+    from kctl.lag.rules import GroupLag, Judgement, LagTotal, PartitionLag, Subject
+
+
+# Lag of groups as rows and as JSON.
+
+
+UNKNOWN = "unknown"
+NEVER = "never"
+PARTITIONS_FAILED = "PARTITIONS_FAILED"
+"""Error of a total some of whose partitions have an error."""
+
+# A narrow terminal shows how far behind, how long, and the verdict; `drop_order` says what goes first.
+_LAG_COLUMNS = (
+    Column("lag", numeric=True),
+    Column("time_lag", numeric=True),
+    Column("consumed", "READ/S", numeric=True, drop_order=7),
+    Column("produced", "NEW/S", numeric=True, drop_order=6),
+    Column("catch_up", numeric=True, drop_order=9),
+    Column("commit_age", numeric=True, drop_order=4),
+    Column("lost", numeric=True, is_rare=True),
+    Column("time_left", numeric=True, is_rare=True, drop_order=8),
+    Column("verdict", trouble=lambda text: text != "OK" and is_present(text)),
+    *ERROR_COLUMNS,
+)
+PARTITION_COLUMNS = (
+    Column("group"),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("current_offset", numeric=True, drop_order=2),
+    Column("log_end_offset", numeric=True, drop_order=1),
+    *_LAG_COLUMNS,
+)
+TOTAL_COLUMNS = {
+    Grouping.GROUP: (
+        Column("group"),
+        Column("state", drop_order=3),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
+        *_LAG_COLUMNS,
+    ),
+    Grouping.TOPIC: (
+        Column("group"),
+        Column("topic"),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
+        *_LAG_COLUMNS,
+    ),
+    Grouping.MEMBER: (
+        Column("group"),
+        Column("member_id"),
+        Column("host", drop_order=2),
+        Column("client_id", drop_order=1),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
+        *_LAG_COLUMNS,
+    ),
+    Grouping.ALL: (
+        Column("groups", numeric=True),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
+        *_LAG_COLUMNS,
+    ),
+}
+
+
+class LagItem(NamedTuple):
+    """A partition of a group as a JSON object.  Times are in ms, rates in records per second; null for unknown."""
+
+    group: str | None
+    topic: str | None
+    partition: int | None
+    current_offset: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    time_lag_ms: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    catches_up: bool | None
+    catch_up_ms: int | None
+    commit_age_ms: int | None
+    commit_age_ms_min: int | None
+    lost: int | None
+    time_left_ms: int | None
+    verdict: str | None
+    reason: str | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+    time: str
+    error: str | None = None
+    message: str | None = None
+
+
+class LagTotalItem(NamedTuple):
+    """The lag of several partitions as a JSON object; null for what does not apply to the grouping, or is unknown."""
+
+    group: str | None
+    state: str | None
+    members: int | None
+    topic: str | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+    groups: int
+    partitions: int
+    lag: int | None
+    time_lag_ms: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    catches_up: bool | None
+    catch_up_ms: int | None
+    commit_age_ms: int | None
+    commit_age_ms_min: int | None
+    lost: int | None
+    time_left_ms: int | None
+    verdict: str | None
+    reason: str | None
+    time: str
+    error: str | None = None
+    message: str | None = None
+
+
+AnyItem = LagItem | LagTotalItem
+
+
+class LagFields(TypedDict):
+    """The fields of an item that a judgement or a total fills in."""
+
+    lag: int | None
+    time_lag_ms: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    catches_up: bool | None
+    catch_up_ms: int | None
+    commit_age_ms: int | None
+    commit_age_ms_min: int | None
+    lost: int | None
+    time_left_ms: int | None
+    verdict: str | None
+    reason: str | None
+
+
+class LagCells(NamedTuple):
+    """The fields of an item that a table shows in another way."""
+
+    time_lag: str | None
+    consumed: str | None
+    produced: str | None
+    catch_up: str | None
+    commit_age: str | None
+    lost: int | None
+    time_left: str | None
+
+
+def lag_items(
+    groups: Sequence[GroupLag], failed: Iterable[Outcome], grouping: Grouping | None, time: str
+) -> list[AnyItem]:
+    """A row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
+    items: list[AnyItem] = []
+    if grouping is None:
+        items += [_item(group, one, time) for group in groups for one in group.partitions]
+    else:
+        done = [group for group in groups if group.outcome.is_done]
+        items += [_total_item(subject, total, len(done), time) for subject, total in totals_by(done, grouping)]
+    items += [_failure(group.outcome.name, group.outcome, time) for group in groups if not group.outcome.is_done]
+    for one in failed:
+        message = f"broker {one.name} cannot list its groups: {one.message}"
+        items.append(_failure(None, one, time)._replace(message=message))
+    return items
+
+
+def lag_row(item: AnyItem) -> dict[str, object]:
+    """The item with the cells of a table."""
+    return item._asdict() | _cells(item)._asdict()
+
+
+def _cells(item: AnyItem) -> LagCells:
+    behind = bool(item.lag)
+    catch_up = None if item.catch_up_ms is None else format_duration(item.catch_up_ms)
+    if behind and item.catches_up is False:
+        catch_up = NEVER
+    commit_age = None if item.commit_age_ms is None else format_duration(item.commit_age_ms)
+    if commit_age is None and item.commit_age_ms_min is not None:
+        commit_age = f">{format_duration(item.commit_age_ms_min)}"
+    time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
+    return LagCells(
+        time_lag=UNKNOWN if time_lag is None and behind else time_lag,
+        consumed=_rate(item.consumed_per_s),
+        produced=_rate(item.produced_per_s),
+        catch_up=UNKNOWN if catch_up is None and behind else catch_up,
+        commit_age=commit_age,
+        lost=item.lost or None,
+        time_left=None if item.time_left_ms is None else format_duration(item.time_left_ms),
+    )
+
+
+def _rate(per_s: float | None) -> str | None:
+    return None if per_s is None else f"{per_s:.1f}" if per_s < 100 else f"{per_s:.0f}"
+
+
+def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
+    return LagItem(
+        group=group.outcome.name,
+        topic=one.tp.topic,
+        partition=one.tp.partition,
+        current_offset=one.committed,
+        log_start_offset=one.log.start if one.log else None,
+        log_end_offset=one.log.end if one.log else None,
+        **_lag_fields(one.judgement),
+        member_id=one.member.member_id if one.member else None,
+        host=one.member.host if one.member else None,
+        client_id=one.member.client_id if one.member else None,
+        time=time,
+        error=one.error.code.name if one.error else None,
+        message=str(one.error) if one.error else None,
+    )
+
+
+def _total_item(subject: Subject, total: LagTotal, groups: int, time: str) -> LagTotalItem:
+    group, member = subject.group, subject.member
+    failed = f"errors in {total.failed} of {counted(total.partitions, 'partition')}; see --by partition"
+    return LagTotalItem(
+        group=group.outcome.name if group else None,
+        state=group.state or None if group else None,
+        members=group.member_count if group else None,
+        topic=subject.topic,
+        member_id=member.member_id if member else None,
+        host=member.host if member else None,
+        client_id=member.client_id if member else None,
+        groups=1 if group else groups,
+        partitions=total.partitions,
+        **_lag_fields(total.judgement),
+        time=time,
+        error=PARTITIONS_FAILED if total.failed else None,
+        message=failed if total.failed else None,
+    )
+
+
+def _lag_fields(found: Judgement | None) -> LagFields:
+    return LagFields(
+        lag=found.lag if found else None,
+        time_lag_ms=found.time_lag_ms if found else None,
+        consumed_per_s=_rounded(found.consumed_per_s) if found else None,
+        produced_per_s=_rounded(found.produced_per_s) if found else None,
+        catches_up=found.catches_up if found else None,
+        catch_up_ms=found.catch_up_ms if found else None,
+        commit_age_ms=found.commit_age_ms if found else None,
+        commit_age_ms_min=found.commit_age_ms_min if found else None,
+        lost=found.lost if found else None,
+        time_left_ms=found.time_left_ms if found else None,
+        verdict=found.verdict.name if found else None,
+        reason=found.reason or None if found else None,
+    )
+
+
+def _rounded(per_s: float | None) -> float | None:
+    return None if per_s is None else round(per_s, 3)
+
+
+def _failure(group: str | None, outcome: Outcome, time: str) -> LagTotalItem:
+    """A group or broker with an error."""
+    return LagTotalItem(
+        group=group,
+        state=None,
+        members=None,
+        topic=None,
+        member_id=None,
+        host=None,
+        client_id=None,
+        groups=1,
+        partitions=0,
+        **_lag_fields(None),
+        time=time,
+        **outcome_error(outcome),
+    )
+
+
+# Which rows of lag are shown, and in which order.
+
+
+Sort = Literal["lag", "time", "verdict", "name"]
+
+
+def selected(items: Iterable[AnyItem], condition: Condition | None, sort: Sort) -> list[AnyItem]:
+    """The rows with an error, and those that satisfy the condition, in this order."""
+    shown = [item for item in items if item.error or condition is None or condition.holds(item)]
+    return sorted(shown, key=lambda item: (item.error is None, *_sort_key(item, sort), *_name(item)))
+
+
+def _sort_key(item: AnyItem, sort: Sort) -> tuple[int, ...]:
+    lag = -1 if item.lag is None else item.lag
+    match sort:
+        case "lag":
+            return (-lag,)
+        case "time":
+            # An unknown time may be a long one.
+            unknown_first = item.lag is not None and item.time_lag_ms is None
+            return (not unknown_first, -(item.time_lag_ms or 0))
+        case "verdict":
+            return (-Verdict[item.verdict] if item.verdict else 0, -lag)
+        case "name":
+            return ()
+
+
+def _name(item: AnyItem) -> tuple[str, str, int, str]:
+    number = item.partition or 0 if isinstance(item, LagItem) else 0
+    return item.group or "", item.topic or "", number, item.member_id or ""
+
+
+def summary(items: Sequence[AnyItem]) -> str:
+    """One line with the sums of all rows, for the end of a table."""
+    groups = len({item.group for item in items if item.group is not None})
+    groups += sum(item.groups for item in items if isinstance(item, LagTotalItem) and item.group is None)
+    partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
+    lag = sum(item.lag or 0 for item in items)
+    verdicts = [Verdict[item.verdict] for item in items if item.verdict]
+    counts = (f"{verdicts.count(one)} {one.name}" for one in reversed(Verdict) if one in verdicts)
+    return ", ".join([f"groups: {groups}, partitions: {partitions}, unread records: {lag:,}", *counts])
+
+
+verbs = typer.Typer(add_completion=False)
 
 By = Literal["group", "topic", "partition", "member", "all"]
 IsolationName = Literal["read_committed", "read_uncommitted"]
 INTERVAL_MS_MIN = 100
 
 
-@app.command(
+@verbs.command(
     "lag",
     cls=QueryCommand,
     epilog=examples(
@@ -53,7 +374,7 @@ INTERVAL_MS_MIN = 100
         "kctl groups lag --watch --sort verdict",
     ),
 )
-@shows(lag_rows.LagTotalItem, lag_rows.LagItem)
+@shows(LagTotalItem, LagItem)
 def lag(
     ctx: typer.Context,
     names: Names = None,
@@ -157,16 +478,16 @@ class _View:
         if problem and problem != self._problem and group_ids:
             self._problem = problem
             self._run.console.note(f"rates of consuming and ages of commits are unknown: __consumer_offsets: {problem}")
-        items = lag_rows.lag_items(groups, failed, self._grouping, format_time(now_ms) or "")
-        return lag_selection.selected(items, self._condition, self._sort)
+        items = lag_items(groups, failed, self._grouping, format_time(now_ms) or "")
+        return selected(items, self._condition, self._sort)
 
     def show(self, items: list[AnyItem]) -> ExitStatus:
         """Shows the rows; returns the status that they mean."""
         console = self._run.console
-        columns = lag_rows.PARTITION_COLUMNS if self._grouping is None else lag_rows.TOTAL_COLUMNS[self._grouping]
-        console.show(columns, items, rows=[lag_rows.lag_row(item) for item in items])
+        columns = PARTITION_COLUMNS if self._grouping is None else TOTAL_COLUMNS[self._grouping]
+        console.show(columns, items, rows=[lag_row(item) for item in items])
         if console.format is Format.TABLE:
-            console.note(lag_selection.summary(items))
+            console.note(summary(items))
         status = self._run.status_of(items)
         if status is ExitStatus.DONE and self._check and self._is_unmet(items):
             return ExitStatus.UNMET

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from kctl.admin.group_description import OTHER_TYPES
-from kctl.admin.groups import list_groups as query
-from kctl.commands.invocation import Invocation
-from kctl.commands.timed_search import NamePattern
+import typer
+
+from kctl.admin.groups.groups import list_groups as query
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import outcome_error
+from kctl.commands.reading.searches import NamePattern
 from kctl.errors import ApiError, KctlError, UsageError
+from kctl.lag.facts import OTHER_TYPES
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from kctl.admin.group_description import GroupDescription
-    from kctl.admin.outcome import Outcome
+    from kctl.admin.groups.offsets import GroupOffsets
+    from kctl.admin.groups.resets import Reset
     from kctl.client.cluster import ClusterClient
+    from kctl.client.outcome import Outcome
+    from kctl.lag.facts import GroupDescription
+    from kctl.model import TopicPartition
 
 
 def group_pattern(names: list[str] | None, group_regex: str | None, *, all_: bool = False) -> NamePattern | None:
@@ -83,3 +91,193 @@ def matching_topics(pattern: NamePattern, names: Iterable[str]) -> Collection[st
     if not chosen:
         raise KctlError(f"no topic with offsets of the groups matches {pattern}")
     return set(chosen)
+
+
+# Arguments and options that several verbs of `kctl groups` take.
+
+
+Names = Annotated[list[str] | None, typer.Argument(help="Groups.  Default: all.", metavar="GROUP")]
+EmptyName = Annotated[
+    bool,
+    typer.Option(
+        "--empty-name",
+        help="The group whose name is empty: Kafka accepts offsets for it from consumers without a group.",
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="All groups except those of type share and streams.")]
+GroupRegex = Annotated[
+    str | None,
+    typer.Option("--group-regex", metavar="RE", help="Groups whose name matches this regular expression as a whole."),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions."),
+]
+TopicRegex = Annotated[
+    str | None,
+    typer.Option(
+        "--topic-regex",
+        metavar="RE",
+        help="Topics with offsets of the groups whose name matches this regular expression as a whole.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
+BackupDir = Annotated[
+    str | None,
+    typer.Option(
+        "--backup-dir",
+        metavar="DIR",
+        help="Folder of the backups of committed offsets.  Default: kctl/offsets under XDG_STATE_HOME, which is"
+        " ~/.local/state.",
+    ),
+]
+NoBackup = Annotated[
+    bool, typer.Option("--no-backup", help="Do not save the committed offsets of the groups to a file first.")
+]
+
+AcceptLost = Annotated[
+    bool,
+    typer.Option(
+        "--accept-lost", help="Also restore offsets whose records are not in the log any more, or of another topic."
+    ),
+]
+
+
+# Rows of the verbs that delete groups and delete or reset committed offsets.
+
+
+_PARTITION_COLUMNS = (Column("group"), Column("topic"), Column("partition", numeric=True))
+DELETE_COLUMNS = (Column("group"), Column("status"), *ERROR_COLUMNS)
+DELETE_OFFSETS_COLUMNS = (
+    *_PARTITION_COLUMNS,
+    Column("offset", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+RESET_COLUMNS = (
+    *_PARTITION_COLUMNS,
+    Column("old_offset", numeric=True),
+    Column("new_offset", numeric=True),
+    Column("delta", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+
+class GroupDeletionRow(NamedTuple):
+    """A group that is deleted, or whose offsets could not be looked up."""
+
+    group: str
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class OffsetDeletionRow(NamedTuple):
+    """A committed offset that is deleted, or a topic without any."""
+
+    group: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class ResetRow(NamedTuple):
+    """A partition whose committed offset is reset."""
+
+    group: str
+    topic: str
+    partition: int | None
+    old_offset: int | None
+    new_offset: int | None
+    delta: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+def deleted_offset_row(
+    group: str, tp: TopicPartition, offset: int | None, status: str, outcome: Outcome
+) -> OffsetDeletionRow:
+    """One committed offset that is deleted."""
+    return OffsetDeletionRow(
+        group=group,
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        status=status if outcome.is_done else None,
+        **outcome_error(outcome),
+    )
+
+
+def reset_row(reset: Reset, status: str, outcome: Outcome | None = None) -> ResetRow:
+    """One partition of a group whose offset is reset; `outcome` is that of the commit, if there was one."""
+    result = outcome or reset.outcome
+    return ResetRow(
+        group=reset.group,
+        topic=reset.topic,
+        partition=reset.partition,
+        old_offset=reset.old,
+        new_offset=reset.new,
+        delta=reset.delta,
+        log_start_offset=reset.held.start if reset.held else None,
+        log_end_offset=reset.held.end if reset.held else None,
+        status=status if result.is_done else None,
+        **outcome_error(result),
+    )
+
+
+# Warnings about committed offsets: one for all partitions that it is about, however many there are.
+
+
+NAMED_MAX = 10
+"""A warning names this many partitions and counts the others."""
+
+
+def named(items: Sequence[str]) -> str:
+    """The items with commas; of more than NAMED_MAX the first ones and the number of the others."""
+    more = f" and {len(items) - NAMED_MAX} more" if len(items) > NAMED_MAX else ""
+    return ", ".join(items[:NAMED_MAX]) + more
+
+
+def warn_of_clamped(run: Invocation, resets: Iterable[Reset]) -> None:
+    """Warns about offsets that are moved into the range of their partition."""
+    moved = [(one.tp, one.unclamped, one.new, one.held) for one in resets if one.is_clamped and one.held is not None]
+    if len(moved) == 1:
+        ((tp, offset, new, held),) = moved
+        run.console.warn(f"{tp}: offset {offset} lies outside of {held.start} to {held.end}; it becomes {new}")
+    elif moved:
+        shown = named([f"{tp} ({offset} becomes {new})" for tp, offset, new, _ in moved])
+        run.console.warn(
+            f"{counted(len(moved), 'offset')} outside of their partitions become the start or end: {shown}"
+        )
+
+
+def warn_of_unsaved(run: Invocation, groups: Iterable[GroupDescription], saved: GroupOffsets) -> None:
+    """Warns about partitions that have a committed offset now and no saved one, once for each group."""
+    for group in groups:
+        name = group.outcome.name
+        topics = {tp.topic for tp in saved[name]}
+        kept = [
+            (one.tp, one.committed_offset)
+            for one in group.offsets
+            if one.committed_offset >= 0 and one.tp.topic in topics and one.tp not in saved[name]
+        ]
+        if len(kept) == 1:
+            ((tp, offset),) = kept
+            run.console.warn(f"{name}: {tp} has no saved offset; it stays at {offset}")
+        elif kept:
+            shown = named([f"{tp} (stays at {offset})" for tp, offset in kept])
+            run.console.warn(f"{name}: no saved offset for {counted(len(kept), 'partition')}: {shown}")
+
+
+def warn_of_partitions(run: Invocation, reasons: Mapping[str, Sequence[object]]) -> None:
+    """One warning for each reason, which follows the names of its partitions."""
+    for reason, partitions in reasons.items():
+        if partitions:
+            run.console.warn(f"{named([str(tp) for tp in partitions])}: {reason}")

@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kctl.admin.perf.histogram import LatencyHistogram
 from kctl.admin.perf.load_client import LoadRun
-from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Summary
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.console import Column, Format, RowStream
+from kctl.admin.perf.measurement import NS_PER_S, LatencyHistogram, Load, Measurement, Summary
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.invocation import Invocation
 from kctl.errors import KctlError
-from kctl.quantities import counted
+from kctl.output.console import Column, Format, RowStream
+from kctl.output.quantities import counted
 
 COLUMNS = (
     Column("kind"),

@@ -13,31 +13,29 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from kctl.admin.offsets import partitions_of
-from kctl.client.producer import Producer, ProducerSettings
-from kctl.client.property_settings import writing_settings
+from kctl.admin.topics.offsets import partitions_of
+from kctl.client.producing.producer import Producer, ProducerSettings
+from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS, Transaction
+from kctl.client.properties.settings import writing_settings
 from kctl.client.registry.schema import SchemaError
-from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
-from kctl.commands.command import ChangingCommand, examples
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.produce.encoding import Encoding, encoding_of
-from kctl.commands.produce.record_input import InputOptions, read_chunks, read_lines
-from kctl.commands.record_options import NullMarker, RecordFormat, SchemaRegistry
-from kctl.commands.rows import ErrorFields, code_error
-from kctl.commands.shown import shows
-from kctl.commands.values import format_time, known_time, parse_pair
-from kctl.commands.values_of_parameters import any_text
-from kctl.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.commands.frame.command import ChangingCommand, any_text
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import ErrorFields, code_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, known_time, parse_pair
+from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
+from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
-from kctl.integers import INT32_MAX
-from kctl.quantities import counted
+from kctl.output.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.output.quantities import INT32_MAX, counted
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from kctl.client.cluster import ClusterClient
-    from kctl.client.producer import Delivery
+    from kctl.client.producing.producer import Delivery
 
 app = typer.Typer(add_completion=False)
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(__name__, "plan", "plan-disks", "execute", "status", "verify", "cancel", "list"),
+    cls=verb_group(
+        __name__,
+        {
+            "plan": "plan",
+            "plan-disks": "plan_disks",
+            "execute": "execute",
+            "status": "moves",
+            "verify": "moves",
+            "cancel": "moves",
+            "list": "moves",
+        },
+    ),
     help="Move partitions to other brokers.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

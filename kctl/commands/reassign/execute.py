@@ -8,53 +8,58 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.admin.placement_summary import phases_of_at_most
-from kctl.admin.reassigning import look, start_moves, wait_for_moves
-from kctl.admin.reassignment_plan import rollback, rollback_log_dirs
-from kctl.admin.reassignment_spec import format_reassignment
-from kctl.admin.rollback_files import save_rollback, write_new
-from kctl.admin.throttle_records import key_of
-from kctl.commands.command import ChangingCommand, examples
+from kctl.admin.groups.undo_files import save_rollback, write_new
+from kctl.admin.placement.documents import format_reassignment
+from kctl.admin.placement.execution import look, start_moves, wait_for_moves
+from kctl.admin.placement.plan import rollback, rollback_log_dirs
+from kctl.admin.placement.state import phases_of_at_most
+from kctl.admin.placement.throttling import key_of
 from kctl.commands.compat import reassign as reassign_compat
+from kctl.commands.compat.java import Compat
 from kctl.commands.compat.reassign import EXISTING
-from kctl.commands.compat.versions import Compat
-from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.invocation import Invocation
-from kctl.commands.reassign.cost import cost_text, duration_text, throttle_rate
-from kctl.commands.reassign.options import DryRun, JsonFile, StateDir
+from kctl.commands.frame.command import ChangingCommand
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows
+from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
     NOT_STARTED,
     PLAN_COLUMNS,
     STARTED,
     WOULD_MOVE,
+    DryRun,
+    JsonFile,
     PlanRow,
+    StateDir,
     StateRow,
+    cost_text,
+    duration_text,
     end_error,
+    plan_file,
     plan_row,
+    read_log_dirs,
+    read_targets,
+    show_cleared_throttles,
+    throttle_rate,
 )
-from kctl.commands.reassign.states import show_cleared_throttles
-from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
-from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
-from kctl.commands.shown import shows
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.integers import INT32_MAX
-from kctl.quantities import counted
+from kctl.output.quantities import INT32_MAX, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kctl.admin.move_progress import Estimate
-    from kctl.admin.outcome import Outcome
-    from kctl.admin.reassigning import Situation
-    from kctl.admin.reassignment_plan import Move
-    from kctl.admin.throttle_records import ThrottleRecords
+    from kctl.admin.placement.execution import Estimate, Situation
+    from kctl.admin.placement.plan import Move
+    from kctl.admin.placement.throttling import ThrottleRecords
     from kctl.client.cluster import ClusterClient
+    from kctl.client.outcome import Outcome
     from kctl.model import TopicPartition
 
-app = typer.Typer(add_completion=False)
+verbs = typer.Typer(add_completion=False)
 
 
-@app.command(
+@verbs.command(
     "execute",
     cls=ChangingCommand,
     epilog=examples(

@@ -2,43 +2,212 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from kctl.admin.outcome import absent_broker, topic_error
-from kctl.admin.placement_goals import plan_add, plan_drain, plan_rebalance, plan_replication_factor
-from kctl.admin.placement_reading import read_placement
-from kctl.admin.placement_summary import broker_changes, bytes_across_racks, phases_of_at_most, phases_of_equal_size
-from kctl.admin.reassignment_plan import plan_moves
-from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.invocation import Invocation
-from kctl.commands.reassign.cost import cost_text, duration_text, least_duration_ms, throttle_rate
-from kctl.commands.reassign.options import PlanOutput, broker_ids
-from kctl.commands.reassign.plan_files import PlanFiles, note_files
-from kctl.commands.reassign.plan_rows import PlanReport, broker_columns, broker_row, planned_move
-from kctl.commands.shown import shows_one
-from kctl.errors import ErrorCode, UsageError
-from kctl.integers import INT32_MAX, parse_integer
-from kctl.quantities import counted
+from kctl.admin.groups.undo_files import write_new
+from kctl.admin.placement.documents import format_reassignment
+from kctl.admin.placement.goals import plan_add, plan_drain, plan_rebalance, plan_replication_factor, read_placement
+from kctl.admin.placement.plan import plan_moves, requested_log_dirs, rollback, rollback_log_dirs
+from kctl.admin.placement.state import broker_changes, bytes_across_racks, phases_of_at_most, phases_of_equal_size
+from kctl.client.outcome import absent_broker, topic_error
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import code_error
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.reassign.rows import (
+    PlanOutput,
+    broker_ids,
+    cost_text,
+    duration_text,
+    least_duration_ms,
+    throttle_rate,
+)
+from kctl.errors import ErrorCode, KctlError, UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import INT32_MAX, counted, parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kctl.admin.placement_reading import PlacementReading
-    from kctl.admin.reassignment_plan import Move
-    from kctl.admin.reassignment_spec import Assignment
+    from kctl.admin.placement.documents import Assignment
+    from kctl.admin.placement.goals import PlacementReading
+    from kctl.admin.placement.plan import Move
+    from kctl.admin.placement.state import BrokerChange
     from kctl.model import TopicPartition
 
-app = typer.Typer(add_completion=False)
+
+# Planned reassignments as rows.
+
+
+def broker_columns(*, leaders_only: bool) -> tuple[Column, ...]:
+    """A narrow terminal shows leaders of a plan that moves only these, else bytes."""
+    bytes_order, leaders_order = (1, 0) if leaders_only else (0, 2)
+    return (
+        Column("broker", numeric=True),
+        Column("rack", is_rare=True),
+        Column("bytes_before", numeric=True, drop_order=bytes_order),
+        Column("bytes_after", numeric=True, drop_order=bytes_order),
+        Column("bytes_received", numeric=True, drop_order=bytes_order),
+        Column("replicas_before", numeric=True, drop_order=4),
+        Column("replicas_after", numeric=True, drop_order=5),
+        Column("leaders_before", numeric=True, drop_order=leaders_order),
+        Column("leaders_after", numeric=True, drop_order=leaders_order),
+        Column("free_bytes", numeric=True, drop_order=1, is_rare=True),
+        Column("free_bytes_after", numeric=True, drop_order=bytes_order, is_rare=True),
+        *ERROR_COLUMNS,
+    )
+
+
+class BrokerRow(NamedTuple):
+    """A broker before and after the reassignment; leaders are partitions that prefer it."""
+
+    broker: int
+    rack: str | None
+    bytes_before: int | None
+    bytes_after: int | None
+    bytes_received: int | None
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+    free_bytes: int | None
+    free_bytes_after: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class PlannedMove(NamedTuple):
+    """The move of one partition."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    target: list[int]
+    bytes_to_move: int | None
+    phase: int
+
+
+class PlanReport(NamedTuple):
+    """The JSON object of a plan."""
+
+    partitions: int
+    replicas_to_copy: int
+    bytes_to_move: int | None
+    """Null if no size is known."""
+    bytes_across_racks: int | None
+    duration_ms: int | None
+    """The least duration with --throttle, of all phases one after the other."""
+    brokers: list[BrokerRow]
+    moves: list[PlannedMove]
+    files: list[str]
+    """One per phase."""
+    rollback_file: str | None
+
+
+def broker_row(change: BrokerChange) -> BrokerRow:
+    """One broker; with an error if its free space is too small."""
+    error = code_error(ErrorCode.NONE)
+    if change.lacks_space:
+        received, free = (counted(size or 0, "byte") for size in (change.bytes_received, change.free_bytes))
+        text = f"receives {received} and has {free} free"
+        error = {"error": ErrorCode.KAFKA_STORAGE_ERROR.name, "message": text}
+    return BrokerRow(
+        broker=change.broker,
+        rack=change.rack,
+        bytes_before=change.bytes_before,
+        bytes_after=change.bytes_after,
+        bytes_received=change.bytes_received,
+        replicas_before=change.replicas_before,
+        replicas_after=change.replicas_after,
+        leaders_before=change.leaders_before,
+        leaders_after=change.leaders_after,
+        free_bytes=change.free_bytes,
+        free_bytes_after=change.free_bytes_after,
+        **error,
+    )
+
+
+def planned_move(move: Move, phase: int) -> PlannedMove:
+    """One move; phases are counted from 1."""
+    return PlannedMove(
+        move.tp.topic, move.tp.partition, list(move.current), list(move.target), move.bytes_to_move, phase
+    )
+
+
+# The files of a plan, in the format of Kafka's tools.
+
+
+class PlanFiles:
+    """The files of a plan: one per phase, and one for the way back."""
+
+    def __init__(self, output: str | None) -> None:
+        """Raises Refused if one of them exists already."""
+        self._path = None if output is None else Path(output)
+        if self._path is not None:
+            self._refuse_existing([self._path, self._rollback(self._path)])
+
+    def write(self, parts: Sequence[Sequence[Move]], *, is_split: bool) -> tuple[list[Path], Path] | None:
+        """Writes all of them or none, and returns their paths; None without --output.  Raises Refused."""
+        if self._path is None:
+            return None
+        path, back = self._path, self._rollback(self._path)
+        paths = [path]
+        if is_split:
+            paths = [path.with_stem(f"{path.stem}-{number}") for number in range(1, len(parts) + 1)]
+        self._refuse_existing(paths)
+        moves = [move for part in parts for move in part]
+        texts = [
+            format_reassignment({move.tp: move.target for move in part}, requested_log_dirs(part)) for part in parts
+        ]
+        undo = format_reassignment(rollback(moves), rollback_log_dirs(moves))
+        done: list[Path] = []
+        try:
+            for one, text in [(back, undo), *zip(paths, texts, strict=True)]:
+                done.append(one)
+                write_new(one, text + "\n")
+        except OSError as error:
+            # A file that another process has created meanwhile is not removed.
+            for one in done[:-1] if isinstance(error, FileExistsError) else done:
+                one.unlink(missing_ok=True)
+            raise KctlError(f"{done[-1]} cannot be written: {error.strerror}") from None
+        return paths, back
+
+    @staticmethod
+    def _rollback(path: Path) -> Path:
+        return path.with_stem(f"{path.stem}-rollback")
+
+    @staticmethod
+    def _refuse_existing(paths: Sequence[Path]) -> None:
+        for path in paths:
+            if path.exists():
+                raise Refused(f"{path} exists and is not overwritten: give another --output")
+
+
+def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: str | None) -> None:
+    """Shows the command lines that execute and undo the plan in the files, with the throttle of its estimates."""
+    options = f"--wait{f' --throttle {shlex.quote(throttle)}' if throttle else ''}{run.cluster_options()}"
+    for name in files:
+        run.console.note(f"to execute: kctl reassign execute {shlex.quote(name)} {options}")
+    if rollback_file:
+        run.console.note(f"to undo: kctl reassign execute {shlex.quote(rollback_file)} {options}")
+    else:
+        run.console.note("give --output FILE to write the plan")
+
+
+verbs = typer.Typer(add_completion=False)
 
 REPLICATION_FACTOR_MAX = 32_767
 """The type in CreateTopics is int16."""
 Goal = Literal["drain", "add", "replication-factor", "rebalance"]
 
 
-@app.command(
+@verbs.command(
     "plan",
     cls=ClusterCommand,
     epilog=examples(

@@ -6,32 +6,31 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.disk_balance import disk_changes, plan_disks
-from kctl.admin.health import ongoing_if_supported
-from kctl.admin.log_dirs import describe_log_dirs, sizes_in
-from kctl.admin.outcome import Outcome, absent_broker, topic_error
-from kctl.admin.reassignment_plan import plan_moves
-from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.invocation import Invocation
-from kctl.commands.reassign.cost import cost_text
-from kctl.commands.reassign.options import PlanOutput, broker_ids
-from kctl.commands.reassign.plan_files import PlanFiles, note_files
-from kctl.commands.rows import code_error
-from kctl.commands.shown import shows_one
-from kctl.console import ERROR_COLUMNS, Column
+from kctl.admin.placement.balance import disk_changes, plan_disks
+from kctl.admin.placement.log_dirs import describe_log_dirs, sizes_in
+from kctl.admin.placement.plan import plan_moves
+from kctl.admin.placement.reassignment import ongoing_if_supported
+from kctl.client.outcome import Outcome, absent_broker, topic_error
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import code_error
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.reassign.plan import PlanFiles, note_files
+from kctl.commands.reassign.rows import PlanOutput, broker_ids, cost_text
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.integers import parse_integer
 from kctl.model import TopicPartition
-from kctl.quantities import counted
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import counted, parse_integer
 
 if TYPE_CHECKING:
-    from kctl.admin.disk_balance import DiskChange
-    from kctl.admin.log_dirs import LogDir, Replica
+    from kctl.admin.placement.balance import DiskChange
+    from kctl.admin.placement.log_dirs import LogDir, Replica
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import ClusterMetadata
 
-app = typer.Typer(add_completion=False)
+verbs = typer.Typer(add_completion=False)
 
 DISK_COLUMNS = (
     Column("broker", numeric=True),
@@ -83,7 +82,7 @@ class DiskPlanReport(NamedTuple):
     rollback_file: str | None
 
 
-@app.command(
+@verbs.command(
     "plan-disks",
     cls=ClusterCommand,
     epilog=examples(

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from kctl.admin.reassignment_plan import MoveState, bytes_moved, replica_state
-from kctl.admin.reassignment_spec import ANY_LOG_DIR
-from kctl.commands.rows import ErrorFields, code_error, known, outcome_error
-from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import ErrorCode
+import typer
+
+from kctl.admin.placement.documents import ANY_LOG_DIR, is_inline, parse_inline, parse_log_dirs, parse_reassignment
+from kctl.admin.placement.execution import move_duration_ms
+from kctl.admin.placement.plan import MoveState, bytes_by_broker, bytes_moved, replica_state
+from kctl.commands.compat import reassign as reassign_compat
+from kctl.commands.compat.reassign import throttles_cleared
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import ErrorFields, code_error, known, outcome_error
+from kctl.commands.frame.values import parse_rate
+from kctl.errors import ErrorCode, UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import counted, parse_integer
+from kctl.system.user_files import STANDARD_INPUT, read_text
 
 if TYPE_CHECKING:
-    from kctl.admin.outcome import Outcome
-    from kctl.admin.reassigning import Situation
-    from kctl.admin.reassignment import Ongoing
-    from kctl.admin.reassignment_plan import Move
+    from kctl.admin.placement.documents import Assignment, LogDirTargets
+    from kctl.admin.placement.execution import Situation
+    from kctl.admin.placement.plan import Move
+    from kctl.admin.placement.reassignment import Ongoing
+    from kctl.admin.placement.throttling import Restored
+    from kctl.client.outcome import Outcome
     from kctl.model import TopicPartition
+
 
 PLAN_COLUMNS = (
     Column("topic"),
@@ -195,3 +211,151 @@ def cancel_row(tp: TopicPartition, status: str, outcome: Outcome | None = None) 
         status=None if failed else status,
         **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
     )
+
+
+# Options that several verbs of `kctl reassign` take.
+
+
+JsonFile = Annotated[
+    str | None,
+    typer.Option("--reassignment-json-file", metavar="FILE", help="Kafka's JSON: partitions and their replicas."),
+]
+StateDir = Annotated[
+    str | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="Folder that records the throttles that were set.  Default: kctl/reassign under XDG_STATE_HOME, which is"
+        " ~/.local/state.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
+PlanOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json contains the reverse plan.",
+    ),
+]
+
+
+def broker_ids(text: str | None) -> list[int] | None:
+    """Broker ids of a list such as `1,2`, each once; None stays None.  Raises UsageError."""
+    return (
+        None if text is None else sorted({parse_integer(one, "the id of a broker", low=0) for one in text.split(",")})
+    )
+
+
+# Shows how far reassignments are and which throttles were removed.
+
+
+def show_states(run: Invocation, situation: Situation, compat: str | None) -> ExitStatus:
+    """Shows a row per move, or the text of Kafka's tool of version `compat`; UNMET while any move is in progress."""
+    rows = [state_row(move, situation) for move in situation.moves]
+    states = {move: situation.state_of(move) for move in situation.moves}
+    if compat:
+        found = [
+            (move.tp, situation.partition_state_of(move), situation.replicas_of(move), move.target) for move in states
+        ]
+        replicas = {(broker, move.tp): path for move in situation.moves for broker, path in move.log_dirs}
+        run.console.verbatim(reassign_compat.states(compat, found, replicas, situation.sizes))
+    else:
+        run.console.show(STATE_COLUMNS, rows)
+    if run.status_of(rows) is not ExitStatus.DONE:
+        return ExitStatus.FAILED
+    return ExitStatus.UNMET if MoveState.IN_PROGRESS in states.values() else ExitStatus.DONE
+
+
+def show_cleared_throttles(run: Invocation, restored: Restored, compat: str | None) -> bool:
+    """Shows in `compat` which throttles were removed; False if the removal of one failed."""
+    if compat:
+        run.console.verbatim(throttles_cleared(restored.brokers, restored.topics))
+    return not restored.failed
+
+
+# Reads the targets of a reassignment from options and files.
+
+
+def plan_file(texts: list[str] | None, path: str | None) -> tuple[list[str] | None, str | None]:
+    """The partitions and the file: a single argument that is not a partition may name the file."""
+    if (
+        texts
+        and len(texts) == 1
+        and path is None
+        and not is_inline(texts[0])
+        and (texts[0] == STANDARD_INPUT or Path(texts[0]).exists())
+    ):
+        return None, texts[0]
+    return texts, path
+
+
+def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bool = True) -> Assignment | None:
+    """The reassignment in a file or in arguments; None if neither is given."""
+    if texts and path:
+        raise UsageError("give --reassignment-json-file or partitions, not both")
+    if texts:
+        try:
+            return parse_inline(texts, with_replicas=with_replicas)
+        except UsageError:
+            file = next((text for text in texts if Path(text).is_file()), None)
+            if file is None:
+                raise
+            raise UsageError(f"'{file}' is a file; give it as --reassignment-json-file {file}") from None
+    if path is None:
+        return None
+    document = _document(path)
+    try:
+        return parse_reassignment(document)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read_log_dirs(path: str | None) -> LogDirTargets:
+    """The log directories in the file, which `read_targets` has accepted."""
+    return parse_log_dirs(_document(path)) if path else {}
+
+
+@functools.cache
+def _document(path: str) -> str:
+    """The text of the file, read once, because a pipe cannot be read twice."""
+    return read_text(path)
+
+
+# Describes the cost of moves: replicas and bytes to copy, and the least duration.
+
+
+def throttle_rate(throttle: str | None) -> int | None:
+    """Bytes per second of --throttle.  Raises UsageError."""
+    if throttle is None:
+        return None
+    rate = parse_rate(throttle)
+    if rate == 0:
+        raise UsageError("--throttle must be greater than 0")
+    return rate
+
+
+def least_duration_ms(moves: Sequence[Move], rate: int) -> int:
+    """The least duration: that of the broker that sends or receives most."""
+    incoming, outgoing = bytes_by_broker(moves)
+    return move_duration_ms(max([*incoming.values(), *outgoing.values(), 0]), rate)
+
+
+def cost_text(moves: Sequence[Move], rate: int | None) -> str:
+    """Number of replicas and bytes to copy, and the least duration with a throttle."""
+    possible = [move for move in moves if not move.problem]
+    total = sum(move.bytes_to_move or 0 for move in possible)
+    replicas = sum(len(move.adding) + len(move.relocating) for move in possible)
+    text = f"{counted(replicas, 'replica')} to copy, {counted(total, 'byte')}"
+    if rate is not None and (duration_ms := least_duration_ms(moves, rate)):
+        text += f", about {duration_text(duration_ms)} with this throttle"
+    return text
+
+
+def duration_text(duration_ms: int) -> str:
+    """A length of time, rounded up to seconds."""
+    seconds = -(-duration_ms // 1000)
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"

@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from kctl.commands.record_format.forms import NULL_ESCAPED, NUMBER_BYTES_MAX, TextForm, read_time
-from kctl.commands.record_format.plan import Step, check_readable, steps_of
-from kctl.commands.record_format.read_record import ReadRecord
-from kctl.commands.record_format.syntax import Fixed, HeadersPiece, NumberPiece, Piece, TextPiece, TimePiece
-from kctl.commands.values import known_time
+from kctl.commands.frame.values import known_time
+from kctl.commands.record_format.syntax import (
+    NULL_ESCAPED,
+    NUMBER_BYTES_MAX,
+    Fixed,
+    HeadersPiece,
+    NumberPiece,
+    Piece,
+    TextForm,
+    TextPiece,
+    TimePiece,
+    read_time,
+)
+from kctl.commands.record_format.writing import Step, check_readable, steps_of
 from kctl.errors import UsageError
-from kctl.integers import INT32_MAX
 from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
-from kctl.quantities import counted
+from kctl.output.quantities import INT32_MAX, counted
+
+if TYPE_CHECKING:
+    from kctl.model import TopicPartition
+    from kctl.records.header import Record
+
+
+# A record that was read from text.
+
+
+class ReadRecord(NamedTuple):
+    """A record as a JSON object or a format contains it; None for missing fields."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp_ms: int | None
+
 
 _Wait = Generator[None, None, bytes]
 """Suspends until more bytes have arrived; returns some of them."""
@@ -280,3 +306,63 @@ def _name(data: bytes) -> str:
 
 def _shown(data: bytes) -> str:
     return "'" + data[:40].decode(errors="backslashreplace").replace("\n", "\\n").replace("\t", "\\t") + "'"
+
+
+# Checks that a record would be read back unchanged from its text. Pure.
+
+
+class RoundTrip:
+    """Raises UsageError for a format that cannot be read."""
+
+    def __init__(self, pieces: tuple[Piece, ...], null_marker: bytes | None) -> None:
+        check_readable(pieces)
+        self._pieces = pieces
+        self._null_marker = null_marker
+        self._fields = set[str]()
+        for piece in pieces:
+            if isinstance(piece, (NumberPiece, TextPiece)):
+                self._fields.add(piece.field)
+            elif isinstance(piece, TimePiece):
+                self._fields.add("timestamp")
+            elif isinstance(piece, HeadersPiece):
+                self._fields.add("headers" if _has_values(piece) else "names of headers")
+
+    def expected(self, tp: TopicPartition, record: Record) -> ReadRecord:
+        """The record with those of its fields that the format has."""
+        headers = record.headers if "headers" in self._fields else ()
+        if "names of headers" in self._fields:
+            headers = tuple((name, None) for name, _ in record.headers)
+        return ReadRecord(
+            record.key if "key" in self._fields else None,
+            record.value if "value" in self._fields else None,
+            headers,
+            tp.partition if "partition" in self._fields else None,
+            known_time(record.timestamp) if "timestamp" in self._fields else None,
+        )
+
+    def check(self, tp: TopicPartition, record: Record, text: bytes) -> None:
+        """Raises UsageError unless `text` is read as exactly this record."""
+        reader = FormatReader(self._pieces, self._null_marker)
+        expected = self.expected(tp, record)
+        try:
+            read = [*reader.feed(text), *reader.finish()]
+            if read == [expected]:
+                return
+            reason = _difference(expected, read[0]) if len(read) == 1 else "it would be several records"
+        except UsageError as error:
+            reason = str(error)
+        raise UsageError(
+            f"{tp}: produce -f would not read the record at offset {record.offset} back as it is: {reason};"
+            " use sizes (%K, %V), {escape}, or --null-marker"
+        )
+
+
+def _has_values(piece: HeadersPiece) -> bool:
+    return piece.each is None or any(isinstance(one, TextPiece) and one.field == "value" for one in piece.each)
+
+
+def _difference(expected: ReadRecord, read: ReadRecord) -> str:
+    name = next(name for name in expected._fields if getattr(expected, name) != getattr(read, name))
+    if getattr(expected, name) is None:
+        return f"the {name} is null"
+    return f"its {name} would be different"

@@ -3,18 +3,172 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.commands.record_format.forms import NULL_ESCAPED, TextForm, write_time
-from kctl.commands.record_format.plan import Step, steps_of
-from kctl.commands.record_format.syntax import Fixed, HeadersPiece, NumberPiece, Piece, TextPiece, TimePiece
-from kctl.commands.values import NO_TIMESTAMP
+from kctl.commands.frame.values import NO_TIMESTAMP
+from kctl.commands.record_format.syntax import (
+    NULL_ESCAPED,
+    Fixed,
+    HeadersPiece,
+    NumberPiece,
+    Piece,
+    TextForm,
+    TextPiece,
+    TimePiece,
+    write_time,
+)
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
     from kctl.records.header import Record
+
+
+# How each piece of a format is delimited, and which formats can be read back. Pure.
+#
+# A format can be read if the end of each field is known: by a size that precedes it, by a fixed width, or by the text
+# that follows it.
+
+
+_TIME_BYTES = b"0123456789-:.TZ"
+_ESCAPE_BYTES = b"\\ntrxN0123456789abcdef"
+
+
+class Step(NamedTuple):
+    """A piece with its neighbours."""
+
+    piece: Piece
+    is_sized: bool
+    """Whether the size of this text precedes it."""
+    delimiter: bytes
+    """The fixed bytes that follow; empty if another field does, or nothing."""
+
+
+def steps_of(pieces: tuple[Piece, ...]) -> list[Step]:
+    """The pieces with their neighbours."""
+    sizes: set[str] = set()
+    steps = []
+    for piece, following in itertools.zip_longest(pieces, pieces[1:]):
+        if isinstance(piece, NumberPiece):
+            sizes.add(piece.field)
+        is_sized = isinstance(piece, TextPiece) and f"{piece.field} size" in sizes
+        steps.append(Step(piece, is_sized, following.data if isinstance(following, Fixed) else b""))
+    return steps
+
+
+def check_readable(pieces: tuple[Piece, ...]) -> None:
+    """Raises UsageError with the reason if records cannot be read back from what the format writes."""
+    problem = _problem(pieces)
+    if problem is not None:
+        raise UsageError(f"produce cannot read this format: {problem}")
+
+
+def _problem(pieces: tuple[Piece, ...]) -> str | None:
+    fields = [piece.field for piece in pieces if isinstance(piece, TextPiece)]
+    if "key" not in fields and "value" not in fields:
+        return "it has neither %k nor %v"
+    return _repeated(pieces) or _useless_size(pieces, fields) or _first_problem(pieces)
+
+
+def _first_problem(pieces: tuple[Piece, ...]) -> str | None:
+    has_count = False
+    for step in steps_of(pieces):
+        problem = _problem_of(step, has_count=has_count)
+        if problem is not None:
+            return problem
+        has_count = has_count or (isinstance(step.piece, NumberPiece) and step.piece.field == "number of headers")
+    return None
+
+
+def _problem_of(step: Step, *, has_count: bool) -> str | None:
+    match step.piece:
+        case Fixed():
+            return None
+        case NumberPiece(written, _, form):
+            return None if form.is_fixed else _problem_of_digits(written, form.digits, step.delimiter)
+        case TimePiece(written, None):
+            return _problem_of_digits(written, _TIME_BYTES, step.delimiter)
+        case TimePiece(written):
+            return f"{written} is not read; use %d or %d{{rfc3339}}"
+        case TextPiece(written, _, form) if step.is_sized:
+            if form is TextForm.ESCAPE:
+                return f"the sizes are of the unescaped bytes, so {written} needs a delimiter and no size before it"
+            return None
+        case HeadersPiece(written, tuple() as each):
+            if not has_count:
+                return f"%H must precede {written}"
+            inner = _repeated(each) or _problem_of_header(each) or _first_problem(each)
+            return f"within {written}: {inner}" if inner else None
+        case _:
+            return _problem_of_text(step.piece, step.delimiter)
+
+
+def _problem_of_digits(written: str, digits: bytes, delimiter: bytes) -> str | None:
+    if not delimiter:
+        return f"the end of {written} is unknown: put text after it" + (
+            "" if "{rfc3339}" in written else f", or give it a fixed width, such as {written[:2]}{{big32}}"
+        )
+    return _may_be_part(written, delimiter) if delimiter[:1] in digits else None
+
+
+def _problem_of_text(piece: TextPiece | HeadersPiece, delimiter: bytes) -> str | None:
+    if not delimiter:
+        return _without_end(piece)
+    reserved = b""
+    if isinstance(piece, HeadersPiece):
+        reserved = _ESCAPE_BYTES + b",="
+    elif piece.form is TextForm.ESCAPE:
+        reserved = _ESCAPE_BYTES
+    return _may_be_part(piece.written, delimiter) if delimiter[:1] in reserved else None
+
+
+def _may_be_part(written: str, delimiter: bytes) -> str:
+    return f"the text after {written} begins with '{chr(delimiter[0])}', which may be part of it"
+
+
+def _without_end(piece: TextPiece | HeadersPiece) -> str:
+    written = piece.written
+    if isinstance(piece, HeadersPiece) or piece.field == "topic":
+        return f"the end of {written} is unknown: put text after it"
+    size = written[:2].upper() if written[1] != "s" else "%V"
+    return f"the end of {written} is unknown: put text after it, or its size ({size}) before it"
+
+
+def _problem_of_header(each: tuple[Piece, ...]) -> str | None:
+    fields = [piece.field for piece in each if isinstance(piece, TextPiece)]
+    return _useless_size(each, fields) if "key" in fields else "the name of the header, %k, is missing"
+
+
+def _repeated(pieces: tuple[Piece, ...]) -> str | None:
+    seen: set[str] = set()
+    for piece in pieces:
+        match piece:
+            case Fixed():
+                continue
+            case TimePiece():
+                field = "timestamp"
+            case HeadersPiece():
+                field = "headers"
+            case _:
+                field = str(piece.field)
+        if field in seen:
+            return f"{piece.written} is the {field} again"
+        seen.add(field)
+    return None
+
+
+def _useless_size(pieces: tuple[Piece, ...], texts: Sequence[str]) -> str | None:
+    sized = {step.piece.field for step in steps_of(pieces) if isinstance(step.piece, TextPiece) and step.is_sized}
+    for piece in pieces:
+        if isinstance(piece, NumberPiece) and piece.field.endswith(" size"):
+            name = piece.field.removesuffix(" size")
+            if name not in texts:
+                return f"{piece.written} is the size of the {name}, which the format does not have"
+            if name not in sized:
+                return f"{piece.written} must precede the {name}"
+    return None
 
 
 class _Fields(NamedTuple):

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(__name__, "verify", "status", "import", "compact", "profile"),
+    cls=verb_group(
+        __name__,
+        {
+            "verify": "exports",
+            "status": "exports",
+            "import": "exports",
+            "compact": "exports",
+            "profile": "profile",
+        },
+    ),
     help="Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

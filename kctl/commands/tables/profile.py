@@ -11,23 +11,24 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 
 from kctl import __version__
-from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.shown import shows_one
-from kctl.commands.values import parse_offset_range, parse_partitions
-from kctl.console import Column, Format
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.values import parse_offset_range, parse_partitions
 from kctl.errors import KctlError, UsageError
-from kctl.private_files import replace_private
-from kctl.quantities import counted, format_duration
-from kctl.spark.cluster_view import TopicSelection
-from kctl.spark.exec.target import PackageMissing
-from kctl.spark.plan import Isolation
-from kctl.spark.profiling.page import page, time_text
-from kctl.spark.profiling.request import ProfileRequest, profile_topic
-from kctl.spark.profiling.rows import PartitionProfile, Spread, TopicProfile
+from kctl.output.console import Column, Format
+from kctl.output.quantities import counted, format_duration
+from kctl.system.user_files import replace_private
+from kctl.tables.exec.target import PackageMissing
+from kctl.tables.plans.cluster_view import TopicSelection
+from kctl.tables.plans.plan import Isolation
+from kctl.tables.profiling.page import page, time_text
+from kctl.tables.profiling.request import ProfileRequest, profile_topic
+from kctl.tables.profiling.rows import PartitionProfile, Spread, TopicProfile
 
-app = typer.Typer(add_completion=False)
+verbs = typer.Typer(add_completion=False)
 
 PARTITION_COLUMNS = (
     Column("partition", numeric=True),
@@ -78,7 +79,7 @@ class _Facts(NamedTuple):
     keys_in_several_partitions: int
 
 
-@app.command(
+@verbs.command(
     "profile",
     cls=ClusterCommand,
     epilog=examples(

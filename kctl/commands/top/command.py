@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.addresses import parse_addresses
-from kctl.admin.activity import activity
-from kctl.admin.cluster_sampler import Sampler
-from kctl.admin.group_verdicts import GroupVerdicts
-from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.shown import shows_one
-from kctl.commands.times import parse_duration_ms
-from kctl.console import Format
-from kctl.errors import UsageError
+from kctl.admin.sampling.activity import activity
+from kctl.admin.sampling.sample import ClusterSample, GroupVerdicts
+from kctl.admin.sampling.sampler import Sampler
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.values import parse_duration_ms
+from kctl.commands.top.screen import render
+from kctl.commands.top.state import Event, KeyPressed, Sampled, SampleFailed, State, keys_of, step
+from kctl.config.addresses import parse_addresses
+from kctl.errors import KctlError, UsageError
+from kctl.output.console import Console, Format
+from kctl.output.live_screen import LiveScreen
 
 if TYPE_CHECKING:
-    from kctl.admin.activity import Activity
+    from kctl.admin.sampling.activity import Activity
     from kctl.client.cluster import ClusterClient
+
 
 app = typer.Typer(add_completion=False)
 
@@ -37,7 +44,7 @@ INTERVAL_MS_MIN, INTERVAL_MS_MAX = 200, 3_600_000
         "kctl top --once --format json",
     ),
 )
-@shows_one("kctl.admin.activity:Activity")
+@shows_one("kctl.admin.sampling.activity:Activity")
 def top(
     ctx: typer.Context,
     *,
@@ -83,8 +90,6 @@ def top(
     if run.console.is_machine_readable or not run.console.stdout.isatty():
         raise UsageError("kctl top draws on a terminal: give --once to print one result")
 
-    from kctl.commands.top.live import run_live  # noqa: PLC0415 - --once draws no screen
-
     async def live(client: ClusterClient) -> None:
         await run_live(Sampler(client, endpoints, reads_metrics=not no_metrics), run.console, interval_ms)
 
@@ -124,3 +129,59 @@ def _endpoint(text: str) -> tuple[int, tuple[str, int]]:
     if len(addresses) != 1:
         raise UsageError(f"--metrics: '{text}' has more than one address; repeat the option")
     return int(broker_id), addresses[0]
+
+
+# Runs the live screen: reads keys, takes samples, draws. `state.step` decides.
+#
+# Owner: event loop.
+
+
+async def run_live(sampler: Sampler, console: Console, interval_ms: int) -> None:
+    """Shows the cluster until the user quits.  A cluster that cannot be reached is shown as such, and tried again."""
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    state = State(interval_ms)
+    is_done = asyncio.Event()
+
+    def on_event(event: Event) -> None:
+        nonlocal state
+        state = step(state, event, round((loop.time() - started_s) * 1000))
+        draw()
+        if state.is_done:
+            is_done.set()
+
+    def draw() -> None:
+        screen.draw(render(state, *screen.size))
+
+    def on_input(received: bytes) -> None:
+        for key in keys_of(received):
+            on_event(KeyPressed(key))
+
+    async def sample() -> None:
+        old: ClusterSample | None = None
+        verdicts = GroupVerdicts()
+        while True:
+            began_s = loop.time()
+            try:
+                new = await sampler.take()
+                verdicts.observe(new)
+                on_event(Sampled(activity(old, new, verdicts.of)))
+                old = new
+            except (KctlError, TimeoutError, OSError) as error:
+                on_event(SampleFailed(str(error) or type(error).__name__))
+            await asyncio.sleep(max(began_s + interval_ms / 1000 - loop.time(), interval_ms / 5000))
+
+    screen = LiveScreen(console.stdin, console.stdout, color=console.color, on_input=on_input, on_resize=draw)
+    with screen:
+        draw()
+        sampling = loop.create_task(sample(), name="sample")
+        ends = loop.create_task(is_done.wait(), name="keys")
+        try:
+            await asyncio.wait({sampling, ends}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sampling, ends):
+                task.cancel()
+        if not is_done.is_set():
+            await sampling
+    with contextlib.suppress(asyncio.CancelledError):
+        await sampling

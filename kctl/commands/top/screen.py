@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
+from kctl.admin.sampling.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
 from kctl.commands.top.state import State
 from kctl.commands.top.views import DEFAULT_SORT, Column, Table, View, table_of
-from kctl.quantities import NOTHING, compact, counted
-from kctl.table_layout import GAP
-from kctl.terminal_text import cut, display_width, escape, pad
+from kctl.output.quantities import NOTHING, compact, counted
+from kctl.output.table import GAP
+from kctl.output.terminal_text import cut, display_width, escape, pad
 
 BOLD, DIM, SELECTED, GOOD, WARNING, BAD = "bold", "dim", "reverse", "green", "yellow", "bold red"
 FLEXIBLE_WIDTH_MIN = 8

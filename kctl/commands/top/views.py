@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
-from kctl.admin.lag_rules import Verdict
-from kctl.quantities import NOTHING, compact
-from kctl.terminal_text import escape_cell
+from kctl.admin.sampling.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
+from kctl.lag.rules import Verdict
+from kctl.output.quantities import NOTHING, compact
+from kctl.output.terminal_text import escape_cell
 
 
 class View(Enum):
@@ -41,7 +41,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A view: its columns and its rows, which are NamedTuples of `kctl.admin.activity`."""
+    """A view: its columns and its rows, which are NamedTuples of `kctl.admin.sampling.activity`."""
 
     columns: tuple[Column, ...]
     rows: list[Any]

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.lazy_group import verbs
+from kctl.commands.frame.lazy_group import verb_group
 
 app = typer.Typer(
-    cls=verbs(__name__, "list", "describe", "create", "alter", "delete"),
+    cls=verb_group(
+        __name__,
+        {
+            "list": "list",
+            "describe": "describe",
+            "create": "changes",
+            "alter": "changes",
+            "delete": "changes",
+        },
+    ),
     help="List, describe, create, alter and delete topics.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.admin.topics import list_topics as all_topics
-from kctl.commands.command import examples
+from kctl.admin.topics.topics import list_topics
+from kctl.admin.topics.topics import list_topics as all_topics
 from kctl.commands.compat import topics as topic_compat
-from kctl.commands.compat.versions import Compat
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.invocation import Invocation
-from kctl.commands.omissions import note_omissions
-from kctl.commands.query import QueryCommand
-from kctl.commands.shown import shows
+from kctl.commands.compat.java import Compat
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.query import QueryCommand, note_omissions
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import parse_expectation
+from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
+    CHANGE_COLUMNS,
     NO_FILTERS,
+    TOPIC_COLUMNS,
     AtMinIsr,
     FilterOptions,
     Id,
     Overrides,
     TopicRegex,
+    TopicRow,
     Unavailable,
     UnderMinIsr,
     UnderReplicated,
+    topic_row,
 )
-from kctl.commands.topics.rows import TOPIC_COLUMNS, TopicRow, topic_row
+from kctl.errors import KctlError, UsageError
 
-app = typer.Typer(add_completion=False)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.output.console import Column
 
 
-@app.command(
+verbs = typer.Typer(add_completion=False)
+
+
+@verbs.command(
     "list", cls=QueryCommand, epilog=examples("kctl topics list", "kctl topics list --internal --format jsonl")
 )
 @shows(TopicRow)
-def list_topics(
+def list_verb(
     ctx: typer.Context,
     *,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
@@ -64,7 +76,7 @@ def list_topics(
         run.store_names("topics", (topic.name for topic in found))
         topics = [topic for topic in found if internal or not topic.is_internal]
     else:
-        from kctl.commands.topics.filters import filtered_topics  # noqa: PLC0415 - without filters it starts faster
+        from kctl.commands.topics.describe import filtered_topics  # noqa: PLC0415 - without filters it starts faster
 
         selected = filtered_topics(run, options, internal=internal)
         topics, has_problems = selected.topics, bool(selected.partitions)
@@ -77,3 +89,39 @@ def list_topics(
         note_omissions(run, rows, "topics")
     status = run.status_of(rows)
     return ExitStatus.UNMET if has_problems and status is ExitStatus.DONE else status
+
+
+# Which topics `kctl topics alter` and `delete` change.
+
+
+def selected_names(
+    run: Invocation,
+    names: list[str] | None,
+    topic_regex: str | None,
+    expect: str | None,
+    columns: Sequence[Column] = CHANGE_COLUMNS,
+) -> list[str] | None:
+    """The named topics, or those that match; None if there are not as many as expected.
+
+    Then a warning and an empty list with these columns are shown.
+
+    Raises UsageError unless names or a regular expression are given, and KctlError if no topic matches.
+    """
+    expected = parse_expectation(expect) if expect else None
+    if bool(names) == (topic_regex is not None):
+        raise UsageError("give topics or --topic-regex")
+    found = names or matching_topics(run, NamePattern("--topic-regex", topic_regex or ""))
+    found = list(dict.fromkeys(found))
+    if expected is not None and not expected.holds(len(found)):
+        run.console.warn(f"--expect {expected.text}: selected are {len(found)}, and nothing is changed")
+        run.console.show(columns, [])
+        return None
+    if not found:
+        raise KctlError(f"no topic matches --topic-regex '{topic_regex}'")
+    return found
+
+
+def matching_topics(run: Invocation, pattern: NamePattern) -> list[str]:
+    """The names of the topics that match, except internal topics."""
+    topics = run.on_cluster(list_topics)
+    return pattern.select(topic.name for topic in topics if not topic.is_internal)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import Dynamic, Importance, at_least, one_of, prop
 from kctl.config.kinds import BOOLEAN, CLASS, INT, LONG, PASSWORD, STRING
-from kctl.config.rules import at_least, one_of
 
 _PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 

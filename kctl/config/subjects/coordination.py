@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Importance, prop
+from kctl.config.definition import Importance, at_least, known_version, prop
 from kctl.config.kinds import BOOLEAN, INT, LIST, PASSWORD, STRING
-from kctl.config.rules import at_least, known_version
 from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import Dynamic, Importance, at_least, between, each_of, known_version, one_of, prop
 from kctl.config.kinds import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LIST, LONG, LONG_MAX, STRING
-from kctl.config.rules import at_least, between, each_of, known_version, one_of
 from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Importance, prop
+from kctl.config.definition import Importance, in_range, one_of, prop
 from kctl.config.kinds import BOOLEAN, INT, STRING
-from kctl.config.rules import in_range, one_of
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

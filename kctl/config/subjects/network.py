@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import COUNT_BY_ADDRESS, Dynamic, Importance, at_least, in_range, one_of, prop
 from kctl.config.kinds import INT, INT_MAX, LIST, LONG, STRING
-from kctl.config.rules import COUNT_BY_ADDRESS, at_least, in_range, one_of
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

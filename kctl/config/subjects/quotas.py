@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Importance, prop
+from kctl.config.definition import Importance, at_least, one_of, prop
 from kctl.config.kinds import INT, LIST, LONG, LONG_MAX, STRING
-from kctl.config.rules import at_least, one_of
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import Dynamic, Importance, at_least, one_of, prop
 from kctl.config.kinds import BOOLEAN, INT, LONG, STRING
-from kctl.config.rules import at_least, one_of
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import Dynamic, Importance, at_least, one_of, prop
 from kctl.config.kinds import INT, STRING
-from kctl.config.rules import at_least, one_of
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import Dynamic, Importance, at_least, between, one_of, prop
 from kctl.config.kinds import CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING
-from kctl.config.rules import at_least, between, one_of
 
 _SECURITY = "org.apache.kafka.common.security"
 _SERVER_CALLBACK_HANDLERS = (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.definition import Dynamic, Importance, one_of, prop
 from kctl.config.kinds import CLASS, LIST, PASSWORD, STRING
-from kctl.config.rules import one_of
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

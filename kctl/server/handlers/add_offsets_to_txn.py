@@ -14,10 +14,10 @@ from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.replies import then
+from kctl.server.coordination.replies import then
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.ports import known_to
 from kctl.server.requests.context import RequestContext
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.old_clients import known_to
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 

@@ -20,12 +20,12 @@ from kctl.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.ports import TopicExistence
-from kctl.server.coordinators.replies import then
+from kctl.server.coordination.ports import TopicExistence
+from kctl.server.coordination.replies import then
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.ports import known_to
+from kctl.server.loop.slices import at_once, begin
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, begin
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.old_clients import known_to
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 

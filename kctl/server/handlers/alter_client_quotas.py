@@ -21,17 +21,11 @@ from kctl.protocol.apis.alter_client_quotas import (
 )
 from kctl.security.acls import Operation
 from kctl.security.quotas import EntityType
-from kctl.server.quota_entities import (
-    Entity,
-    QuotaChange,
-    changed_quotas,
-    checked_entity,
-    entity_path,
-)
+from kctl.server.cluster.configs.quotas import Entity, QuotaChange, changed_quotas, checked_entity, entity_path
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.slices import paced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import paced
-from kctl.server.topic_writer import TopicWriter
 
 Resolves = Callable[[str], Awaitable[bool]]
 """Returns True for an IPv4 address or a host name that resolves."""

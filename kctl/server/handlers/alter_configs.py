@@ -15,8 +15,8 @@ from kctl.protocol.apis.alter_configs import (
     AlterConfigsResponse,
 )
 from kctl.security.acls import Operation
-from kctl.server.config_alterations import ResourceType, replaced
-from kctl.server.config_resources import ConfigResources, check_access
+from kctl.server.cluster.configs.alterations import ResourceType, replaced
+from kctl.server.cluster.configs.resources import ConfigResources, check_access
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import outcomes_of_resources
 

@@ -15,7 +15,7 @@ from kctl.protocol.apis.alter_partition import (
     ResponseTopicData,
 )
 from kctl.security.acls import Operation
-from kctl.server.controller.runner import ControllerRunner
+from kctl.server.cluster.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
 _NOTHING = LeaderAndIsr(0, 0, (), 0, partition_epoch=0)

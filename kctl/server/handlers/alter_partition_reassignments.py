@@ -15,11 +15,11 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from kctl.security.acls import Operation
-from kctl.server.controller import reassignment_rules
-from kctl.server.controller.runner import ControllerRunner
+from kctl.server.cluster.controller import reassignments
+from kctl.server.cluster.controller.runner import ControllerRunner
+from kctl.server.loop.slices import Pace
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED
-from kctl.server.requests.slices import Pace
 
 
 class AlterPartitionReassignmentsHandler:
@@ -48,7 +48,7 @@ class AlterPartitionReassignmentsHandler:
                 requested[topic_partition] = None if each.replicas is None else tuple(each.replicas)
         async for topic_partition, replicas in pace.over(requested.items()):
             # The controller checks again when it processes the event; this check gives the client a message.
-            refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
+            refusal = reassignments.reason_to_refuse(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal
         outcome = await self._controller.reassign(

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.log_output.peers import by_peer
 from kctl.model import TopicPartition
+from kctl.output.log_lines import by_peer
 from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -21,9 +21,9 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from kctl.security.acls import Operation
+from kctl.server.loop.slices import paced
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from kctl.protocol.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 from kctl.security import acls
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.slices import paced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import paced
-from kctl.server.scram_alterations import Alteration, Deletion, Upsertion, altered, refusals
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.security.scram_alterations import Alteration, Deletion, Upsertion, altered, refusals
 from kctl.zookeeper import paths
 
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER, "The active controller must alter SCRAM credentials.")

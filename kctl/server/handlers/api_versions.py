@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
-from kctl.server.finalized_features import UNKNOWN_EPOCH, FinalizedFeatures
+from kctl.server.cluster.configs.features import UNKNOWN_EPOCH, FinalizedFeatures
 from kctl.server.requests.context import RequestContext
 
 _SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")

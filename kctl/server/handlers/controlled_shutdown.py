@@ -21,9 +21,9 @@ from kctl.protocol.apis.controlled_shutdown import (
     RemainingPartition,
 )
 from kctl.security.acls import Operation
-from kctl.server.controller.runner import ControllerRunner
-from kctl.server.controller.state import LiveBroker
-from kctl.server.inter_broker import FIRST_REGISTRATION_WITH_FEATURES
+from kctl.server.cluster.controller.runner import ControllerRunner
+from kctl.server.cluster.controller.state import LiveBroker
+from kctl.server.peers.versions import FIRST_REGISTRATION_WITH_FEATURES
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_BROKER_EPOCH = 2

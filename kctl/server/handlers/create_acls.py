@@ -14,10 +14,9 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import ACL_CHANGES_MAX
 from kctl.protocol.apis.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kctl.security.acls import AclBinding, Operation
-from kctl.server.authorization.port import Authorizer
-from kctl.server.requests.acl_filters import requested_binding
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome
+from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome, requested_binding
+from kctl.server.security.authorization.access import Authorizer
 
 _TOO_MANY = Outcome(ErrorCode.INVALID_REQUEST, f"A request can have at most {ACL_CHANGES_MAX} ACLs.")
 

@@ -12,9 +12,8 @@ from kctl.limits import TOKEN_RENEWERS_MAX
 from kctl.protocol.apis.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import outcome_of
-from kctl.server.tokens.permission import require_authenticated
-from kctl.server.tokens.token import DelegationToken
-from kctl.server.tokens.token_manager import TokenManager
+from kctl.server.security.tokens.token import DelegationToken, require_authenticated
+from kctl.server.security.tokens.token_manager import TokenManager
 
 _USER = "User"
 

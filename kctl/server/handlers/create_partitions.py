@@ -23,15 +23,15 @@ from kctl.protocol.apis.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.quotas.accounts import MutationAllowance
+from kctl.server.cluster.control.metadata_waits import MetadataWaits
+from kctl.server.cluster.topics.plans import PartitionRoom, count_added_partitions, plan_added_partitions
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.slices import results_of
+from kctl.server.loop.tasks import in_thread
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import results_of
-from kctl.server.thread_pool import in_thread
-from kctl.server.topic_plans import PartitionRoom, count_added_partitions, plan_added_partitions
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.requests.quotas.accounts import MutationAllowance
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 

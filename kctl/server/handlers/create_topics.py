@@ -23,7 +23,6 @@ from functools import partial
 
 from kctl.config.described import describe_topic
 from kctl.config.dynamic import ConfigView
-from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.create_topics import (
@@ -33,17 +32,18 @@ from kctl.protocol.apis.create_topics import (
     CreateTopicsResponse,
 )
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.policies import Policies, TopicCreation
-from kctl.server.quotas.accounts import MutationAllowance
+from kctl.server.cluster.control.deletions import TopicDeletions
+from kctl.server.cluster.control.metadata_waits import MetadataWaits
+from kctl.server.cluster.topics.plans import NewTopicPlan, PartitionRoom, plan_new_topic, replica_count
+from kctl.server.cluster.topics.policies import Policies, TopicCreation
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.slices import Pace, results_of
+from kctl.server.loop.tasks import in_thread
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import Pace, results_of
-from kctl.server.thread_pool import in_thread
-from kctl.server.topic_deletions import TopicDeletions
-from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic, replica_count
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.requests.quotas.accounts import MutationAllowance
+from kctl.system.environment import Random
 
 _KEEPS_CONFIG_ERROR = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 FIRST_VERSION_WITH_STRICT_QUOTA = 6

@@ -20,10 +20,9 @@ from kctl.protocol.apis.delete_acls import (
     DeleteAclsResponse,
 )
 from kctl.security.acls import AclBinding, AclFilter, Operation
-from kctl.server.authorization.port import Authorizer
-from kctl.server.requests.acl_filters import requested_filter
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome
+from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome, requested_filter
+from kctl.server.security.authorization.access import Authorizer
 
 _TOO_MANY = Outcome(ErrorCode.INVALID_REQUEST, f"A request can have at most {ACL_CHANGES_MAX} filters.")
 

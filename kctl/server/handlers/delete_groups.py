@@ -9,9 +9,9 @@ from kctl.errors import ErrorCode
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.loop.slices import Pace, size_of_id
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import Pace, size_of_id
 
 
 class DeleteGroupsHandler:

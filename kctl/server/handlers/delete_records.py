@@ -22,12 +22,12 @@ from kctl.protocol.apis.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.loop.slices import Pace, pause, pieces
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.slices import Pace, pause, pieces
 
 HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1

@@ -25,13 +25,13 @@ from kctl.protocol.apis.delete_topics import (
     DeleteTopicState,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.quotas.accounts import MutationAllowance
+from kctl.server.cluster.control.metadata_waits import MetadataWaits
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.slices import results_of
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import results_of
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.requests.quotas.accounts import MutationAllowance
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_WITH_STRICT_QUOTA = 5

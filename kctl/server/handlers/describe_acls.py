@@ -18,11 +18,10 @@ from kctl.protocol.apis.describe_acls import (
     DescribeAclsResponse,
 )
 from kctl.security.acls import AclEntry, Operation, ResourcePattern
-from kctl.server.authorization.port import Authorizer
-from kctl.server.requests.acl_filters import requested_filter
+from kctl.server.loop.slices import paced
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome
-from kctl.server.requests.slices import paced
+from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome, requested_filter
+from kctl.server.security.authorization.access import Authorizer
 
 
 class DescribeAclsHandler:

@@ -18,7 +18,7 @@ from kctl.protocol.apis.describe_client_quotas import (
 )
 from kctl.security.acls import Operation
 from kctl.security.quotas import EntityType
-from kctl.server.quota_entities import (
+from kctl.server.cluster.configs.quotas import (
     FOLDERS,
     Entity,
     Filter,
@@ -29,10 +29,10 @@ from kctl.server.quota_entities import (
     may_match,
     stored_quotas,
 )
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.slices import paced, pause, pieces, release, results_of
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import paced, pause, pieces, release, results_of
-from kctl.server.topic_writer import TopicWriter
 
 _USER, _CLIENT_ID = EntityType.USER, EntityType.CLIENT_ID
 

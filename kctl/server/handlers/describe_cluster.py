@@ -14,9 +14,9 @@ from kctl.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.requests.authorized_operations import NOT_REQUESTED, authorized_cluster_operations
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_cluster_operations
 
 
 class DescribeClusterHandler:

@@ -4,8 +4,8 @@ A broker describes only itself, by its id; the empty name means the dynamic defa
 none, mean every property; unknown keys are left out.  Values of sensitive properties are null.
 
 A topic's overrides are those in ZooKeeper, as by Kafka's ZkConfigRepository, so that a client reads its own changes
-from any broker; for many topics, they are kept in memory until they change (`kctl.server.watched_configs`).  A broker's
-properties are those in effect; an altered property takes effect shortly after the change.
+from any broker; for many topics, they are kept in memory until they change (`kctl.server.cluster.configs.resources`).
+A broker's properties are those in effect; an altered property takes effect shortly after the change.
 
 Version notes: 0 has only a flag for default values; 1 source and synonyms (KIP-226); 3 types and documentation
 (KIP-569).
@@ -38,13 +38,12 @@ from kctl.protocol.apis.describe_configs import (
     DescribeConfigsSynonym,
 )
 from kctl.security.acls import Operation
-from kctl.server.broker_loggers import logger_levels
-from kctl.server.config_alterations import ResourceType
-from kctl.server.config_resources import check_access, check_this_broker
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.cluster.configs.alterations import ResourceType
+from kctl.server.cluster.configs.loggers import logger_levels
+from kctl.server.cluster.configs.resources import WatchedConfigs, check_access, check_this_broker
+from kctl.server.loop.slices import pause, pieces
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import pause, pieces
-from kctl.server.watched_configs import WatchedConfigs
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,10 @@ from kctl.protocol.apis.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.loop.slices import paced
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced
-from kctl.server.tokens.permission import require_authenticated
-from kctl.server.tokens.token import DelegationToken
-from kctl.server.tokens.token_manager import TokenManager
+from kctl.server.security.tokens.token import DelegationToken, require_authenticated
+from kctl.server.security.tokens.token_manager import TokenManager
 
 
 class DescribeDelegationTokenHandler:

@@ -19,10 +19,10 @@ from kctl.protocol.apis.describe_groups import (
     DescribeGroupsResponse,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.requests.authorized_operations import NOT_REQUESTED, authorized_operations
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.loop.slices import in_slices, size_of_id
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices, size_of_id
+from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_operations
 
 _GROUP = 4
 """How many members take as long as a group."""

@@ -19,9 +19,9 @@ from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from kctl.security.acls import Operation
+from kctl.server.loop.slices import in_slices, paced
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices, paced
 from kctl.storage.log import Log
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager

@@ -17,10 +17,10 @@ from kctl.protocol.apis.describe_producers import (
     TopicResponse,
 )
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.loop.slices import Pace, release
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import Pace, release
-from kctl.storage.producer_state import ProducerEntry
+from kctl.storage.state.producer_state import ProducerEntry
 
 _PARTITION = 4
 """How many producers take as long as a partition."""

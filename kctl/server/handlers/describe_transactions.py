@@ -15,10 +15,10 @@ from kctl.protocol.apis.describe_transactions import (
     TransactionState,
 )
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.events import TransactionSnapshot
+from kctl.server.loop.slices import Pace, size_of_id
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import Pace, size_of_id
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.snapshot import TransactionSnapshot
 
 _PARTITION_BYTES = 8
 

@@ -16,10 +16,10 @@ from kctl.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from kctl.security.acls import Operation
+from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.scram_alterations import iterations_by_mechanism
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.security.scram_alterations import iterations_by_mechanism
 from kctl.zookeeper import paths
 
 _NAMED_TWICE = Outcome(ErrorCode.DUPLICATE_RESOURCE, "The user is in the request more than once.")

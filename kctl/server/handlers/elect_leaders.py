@@ -21,11 +21,11 @@ from kctl.protocol.apis.elect_leaders import (
     TopicPartitions,
 )
 from kctl.security.acls import Operation
-from kctl.server.controller.runner import ControllerRunner
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.cluster.control.metadata_waits import MetadataWaits
+from kctl.server.cluster.controller.runner import ControllerRunner
+from kctl.server.loop.slices import paced
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced
 
 UNCLEAN = 1
 

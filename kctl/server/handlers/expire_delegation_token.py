@@ -9,8 +9,8 @@ from __future__ import annotations
 from kctl.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import outcome_of
-from kctl.server.tokens.permission import require_authenticated
-from kctl.server.tokens.token_manager import TokenManager
+from kctl.server.security.tokens.token import require_authenticated
+from kctl.server.security.tokens.token_manager import TokenManager
 
 
 class ExpireDelegationTokenHandler:

@@ -19,16 +19,16 @@ from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from kctl.environment import Clock, Random
 from kctl.errors import ApiError
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.replication.fetch_reading import Fetch, FetchKey
-from kctl.server.replication.fetch_replies import DelayedFetch, FetchReply
-from kctl.server.replication.fetch_session import (
+from kctl.server.loop.slices import pause, pieces
+from kctl.server.network.dispatch import waiting_reply
+from kctl.server.replication.fetching.fetch_reading import Fetch, FetchKey
+from kctl.server.replication.fetching.fetch_replies import DelayedFetch, FetchReply, LongFetch
+from kctl.server.replication.fetching.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -36,18 +36,17 @@ from kctl.server.replication.fetch_session import (
     FetchSession,
     FetchSessionCache,
 )
+from kctl.server.replication.fetching.partition_reading import Reader, is_of_one_history
+from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.isr_changes import IsrChanges
-from kctl.server.replication.long_fetch import LongFetch
 from kctl.server.replication.partition import ANY_EPOCH
-from kctl.server.replication.partition_reading import Reader, is_of_one_history
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.context import EVERYTHING_ALLOWED, RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.slices import pause, pieces
-from kctl.server.requests.waiting_reply import waiting_reply
+from kctl.system.environment import Clock, Random
 
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""

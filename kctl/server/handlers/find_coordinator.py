@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from kctl.errors import ErrorCode
 from kctl.limits import LOOKUP_CLIENTS_MAX
-from kctl.log_output.peers import by_peer
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for_key
+from kctl.output.log_lines import by_peer
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kctl.security.acls import AUTHORIZATION_ERRORS, Operation, ResourceType
-from kctl.server.coordinators.ports import CoordinatorNode, InternalTopics
+from kctl.server.coordination.ports import CoordinatorNode, InternalTopics
 from kctl.server.requests.context import RequestContext
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.replies import then
-from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.replies import then
 from kctl.server.requests.context import RequestContext
 
 

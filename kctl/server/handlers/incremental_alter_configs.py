@@ -16,9 +16,9 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kctl.security import acls
-from kctl.server.broker_loggers import check_logger, set_logger
-from kctl.server.config_alterations import Alteration, Operation, ResourceType, altered, check_alterations
-from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
+from kctl.server.cluster.configs.alterations import Alteration, Operation, ResourceType, altered, check_alterations
+from kctl.server.cluster.configs.loggers import check_logger, set_logger
+from kctl.server.cluster.configs.resources import ConfigResources, check_access, check_this_broker
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import outcomes_of_resources
 

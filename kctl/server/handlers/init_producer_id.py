@@ -17,12 +17,12 @@ from kctl.errors import ErrorCode, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kctl.server.coordinators.replies import then
-from kctl.server.producer_ids import ProducerIds
+from kctl.server.coordination.replies import then
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.events import InitOutcome
+from kctl.server.coordination.transactions.ports import known_to
+from kctl.server.coordination.transactions.producer_ids import ProducerIds
 from kctl.server.requests.context import RequestContext
-from kctl.server.transactions.actions import InitOutcome
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.old_clients import known_to
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from kctl.errors import ErrorCode
 from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.replies import Reply, result_of
-from kctl.server.groups.actions import JoinedMember, JoinOutcome
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import JoinRequest
+from kctl.server.coordination.groups.actions import JoinedMember, JoinOutcome
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.events import JoinRequest
+from kctl.server.coordination.replies import Reply, result_of
+from kctl.server.loop.slices import in_slices
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
 FIRST_WITH_KNOWN_MEMBER_ID = 4

@@ -18,10 +18,10 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from kctl.security.acls import Operation
-from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import Claim, ControllerAuthority
+from kctl.server.cluster.control.authority import Claim, ControllerAuthority
+from kctl.server.cluster.control.plane import BrokerControlPlane
+from kctl.server.loop.slices import paced, release
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced, release
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
 

@@ -12,10 +12,10 @@ from functools import partial
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.replies import then
-from kctl.server.groups.actions import LeaveOutcome
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import Leaver
+from kctl.server.coordination.groups.actions import LeaveOutcome
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.events import Leaver
+from kctl.server.coordination.replies import then
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_MANY = 3

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.loop.slices import in_slices, release
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices, release
 
 
 class ListGroupsHandler:

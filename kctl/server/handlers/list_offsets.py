@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Awaitable, Generator
 from functools import partial
 
-from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.protocol.apis.list_offsets import (
@@ -32,12 +31,13 @@ from kctl.protocol.apis.list_offsets import (
 )
 from kctl.records.allowance import Allowance
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.loop.slices import at_once, end_of, pause
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.slices import at_once, end_of, pause
-from kctl.storage.timestamp_search import SCAN_BYTES_MAX, TimestampSearch, scan_allowance
+from kctl.storage.lookup import SCAN_BYTES_MAX, TimestampSearch, scan_allowance
+from kctl.system.environment import Clock
 
 LATEST = -1
 EARLIEST = -2

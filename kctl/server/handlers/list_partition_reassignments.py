@@ -13,8 +13,8 @@ from kctl.protocol.apis.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from kctl.security.acls import Operation
-from kctl.server.controller.reassignment_rules import reassigning
-from kctl.server.controller.runner import ControllerRunner
+from kctl.server.cluster.controller.reassignments import reassigning
+from kctl.server.cluster.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
 

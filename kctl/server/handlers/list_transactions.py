@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.loop.slices import in_slices, release
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices, release
-from kctl.server.transactions.coordinator import TransactionCoordinator
 
 
 class ListTransactionsHandler:

@@ -34,11 +34,11 @@ from kctl.protocol.apis.metadata import (
     MetadataResponseTopic,
 )
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kctl.server.auto_topics import AutoTopics
-from kctl.server.metadata_cache import MetadataCache, PartitionInfo
-from kctl.server.requests.authorized_operations import authorized_cluster_operations, authorized_operations
+from kctl.server.cluster.topics.automatic import AutoTopics
+from kctl.server.loop.slices import Pace, at_once, end_of, paced, pieces
+from kctl.server.peers.metadata import MetadataCache, PartitionInfo
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import Pace, at_once, end_of, paced, pieces
+from kctl.server.requests.outcomes import authorized_cluster_operations, authorized_operations
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6

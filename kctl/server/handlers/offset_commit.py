@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator, Iterator, Mapping
 from dataclasses import replace
 
-from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import TopicPartition
@@ -24,17 +23,16 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.ports import TopicExistence
-from kctl.server.coordinators.replies import then
-from kctl.server.groups.commit_pieces import commit_in_pieces, is_long
-from kctl.server.groups.committing import java_length
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import CommitRequest
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
+from kctl.server.coordination.groups.committing import java_length
+from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper, GroupConfig
+from kctl.server.coordination.groups.coordinator import GroupCoordinator, commit_in_pieces, is_long
+from kctl.server.coordination.groups.events import CommitRequest
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.ports import TopicExistence
+from kctl.server.coordination.replies import then
+from kctl.server.loop.slices import at_once, begin, end_of
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, begin, end_of
+from kctl.system.environment import Clock
 
 TIMESTAMP_MS_MAX = (1 << 63) - 1
 """The largest timestamp that fits a record: a commit with a later expiry never expires."""

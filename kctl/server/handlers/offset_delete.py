@@ -15,10 +15,10 @@ from kctl.protocol.apis.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.ports import TopicExistence
-from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.ports import TopicExistence
+from kctl.server.loop.slices import Pace
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import Pace
 
 
 class OffsetDeleteHandler:

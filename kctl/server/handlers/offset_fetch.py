@@ -22,12 +22,12 @@ from kctl.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.ports import TopicExistence
-from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
+from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper
+from kctl.server.coordination.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.ports import TopicExistence
+from kctl.server.loop.slices import in_slices, paced, pause, pieces
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices, paced, pause, pieces
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2

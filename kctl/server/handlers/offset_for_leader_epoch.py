@@ -18,9 +18,9 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kctl.server.loop.slices import at_once, end_of
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, end_of
 
 
 class OffsetForLeaderEpochHandler:

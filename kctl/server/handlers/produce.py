@@ -32,7 +32,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
-from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
 from kctl.limits import APPENDED_INLINE_BYTES_MAX, APPENDS_PER_SLICE_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
@@ -45,21 +44,22 @@ from kctl.protocol.apis.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kctl.protocol.construction import constructor
+from kctl.protocol.source import constructor
 from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.replication.delayed_produce import DelayedProduce, UncommittedAppend
+from kctl.server.loop.slices import pause
+from kctl.server.loop.tasks import in_thread
+from kctl.server.network.dispatch import waiting_reply
 from kctl.server.replication.partition import Partition
+from kctl.server.replication.produce_waits import DelayedProduce, UncommittedAppend
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.slices import pause
-from kctl.server.requests.waiting_reply import waiting_reply
-from kctl.server.thread_pool import in_thread
-from kctl.storage.segment_draft import DraftedBatches
+from kctl.storage.segments.draft import DraftedBatches
+from kctl.system.environment import Clock
 
 _WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""

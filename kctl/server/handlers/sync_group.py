@@ -13,10 +13,10 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.replies import then
-from kctl.server.groups.actions import SyncOutcome
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import SyncRequest
+from kctl.server.coordination.groups.actions import SyncOutcome
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.events import SyncRequest
+from kctl.server.coordination.replies import then
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_PROTOCOL = 5

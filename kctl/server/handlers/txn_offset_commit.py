@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import replace
 
-from kctl.environment import Clock
 from kctl.errors import ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
@@ -24,15 +23,15 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordinators.ports import TopicExistence
-from kctl.server.coordinators.replies import Reply, then
-from kctl.server.groups.actions import CommitOutcome
-from kctl.server.groups.commit_pieces import Offsets, commit_in_pieces, is_long
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import TransactionalCommit
-from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.actions import CommitOutcome
+from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offsets, commit_in_pieces, is_long
+from kctl.server.coordination.groups.events import TransactionalCommit
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.ports import TopicExistence
+from kctl.server.coordination.replies import Reply, then
+from kctl.server.loop.slices import at_once, begin, end_of
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, begin, end_of
+from kctl.system.environment import Clock
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
 

@@ -17,8 +17,8 @@ from kctl.protocol.apis.update_features import (
     UpdateFeaturesResponse,
 )
 from kctl.security.acls import Operation
+from kctl.server.loop.slices import paced, size_of_id
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced, size_of_id
 
 _VERSION_LEVEL_MIN = 1
 

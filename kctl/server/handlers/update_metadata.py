@@ -10,10 +10,10 @@ from itertools import chain
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
 from kctl.security.acls import Operation
-from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import Claim, ControllerAuthority
+from kctl.server.cluster.control.authority import Claim, ControllerAuthority
+from kctl.server.cluster.control.plane import BrokerControlPlane
+from kctl.server.loop.slices import release
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import release
 
 FIRST_VERSION_WITH_LISTENERS = 3
 _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}

@@ -23,9 +23,9 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kctl.security.acls import Operation
+from kctl.server.coordination.transactions.partition_markers import Marker, PartitionMarkers
+from kctl.server.loop.slices import Pace
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import Pace
-from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 
 
 class WriteTxnMarkersHandler:

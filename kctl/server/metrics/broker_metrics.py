@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from prometheus_client.core import Metric
 
-from kctl.admin.cluster_lag import ClusterLag
-from kctl.server.loop_lag import LoopLag
+from kctl.admin.groups.lag import ClusterLag
+from kctl.metrics.definitions import AnyFamily, Dialect
+from kctl.metrics.exposition import Format, exposition
+from kctl.server.loop.lag import LoopLag
 from kctl.server.metrics.catalogue import Catalogue
-from kctl.server.metrics.definitions import AnyFamily
 from kctl.server.metrics.endpoint import MetricsEndpoint
-from kctl.server.metrics.exposition import Format, exposition
 from kctl.server.metrics.group_lag import GroupLagReader
-from kctl.server.metrics.naming import Dialect
 from kctl.server.metrics.sources import SAMPLE_EVERY_S, BrokerState, LastMinute, Sample, Sources
 from kctl.server.metrics.subjects import lag as lag_metrics
 from kctl.server.metrics.subjects.process import ProcessMetrics, loop_lag

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.server.metrics.definitions import AnyFamily, Definition
+from kctl.metrics.definitions import AnyFamily, Definition
 from kctl.server.metrics.sources import Sources
 from kctl.server.metrics.subjects import (
     controller,

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kctl.admin.cluster_lag import ClusterLag, read_cluster_lag
-from kctl.admin.lag import LagReader
+from kctl.admin.groups.lag import ClusterLag, LagReader, read_cluster_lag
 from kctl.client.cluster import ClusterClient
 from kctl.errors import KctlError
 from kctl.limits import METRICS_SEND_MS_MAX
+from kctl.metrics.definitions import Dialect
+from kctl.metrics.exposition import Format, exposition
 from kctl.server.metrics.endpoint import AddressOptions, MetricsEndpoint, ScrapeFailed
-from kctl.server.metrics.exposition import Format, exposition
-from kctl.server.metrics.naming import Dialect
 from kctl.server.metrics.subjects import lag
 
 _COLLECT_MS_MAX = METRICS_SEND_MS_MAX - 5_000

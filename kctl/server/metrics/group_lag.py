@@ -14,17 +14,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
-from kctl.admin.group_lag import GroupLag
-from kctl.admin.lag_facts import LogRange
+from kctl.admin.groups.lag import ClusterLag, PartitionSummary
 from kctl.client.settings import ClientSettings
 from kctl.config.listeners import inter_broker_listener
 from kctl.errors import KctlError
+from kctl.lag.facts import LogRange
+from kctl.lag.rules import GroupLag
 from kctl.limits import METRICS_LAG_CACHE_MS, METRICS_LAG_TIMEOUT_MS, METRICS_LAG_WAIT_MS
 from kctl.model import TopicPartition
-from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metrics.local_lag import LocalLag, lag_of_groups, read_local_lag, read_missing_lag
 from kctl.server.metrics.sources import Sources
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
@@ -163,8 +163,8 @@ def _complete(local: LocalLag, settings: ClientSettings | None, now_ms: int) -> 
 
 
 async def _ask_others(local: LocalLag, settings: ClientSettings) -> None:
-    from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - the broker has its own transport
     from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
+    from kctl.client.connections.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - the broker has its own transport
 
     async with ClusterClient(settings, AsyncioTransport()) as client:
         with client.one_deadline():

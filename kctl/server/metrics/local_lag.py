@@ -15,22 +15,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kctl.admin.group_lag import GroupLag, PartitionLag
-from kctl.admin.lag_facts import NOTHING_FETCHED, Facts, LogRange
-from kctl.admin.lag_rules import judge
-from kctl.admin.outcome import Outcome
-from kctl.admin.unread_records import NO_PROGRESS_MAX, SIZES, Search, advance, find_unread
 from kctl.client.cluster import ClusterClient
-from kctl.client.fetching import FetchedPartition
+from kctl.client.consuming.fetching import FetchedPartition
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets_at
 from kctl.client.leaders import Outcomes
-from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets_at
+from kctl.client.outcome import Outcome
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.lag.facts import NOTHING_FETCHED, Facts, LogRange
+from kctl.lag.rules import GroupLag, PartitionLag, judge
+from kctl.lag.unread_records import NO_PROGRESS_MAX, SIZES, Search, advance, find_unread
 from kctl.limits import LAG_FETCH_BYTES_MAX
 from kctl.model import TopicPartition
 from kctl.records.header import CorruptBatch
-from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.loop.slices import Pace, pieces
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.requests.slices import Pace, pieces
 from kctl.storage.lookup import RecordsSlice
 
 _PER_SLICE = 250

@@ -12,14 +12,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kctl.server.broker_session import BrokerSession
-    from kctl.server.groups.counts import GroupCounts
-    from kctl.server.loop_lag import LoopLag
+    from kctl.server.coordination.groups.actions import GroupCounts
+    from kctl.server.loop.lag import LoopLag
     from kctl.server.network.connection_limits import ConnectionLimits
     from kctl.server.network.listen_settings import ListeningState
-    from kctl.server.parts import BrokerParts, Foundations
+    from kctl.server.parts.parts import BrokerParts, Foundations
+    from kctl.server.parts.session import BrokerSession
     from kctl.server.requests.recorder import RequestRecorder
-    from kctl.server.sasl.listeners import Channels
+    from kctl.server.security.sasl.listeners import Channels
 
 SAMPLE_EVERY_S = 5.0
 _SAMPLES = 13

@@ -10,20 +10,19 @@ from dataclasses import replace
 
 from kctl.errors import KctlError
 from kctl.limits import LISTEN_BACKLOG, REFUSED_SOCKETS_MAX
-from kctl.log_output.peers import by_peer
 from kctl.model import Endpoint
-from kctl.server import open_files
+from kctl.output.log_lines import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
-from kctl.server.network.connection_limits import peer_address
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
-from kctl.server.network.tls_handshakes import TlsHandshakes
-from kctl.server.network.tls_stream import TlsStream
+from kctl.server.network.outbox import UnreadResponses
+from kctl.server.network.tls.handshakes import TlsHandshakes
+from kctl.server.network.tls.stream import TlsStream
 from kctl.server.network.turns import Turns
-from kctl.server.network.unread_responses import UnreadResponses
-from kctl.server.requests.context import Peer
-from kctl.server.requests.timing import ConnectionTiming
+from kctl.server.requests.context import Peer, peer_address
+from kctl.server.requests.recorder import ConnectionTiming
+from kctl.system import open_files
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kctl.limits import LONE_FRAME_BYTES_MAX, MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
-from kctl.operating_system import private_pages
+from kctl.system.operating_system import private_pages
 
 MAPPED_BYTES_MIN = 1 << 16
 _RETAINED_SIZE_MAX = 1 << 23

@@ -16,16 +16,14 @@ from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.limits import RECEIVED_UNTIMED_MAX
-from kctl.log_output.peers import by_peer
+from kctl.output.log_lines import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.outbox import PlainOutbox
+from kctl.server.network.outbox import PlainOutbox, UnreadResponses
 from kctl.server.network.request_pump import RequestPump, TurnEnd
-from kctl.server.network.tls_outbox import TlsOutbox
-from kctl.server.network.tls_stream import TlsStream
+from kctl.server.network.tls.stream import TlsOutbox, TlsStream
 from kctl.server.network.turns import Turns
-from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import Peer
 
 log = logging.getLogger(__name__)

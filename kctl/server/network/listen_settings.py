@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kctl.server.network.connection_limits import ConnectionLimits
-from kctl.server.network.tls_handshakes import ListenerTls
-from kctl.server.requests.timing import ConnectionTiming, Measuring
+from kctl.server.network.tls.handshakes import ListenerTls
+from kctl.server.requests.recorder import ConnectionTiming, Measuring
 
 TLS_PROTOCOLS = frozenset({"SSL", "SASL_SSL"})
 """The security protocols that begin with a TLS handshake."""

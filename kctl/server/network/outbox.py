@@ -12,12 +12,12 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from kctl.limits import FLUSH_BYTES_MAX, SEND_BYTES_MAX
-from kctl.operating_system import MSG_MORE, send_file
+from kctl.limits import FLUSH_BYTES_MAX, SEND_BYTES_MAX, UNREAD_RESPONSE_BYTES_MAX
+from kctl.system.operating_system import MSG_MORE, send_file
 
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""
@@ -189,3 +189,49 @@ class PlainOutbox(Outbox):
             return False
         self._chunks.popleft()
         return True
+
+
+# Responses in memory whose clients do not read them, over all connections.
+#
+# Each connection has few responses in memory, but thousands of connections that do not read would use up the memory.
+# Beyond the bound those that have not read anything for the longest time are closed.
+#
+# Owner: event loop.
+
+
+C = TypeVar("C", bound=Hashable)
+
+
+class UnreadResponses(Generic[C]):
+    """Counts the connections that are blocked; `on_excess` closes one, which then calls `resumed`."""
+
+    def __init__(self, on_excess: Callable[[C], None], *, bytes_max: int = UNREAD_RESPONSE_BYTES_MAX) -> None:
+        self._on_excess = on_excess
+        self._bytes_max = bytes_max
+        self._blocked: dict[C, int] = {}
+        """Bytes in memory when the connection was blocked, the one that has not read for the longest time first."""
+        self._total_bytes = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Responses of all blocked connections."""
+        return self._total_bytes
+
+    def blocked(self, connection: C, size_bytes: int) -> None:
+        """The socket of the connection takes no more; `size_bytes` remain in memory."""
+        self._blocked[connection] = size_bytes
+        self._total_bytes += size_bytes
+        while self._total_bytes > self._bytes_max:
+            oldest = next(iter(self._blocked))
+            self.resumed(oldest)
+            self._on_excess(oldest)
+
+    def progressed(self, connection: C) -> None:
+        """The client has read something."""
+        size_bytes = self._blocked.pop(connection, None)
+        if size_bytes is not None:
+            self._blocked[connection] = size_bytes
+
+    def resumed(self, connection: C) -> None:
+        """Everything has been sent, or the connection is closed."""
+        self._total_bytes -= self._blocked.pop(connection, 0)

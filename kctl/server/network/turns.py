@@ -29,7 +29,7 @@ from kctl.limits import (
     TURN_MS_MAX,
     URGENT_RECEIVED_PER_ITERATION_MAX,
 )
-from kctl.server.loop_lag import iteration_of
+from kctl.server.loop.lag import iteration_of
 
 _TURN_S = TURN_MS_MAX / 1000
 _ROUND_S = ROUND_MS_MAX / 1000

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
-from kctl.server.leader_lease import NOT_REGISTERED, LeaderLease, UnlimitedLease
-from kctl.server.replication.traffic import TopicTraffic
+from kctl.server.replication.leader_lease import NOT_REGISTERED, LeaderLease, UnlimitedLease
+from kctl.server.replication.throttles import TopicTraffic
 from kctl.storage.watchers import Watchers
 
 if TYPE_CHECKING:

@@ -15,31 +15,31 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition, uuid_text
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
-from kctl.server.control_request_checks import check_partition_name, check_role
-from kctl.server.leader_lease import LeaderLease, UnlimitedLease
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.replication.append_flushes import AppendFlushes
-from kctl.server.replication.fetch_session import FetchSession
+from kctl.server.loop.slices import end_of, pause, pieces
+from kctl.server.loop.tasks import in_thread
+from kctl.server.peers.metadata import MetadataCache
+from kctl.server.replication.fetching.fetch_session import FetchSession
+from kctl.server.replication.leader_lease import LeaderLease, UnlimitedLease
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.traffic import BrokerTraffic
+from kctl.server.replication.produce_waits import AppendFlushes
+from kctl.server.replication.role_checks import check_partition_name, check_role
+from kctl.server.replication.throttles import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.slices import end_of, pause, pieces
-from kctl.server.thread_pool import in_thread
 from kctl.storage.log_creation import NewLog
+from kctl.system.environment import Clock
 
 if TYPE_CHECKING:
     from kctl.records.allowance import Allowance
     from kctl.records.validate import ValidBatches
     from kctl.storage.appending import AppendResult
     from kctl.storage.config import LogConfig
+    from kctl.storage.flushing import CheckpointPlan
     from kctl.storage.log import Log
     from kctl.storage.log_manager import LogManager
-    from kctl.storage.plans import CheckpointPlan
 
 log = logging.getLogger(__name__)
 state_log = logging.getLogger("kctl.state_change")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -10,10 +11,9 @@ from typing import Any, Protocol
 from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
 from kctl.security.authorization import Granted
-from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.quotas.meters import FoundClient, LimitedClient
-from kctl.server.requests.recorder import ApiRecord
-from kctl.server.requests.timing import ConnectionTiming, RequestTimes
+from kctl.server.requests.quotas.accounts import RequestAccount
+from kctl.server.requests.quotas.meters import FoundClient, LimitedClient
+from kctl.server.requests.recorder import ApiRecord, ConnectionTiming, RequestTimes
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -48,7 +48,7 @@ class Audited:
 
 
 class AccessControl(Protocol):
-    """Decides on requests; implemented by `kctl.server.authorization.access`."""
+    """Decides on requests; implemented by `kctl.server.security.authorization.access`."""
 
     granted: Granted
     """What is allowed for sure, so that further checks are not needed unless they are logged."""
@@ -212,3 +212,13 @@ class RequestContext:
             if not access.allows(peer, operation, kind, name, api=api, is_logged=is_logged):
                 denied.append(name)  # noqa: PERF401 - a comprehension is one call more
         return frozenset(denied) if denied else _NONE
+
+
+def peer_address(text: str) -> str:
+    """An IP address in the form in which those of connections are written.  Raises ValueError for other texts.
+
+    IPv4 addresses that are mapped into IPv6 are written as IPv4, as Java does.
+    """
+    parsed = ipaddress.ip_address(text)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)

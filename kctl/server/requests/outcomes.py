@@ -9,7 +9,23 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kctl.errors import ApiError, ErrorCode, SessionLostError, ZooKeeperError, shortened
-from kctl.server.requests.slices import paced
+from kctl.protocol.apis.create_acls import AclCreation
+from kctl.protocol.apis.delete_acls import DeleteAclsFilter
+from kctl.protocol.apis.describe_acls import DescribeAclsRequest
+from kctl.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kctl.server.loop.slices import paced
+from kctl.server.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -84,3 +100,60 @@ async def outcomes_of_resources(
         (resource, _REPEATED if counts[name] > 1 else await outcome_of(alter(resource)))
         async for name, resource in paced(by_name.items())
     ]
+
+
+# Authorized operations in Metadata, DescribeCluster and DescribeGroups: bit n is operation n (KIP-430).
+
+
+NOT_REQUESTED = -2_147_483_648
+
+
+def authorized_operations(context: RequestContext, kind: ResourceType, name: str) -> int:
+    """The operations that the client may perform on the resource."""
+    return sum(
+        1 << operation
+        for operation in SUPPORTED_OPERATIONS[kind]
+        if context.access.allows(context.peer, operation, kind, name, api=context.api_name, is_logged=False)
+    )
+
+
+def authorized_cluster_operations(context: RequestContext) -> int:
+    """The operations that the client may perform on the cluster; none without DESCRIBE.  Kafka: handleTopicMetadata."""
+    if not context.allows_on_cluster(Operation.DESCRIBE):
+        return 0
+    return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+# ACLs and filters of requests as values.
+
+
+def requested_binding(creation: AclCreation) -> AclBinding:
+    """The ACL to create.  Raises ApiError(INVALID_REQUEST) for an unknown number."""
+    try:
+        pattern = ResourcePattern(
+            ResourceType(creation.resource_type),
+            creation.resource_name,
+            PatternType(creation.resource_pattern_type),
+        )
+        entry = AclEntry(
+            creation.principal, creation.host, Operation(creation.operation), Permission(creation.permission_type)
+        )
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"The ACL has an unknown element: {error}.") from error
+    return AclBinding(pattern, entry)
+
+
+def requested_filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """The filter.  Raises ApiError(INVALID_REQUEST) for an unknown number."""
+    try:
+        return AclFilter(
+            ResourceType(requested.resource_type_filter),
+            requested.resource_name_filter,
+            PatternType(requested.pattern_type_filter),
+            requested.principal_filter,
+            requested.host_filter,
+            Operation(requested.operation),
+            Permission(requested.permission_type),
+        )
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"The filter has an unknown element: {error}.") from error

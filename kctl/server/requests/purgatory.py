@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, 
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from kctl.environment import Timer, TimerTask
 from kctl.limits import DELAYED_TRIED_MAX, SLICE_OBJECTS
-from kctl.server.requests.slices import pause, pieces
+from kctl.server.loop.slices import pause, pieces
+from kctl.system.environment import Timer, TimerTask
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)

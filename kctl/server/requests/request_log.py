@@ -15,7 +15,7 @@ from functools import partial
 from kctl.config.dynamic import ConfigView
 from kctl.protocol import registry
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.timing import Measuring, RequestTimes
+from kctl.server.requests.recorder import Measuring, RequestTimes
 
 log = logging.getLogger("kctl.request")
 

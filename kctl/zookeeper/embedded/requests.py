@@ -13,8 +13,7 @@ from kctl.limits import (
     ZOOKEEPER_SET_WATCHES_MAX,
 )
 from kctl.zookeeper.embedded.acl import Acl, Id
-from kctl.zookeeper.embedded.codes import CreateMode, OpCode
-from kctl.zookeeper.embedded.jute import Reader
+from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader
 from kctl.zookeeper.embedded.watches import ANY_MODE, WatchMode
 
 PASSWORD_LENGTH = 16

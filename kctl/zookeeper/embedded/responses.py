@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP
-from kctl.zookeeper.embedded import jute
+from kctl.zookeeper.embedded import codes
 from kctl.zookeeper.embedded.acl import Acls, Id
 from kctl.zookeeper.embedded.codes import Code, EventType, OpCode
 from kctl.zookeeper.operations import ZnodeStat
@@ -29,7 +29,7 @@ class Created:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.string(self.path) + (jute.stat(self.stat) if self.stat else b"")
+        return codes.string(self.path) + (codes.stat(self.stat) if self.stat else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Changed:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.stat(self.stat)
+        return codes.stat(self.stat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Data:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.buffer(self.data) + jute.stat(self.stat)
+        return codes.buffer(self.data) + codes.stat(self.stat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Children:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.strings(self.names) + (jute.stat(self.stat) if self.stat else b"")
+        return codes.strings(self.names) + (codes.stat(self.stat) if self.stat else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class AclList:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        entries = (jute.int32(acl.perms) + jute.string(acl.id.scheme) + jute.string(acl.id.id) for acl in self.acls)
-        return jute.int32(len(self.acls)) + b"".join(entries) + jute.stat(self.stat)
+        entries = (codes.int32(acl.perms) + codes.string(acl.id.scheme) + codes.string(acl.id.id) for acl in self.acls)
+        return codes.int32(len(self.acls)) + b"".join(entries) + codes.stat(self.stat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Path:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.string(self.path)
+        return codes.string(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Number:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.int32(self.value)
+        return codes.int32(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class Identities:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        entries = (jute.string(each.scheme) + jute.string(each.id) for each in self.ids)
-        return jute.int32(len(self.ids)) + b"".join(entries)
+        entries = (codes.string(each.scheme) + codes.string(each.id) for each in self.ids)
+        return codes.int32(len(self.ids)) + b"".join(entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Failed:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        return jute.int32(self.code)
+        return codes.int32(self.code)
 
 
 OperationResponse = Created | Changed | Done | Data | Children | Failed
@@ -211,11 +211,11 @@ def encoded(response: Response) -> Generator[None, None, Encoded]:
         if not isinstance(each, Children):
             parts.append(each.encode())
             continue
-        parts.append(jute.int32(len(each.names)))
+        parts.append(codes.int32(len(each.names)))
         for start in range(0, len(each.names), ZOOKEEPER_NAMES_PER_STEP):
-            parts += map(jute.string, each.names[start : start + ZOOKEEPER_NAMES_PER_STEP])
+            parts += map(codes.string, each.names[start : start + ZOOKEEPER_NAMES_PER_STEP])
             yield
-        parts.append(jute.stat(each.stat) if each.stat else b"")
+        parts.append(codes.stat(each.stat) if each.stat else b"")
     if isinstance(response, Results):
         parts.append(_MULTI_END)
     return Encoded(b"".join(parts))
@@ -224,16 +224,16 @@ def encoded(response: Response) -> Generator[None, None, Encoded]:
 def frame(xid: int, zxid: int, code: Code, response: Response | None = None) -> bytes:
     """Encode a response with its header."""
     body = response.encode() if response is not None else b""
-    return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(xid, zxid, code) + body
+    return codes.int32(_HEADER.size + len(body)) + _HEADER.pack(xid, zxid, code) + body
 
 
 def watch_event(event: EventType, path: str, zxid: int) -> bytes:
     """Encode a watch event; `zxid` is its transaction, which ZooKeeper sends since 3.9 (ZOOKEEPER-4655), or NO_ZXID."""
-    body = struct.pack(">ii", event, _SYNC_CONNECTED) + jute.string(path)
-    return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(_WATCH_EVENT_XID, zxid, Code.OK) + body
+    body = struct.pack(">ii", event, _SYNC_CONNECTED) + codes.string(path)
+    return codes.int32(_HEADER.size + len(body)) + _HEADER.pack(_WATCH_EVENT_XID, zxid, Code.OK) + body
 
 
 def connected(timeout_ms: int, session_id: int, password: bytes, *, knows_read_only: bool) -> bytes:
     """Encode the response to a connect request; all zeros mean that the session does not exist."""
-    body = struct.pack(">iiq", 0, timeout_ms, session_id) + jute.buffer(password)
-    return jute.buffer(body + (jute.boolean(False) if knows_read_only else b""))
+    body = struct.pack(">iiq", 0, timeout_ms, session_id) + codes.buffer(password)
+    return codes.buffer(body + (codes.boolean(False) if knows_read_only else b""))

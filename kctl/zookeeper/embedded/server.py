@@ -26,14 +26,12 @@ from typing import TypeVar
 
 from kctl.errors import MalformedRequest, ZooKeeperError
 from kctl.limits import LISTEN_BACKLOG, ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_SESSIONS_MAX
-from kctl.log_output.peers import by_peer
+from kctl.output.log_lines import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches, Steps
-from kctl.zookeeper.embedded.codes import Code, KeeperError, OpCode
-from kctl.zookeeper.embedded.connection import Connection
-from kctl.zookeeper.embedded.input_turns import InputTurns
-from kctl.zookeeper.embedded.jute import Reader
+from kctl.zookeeper.embedded.codes import Code, KeeperError, OpCode, Reader
+from kctl.zookeeper.embedded.connection import Connection, InputTurns
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import Store
 from kctl.zookeeper.embedded.watches import TooManyWatches

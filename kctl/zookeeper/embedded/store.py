@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from kctl.errors import ZooKeeperError
-from kctl.operating_system import flush_to_disk
+from kctl.system.operating_system import flush_to_disk
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Acls, Id
 from kctl.zookeeper.embedded.keeper import Changes, StoredState

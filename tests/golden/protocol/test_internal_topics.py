@@ -11,7 +11,7 @@ from kctl.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

@@ -11,7 +11,9 @@ import pytest
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.storage.checkpoints import (
+from kctl.storage.files import RealFiles
+from kctl.storage.log_manager import LogManager
+from kctl.storage.state.checkpoints import (
     epochs_text,
     offsets_text,
     parse_epochs,
@@ -20,8 +22,6 @@ from kctl.storage.checkpoints import (
     parse_snapshot,
     snapshot_bytes,
 )
-from kctl.storage.files import RealFiles
-from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from tests.unit.storage.log_builder import read_records
 

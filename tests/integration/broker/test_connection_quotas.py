@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

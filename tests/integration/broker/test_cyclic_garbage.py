@@ -22,29 +22,28 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kctl.admin.acls import create_acls, delete_acls
-from kctl.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType, alter_configs
-from kctl.admin.election import ElectionType, elect_leaders
-from kctl.admin.log_dirs import describe_log_dirs, move_replicas
-from kctl.admin.open_cluster import open_cluster
-from kctl.admin.reassignment import alter_reassignments, list_reassignments
-from kctl.admin.topic_changes import NewTopic, create_topics, delete_topics
-from kctl.admin.users import NewPassword, set_password
+from kctl.admin.cluster.opening import open_cluster
+from kctl.admin.placement.election import ElectionType, elect_leaders
+from kctl.admin.placement.log_dirs import describe_log_dirs, move_replicas
+from kctl.admin.placement.reassignment import alter_reassignments, list_reassignments
+from kctl.admin.security.acls import create_acls, delete_acls
+from kctl.admin.security.users import NewPassword, set_password
+from kctl.admin.topics.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType, alter_configs
+from kctl.admin.topics.topics import NewTopic, create_topics, delete_topics
 from kctl.client import AsyncConsumer, AsyncProducer, Consumer, ConsumerConfig, Producer, ProducerConfig
-from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.transport import ConnectionLost
 from kctl.errors import ApiError, AuthenticationFailed, NoNodeError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern
 from kctl.security.acls import ResourceType as AclResourceType
-from kctl.security.scram_credentials import Mechanism
-from kctl.server.data_folder import DataFolder
-from kctl.server.host import BrokerHost
-from kctl.server.loop_lag import MeasuredEventLoop
+from kctl.security.scram import Mechanism
+from kctl.server.loop.lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
+from kctl.server.process.host import BrokerHost, DataFolder
 from kctl.zookeeper.session import ZooKeeperSession
 from tests.peers import probe
 from tests.peers.certificates import CertificateAuthority

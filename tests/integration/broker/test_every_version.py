@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
 from kctl.model import ZERO_UUID
 from kctl.protocol import registry
 from kctl.protocol.apis.alter_client_quotas import (

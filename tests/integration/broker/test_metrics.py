@@ -20,8 +20,8 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from docs.reference.generate import dashboard_queries, samples_of
+from kctl.metrics.definitions import Dialect
 from kctl.server.metrics.catalogue import DEFINITIONS
-from kctl.server.metrics.naming import Dialect
 from tests.peers import probe
 from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.forked_kctl import run_kctl

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.settings import client_settings
 from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

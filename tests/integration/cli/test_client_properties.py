@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kctl.client.property_table import PROPERTIES, Use
+from kctl.client.properties.table import PROPERTIES, Use
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest

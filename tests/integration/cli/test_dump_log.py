@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from kctl.protocol.versioned import encode_versioned
-from kctl.records import consumer_group_records as kinds
+from kctl.protocol.codec import encode_versioned
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import (
+from kctl.records.internal import newer_group_records as kinds
+from kctl.records.internal.topics import (
     GroupMetadataValue,
     OffsetCommitValue,
     PartitionsSchema,

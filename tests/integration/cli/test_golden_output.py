@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
-from kctl.terminal_text import display_width, word_width, words_of
+from kctl.output.terminal_text import display_width, word_width, words_of
 from tests.peers import probe
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.output_schemas import problem_of

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.settings import ClientSettings
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.alter_replica_log_dirs import (

@@ -14,7 +14,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from kctl.commands.mcp.tools import tools
+from kctl.commands.mcp.server import tools
 from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import ROOT
 

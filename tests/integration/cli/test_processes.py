@@ -132,7 +132,7 @@ def test_stopping_one_broker_restarts_it(service: Service) -> None:
     service.until_ready()
     assert service.pids()[1:] == before[1:]
     lines = (service.folder / "broker.out").read_text().splitlines()
-    assert any(line.endswith(" process=0") and "kctl.server.broker" in line for line in lines)
+    assert any(line.endswith(" process=0") and "kctl.server.broker.broker" in line for line in lines)
 
 
 def test_bundle_has_all_brokers_and_no_secrets(service: Service, tmp_path: Path) -> None:
@@ -206,4 +206,4 @@ def test_service_manager_gets_one_notification_for_all(tmp_path: Path) -> None:
         assert supervisor.returncode == 0, errors
         assert all(map(has_ended, pids))
     lines = [json.loads(line) for line in errors.splitlines()]
-    assert {line["process"] for line in lines if line["logger"] == "kctl.server.broker"} == {0, 1}
+    assert {line["process"] for line in lines if line["logger"] == "kctl.server.broker.broker"} == {0, 1}

@@ -23,9 +23,9 @@ import pytest
 
 from kctl.cli import main
 from kctl.client.guard import is_change
-from kctl.commands.command import ChangingCommand
-from kctl.commands.query import QueryCommand
-from kctl.commands.root import all_commands
+from kctl.commands.frame.command import ChangingCommand
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.root import all_commands
 from kctl.protocol.codec import decode
 from kctl.protocol.headers import decode_request_header
 from kctl.protocol.registry import api

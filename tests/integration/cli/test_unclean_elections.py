@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from kctl.client import Consumer, ConsumerConfig, LogTruncated, TopicPartition
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from tests.integration.cli.conftest import Kctl, command_line
 from tests.peers import apache_kafka, probe
 from tests.peers.embedded_zookeeper import embedded_zookeeper

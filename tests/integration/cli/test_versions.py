@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.metadata_versions import metadata_version_name
+from kctl.admin.cluster.features import metadata_version_name
 from tests.integration.cli.conftest import KAFKA_4, Kctl
 from tests.integration.cli.test_kafka_tool_output import output
 from tests.peers import apache_kafka

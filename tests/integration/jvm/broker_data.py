@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kctl.client.blocking_transport import BlockingConnection, BlockingTransport, run_blocking
+from kctl.client.connections.blocking_transport import BlockingConnection, BlockingTransport, run_blocking
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (
     PartitionProduceData,

@@ -14,7 +14,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
 from kctl.protocol import registry
 from tests.peers import probe
 from tests.peers.apache_kafka import OLDEST_JUDGE, apache_kafka

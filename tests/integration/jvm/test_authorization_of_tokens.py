@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
-from kctl.client.security import client_security
+from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
+from kctl.client.connections.security import client_security
 from kctl.protocol.apis.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,

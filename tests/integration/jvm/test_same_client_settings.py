@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.client.property_table import PROPERTIES, Client, Use, check_properties
+from kctl.client.properties.table import PROPERTIES, Client, Use, check_properties
 from kctl.errors import ConfigError
 from kctl.security.jaas import JaasError, parse_jaas
 from tests.golden.jaas_values import JAAS_VALUES

@@ -23,7 +23,7 @@ from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.compression import Codec
 from kctl.records.header import CONTROL_BIT
 from kctl.storage.names import CLEANER_CHECKPOINT
-from kctl.storage.transaction_index import AbortedTransaction, parse_transaction_index
+from kctl.storage.segments.transaction_index import AbortedTransaction, parse_transaction_index
 from tests.integration.jvm.history import HOUR_MS, LAGS_MS, SEGMENT_BYTES, write_history
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, apache_kafka
 from tests.peers.embedded_zookeeper import embedded_zookeeper

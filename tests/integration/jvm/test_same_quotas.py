@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -23,12 +23,12 @@ from confluent_kafka.admin import (
 )
 
 from kctl.cli import main
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.security import ClientSecurity
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.connections.security import ClientSecurity
 from kctl.client.settings import ClientSettings
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.config.properties import format_properties
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, apache_kafka, why_not

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
-from kctl.client.security import client_security
+from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
+from kctl.client.connections.security import client_security
 from kctl.errors import AuthenticationFailed, ErrorCode
 from kctl.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from kctl.client.framing import CORRELATION_ID, SIZE, request_frame, response_of
+from kctl.client.connections.framing import CORRELATION_ID, SIZE, request_frame, response_of
 from kctl.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from kctl.config.properties import parse_properties
 from kctl.errors import UsageError
-from kctl.server.secure_setup import prepare
+from kctl.server.process.secure_setup import prepare
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.probe import accepts
 

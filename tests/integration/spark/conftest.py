@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.spark.class_archive import archive_path
+from kctl.tables.engines.submission import archive_path
 from tests.integration.spark.peer import Topic, write_archive
 from tests.peers import apache_kafka
 from tests.peers.cache import cache_folder

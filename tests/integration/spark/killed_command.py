@@ -20,12 +20,12 @@ import sys
 import deltalake  # noqa: F401 - imported before the forks, as all that follows
 import pyiceberg.catalog.sql  # noqa: F401
 
-import kctl.spark.exec.task  # noqa: F401
-from kctl.client.transaction import Transaction
-from kctl.spark import dead_letter_topic, row_writer
-from kctl.spark.exec.files import Files
-from kctl.spark.export_request import ExportRequest
-from kctl.spark.verification import data_files
+import kctl.tables.exec.task  # noqa: F401
+from kctl.client.producing.transaction import Transaction
+from kctl.tables.exec.files import Files
+from kctl.tables.exports import dead_letter_topic, importing
+from kctl.tables.plans.request import ExportRequest
+from kctl.tables.verification import data_files
 from tests.integration.spark.peer import RUN_TIMEOUT_S
 from tests.peers.forked_kctl import ForkedKctl, import_commands, serve
 
@@ -48,7 +48,7 @@ def _forked() -> ForkedKctl:
 
 def _prepare() -> None:
     """Commits after each batch, and ends the process at the moment in its environment."""
-    row_writer.COMMIT_MS, data_files.READ_ROWS_MAX = 0, ROWS_IN_A_TRANSACTION
+    importing.COMMIT_MS, data_files.READ_ROWS_MAX = 0, ROWS_IN_A_TRANSACTION
     numbers, committed = itertools.count(), Transaction.commit
     written = dead_letter_topic.write_dead_letters
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kctl.cli import main
-from kctl.spark import session
+from kctl.tables.engines import session
 from tests.peers.markers import wait_for_markers
 from tests.peers.probe import wait_until
 

@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from kctl.spark.data_source import register
-from kctl.spark.session import JVM_FLAGS
+from kctl.tables.engines.data_source import register
+from kctl.tables.engines.session import JVM_FLAGS
 
 folder, bootstrap, topic, orders, schema, scratch = sys.argv[1:]
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.errors import ConfigError
-from kctl.spark.data_source import KctlDataSource, source_of
-from kctl.spark.exec.headers import HEADER_MAP
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.exec.topic_source import TopicReader, UnlimitedTopicStream
+from kctl.tables.engines.data_source import KctlDataSource, source_of
+from kctl.tables.exec.columns import HEADER_MAP
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.topic_source import TopicReader, UnlimitedTopicStream
 from tests.integration.spark.test_export import LOCAL, MakeTopic
 
 

@@ -18,17 +18,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kctl.cli import main
-from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.producing.transaction import Transaction
 from kctl.client.settings import ClientSettings, parse_servers
-from kctl.client.transaction import Transaction
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.spark import row_writer
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.existing import ExistingExport
-from kctl.spark.importing import ImportRequest, import_export, import_group
-from kctl.spark.verification import data_files
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exports import importing
+from kctl.tables.exports.importing import ImportRequest, import_export, import_group
+from kctl.tables.verification import data_files
 from tests.integration.spark.killed_command import run_killed
 from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows
 
@@ -225,7 +225,7 @@ def test_an_import_that_is_interrupted_after_any_batch_is_exact(
     status, rows = run("--dry-run")
     assert (status, [(row["start"], row["records"], row["status"]) for row in rows]) == (0, [(0, 0, "planned")] * 2)
     # Four batches of 30 rows, each in a transaction of its own; the runs end in the first, second and third of theirs.
-    monkeypatch.setattr(row_writer, "COMMIT_MS", 0)
+    monkeypatch.setattr(importing, "COMMIT_MS", 0)
     monkeypatch.setattr(data_files, "READ_ROWS_MAX", 30)
     abort = Transaction.abort
 
@@ -242,7 +242,7 @@ def test_an_import_that_is_interrupted_after_any_batch_is_exact(
             return await import_export(client, files, existing, request, interrupt)
 
         with monkeypatch.context() as crashing:
-            crashing.setattr("kctl.commands.tables.import_.import_export", interrupted)
+            crashing.setattr("kctl.commands.tables.exports.import_export", interrupted)
             crashing.setattr(Transaction, "abort", no_abort if attempt % 2 else abort)
             status, rows = run()
         if status == 0:

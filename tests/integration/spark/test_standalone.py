@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from kctl.cli import main
-from kctl.spark.session import JVM_FLAGS
+from kctl.tables.engines.session import JVM_FLAGS
 from tests.integration.spark.peer import TIMEOUT_S, read_rows
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.probe import free_port, wait_until
@@ -88,7 +88,7 @@ def _fill(bootstrap: str) -> None:
 IMPATIENT = """
 import sys
 from kctl.cli import main
-from kctl.spark import executor_watch
+from kctl.tables.engines import executor_watch
 
 executor_watch.NOTE_AFTER_MS, executor_watch.LOSS_MS_MAX, executor_watch.ABSENCE_MS_MAX = 1_000, 3_000, 6_000
 sys.exit(main(sys.argv[1:]))

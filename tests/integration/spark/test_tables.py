@@ -31,7 +31,7 @@ def read(folder: Path, name: str, kind: str) -> pa.Table:
         from deltalake import DeltaTable  # noqa: PLC0415
 
         return DeltaTable(folder / name).to_pyarrow_table()
-    from kctl.spark.tables.iceberg import default_catalog  # noqa: PLC0415
+    from kctl.tables.formats.iceberg import default_catalog  # noqa: PLC0415
 
     with contextlib.closing(default_catalog(folder)) as catalog:
         return catalog.load_table(("kafka", name.replace("-", "_"))).scan().to_arrow()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.header import Record

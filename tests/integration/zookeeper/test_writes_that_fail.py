@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from kctl.admin.health import HealthProblem, health_reasons, observe
-from kctl.admin.open_cluster import open_cluster
-from kctl.admin.topic_changes import NewTopic, create_topics
+from kctl.admin.cluster.health import HealthProblem, health_reasons, observe
+from kctl.admin.cluster.opening import open_cluster
+from kctl.admin.topics.topics import NewTopic, create_topics
 from kctl.zookeeper.four_letter_words import write_problem
 from tests.peers import probe
 from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess

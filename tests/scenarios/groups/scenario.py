@@ -23,8 +23,8 @@ from typing import Any
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
-from kctl.server.groups.actions import JoinOutcome, LeaveOutcome, PersistGroup, PersistOffsets, SyncOutcome
-from kctl.server.groups.events import (
+from kctl.server.coordination.groups.actions import JoinOutcome, LeaveOutcome, PersistGroup, PersistOffsets, SyncOutcome
+from kctl.server.coordination.groups.events import (
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
@@ -33,8 +33,8 @@ from kctl.server.groups.events import (
     Leaver,
     Unload,
 )
-from kctl.server.groups.group import Group
-from kctl.server.groups.offsets import AppendedOffset, Packed, pack
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.offsets import AppendedOffset, Packed, pack
 from tests.scenarios.script import Script, expect_that, expect_words, partition_of
 from tests.unit.groups.world import GroupWorld, Token, protocols
 

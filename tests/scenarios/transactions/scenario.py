@@ -24,7 +24,7 @@ from collections import defaultdict
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
-from kctl.server.transactions.actions import InitOutcome, Outcome
+from kctl.server.coordination.transactions.events import InitOutcome, Outcome
 from tests.scenarios.script import Script, expect_that, expect_words, partition_of
 from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
 

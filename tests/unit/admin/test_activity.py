@@ -6,14 +6,13 @@ import math
 from dataclasses import replace
 from uuid import UUID
 
-from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity, activity
-from kctl.admin.broker_reading import BrokerReading, loop_lag_p99_ms, rate, reading_of
-from kctl.admin.cluster_sample import ClusterSample, GroupReading
-from kctl.admin.lag_facts import Unread
-from kctl.admin.metrics import Sample
-from kctl.admin.reassignment import Ongoing
+from kctl.admin.cluster.metrics import Sample
+from kctl.admin.placement.reassignment import Ongoing
+from kctl.admin.sampling.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity, activity
+from kctl.admin.sampling.sample import BrokerReading, ClusterSample, GroupReading, loop_lag_p99_ms, rate, reading_of
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from kctl.errors import ErrorCode
+from kctl.lag.facts import Unread
 from kctl.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kctl.admin.configs import (
+from kctl.admin.topics.configs import (
     RESOURCES_PER_BROKER_MIN,
     ConfigChange,
     ConfigEntry,
@@ -18,9 +18,9 @@ from kctl.admin.configs import (
     own_value,
     value_after,
 )
-from kctl.admin.outcome import Outcome
-from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import run_blocking
+from kctl.client.outcome import Outcome
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest
 from kctl.protocol.apis.describe_configs import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from kctl.admin.copy_groups import CopiedGroups
-from kctl.admin.copying import Copier, CopyPlan
-from kctl.admin.record_filter import RecordFilter
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.admin.copy.copying import Copier, CopyPlan
+from kctl.admin.copy.groups import CopiedGroups
+from kctl.admin.records.selection import RecordFilter
 from kctl.client.cluster import ClusterClient
-from kctl.client.list_offsets import IsolationLevel
-from kctl.client.producer import ProducerSettings
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.producing.producer import ProducerSettings
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.records.build import build_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.election import ElectionType, expected_leader, predict_elections
+from kctl.admin.placement.election import ElectionType, expected_leader, predict_elections
 from kctl.client.metadata import Partition
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kctl.admin.cluster_sample import ClusterSample, GroupReading
-from kctl.admin.group_verdicts import LOOK_EVERY_MS, GroupVerdicts
-from kctl.admin.lag_facts import WINDOW_MS, Position
+from kctl.admin.sampling.sample import LOOK_EVERY_MS, ClusterSample, GroupReading, GroupVerdicts
 from kctl.client.metadata import ClusterMetadata
+from kctl.lag.facts import WINDOW_MS, Position
 from kctl.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

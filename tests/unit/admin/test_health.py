@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kctl.admin.health import HealthProblem, Observation, Reason, health_reasons
-from kctl.admin.partition_health import PartitionProblem, problems_of
-from kctl.admin.reassignment import Ongoing
+from kctl.admin.cluster.health import HealthProblem, Observation, PartitionProblem, Reason, health_reasons, problems_of
+from kctl.admin.placement.reassignment import Ongoing
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
 from tests.unit.admin.clusters import cluster, partition

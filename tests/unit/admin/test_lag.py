@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kctl.admin.cluster_sampler import Sampler
-from kctl.admin.commit_history import CommitHistory
-from kctl.admin.group_lag import GroupLag
-from kctl.admin.group_verdicts import GroupVerdicts
-from kctl.admin.lag import LagOptions, LagReader
-from kctl.admin.lag_facts import Position
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.admin.groups.history import CommitHistory
+from kctl.admin.groups.lag import LagOptions, LagReader
+from kctl.admin.sampling.sample import GroupVerdicts
+from kctl.admin.sampling.sampler import Sampler
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.lag.facts import Position
+from kctl.lag.rules import GroupLag
 from kctl.limits import LAG_COMMITS_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
+from kctl.records.internal.topics import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 
 ORDERS = TopicPartition("orders", 0)

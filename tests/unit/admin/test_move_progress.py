@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.move_progress import VERDICT_AFTER_MS, WINDOW_MS, Estimate, MoveProgress, move_duration_ms
+from kctl.admin.placement.execution import VERDICT_AFTER_MS, WINDOW_MS, Estimate, MoveProgress, move_duration_ms
 
 
 def test_first_sample_gives_no_estimate() -> None:

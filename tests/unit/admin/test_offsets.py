@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.offsets import partitions_of
-from kctl.client.blocking_transport import run_blocking
+from kctl.admin.topics.offsets import partitions_of
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import run_blocking
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.client.outcome import Outcome, outcome_of, raise_if
 from kctl.errors import ApiError, ErrorCode
 
 

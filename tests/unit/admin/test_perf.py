@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.admin.perf.client_choice import choose_client
-from kctl.admin.perf.histogram import VALUE_MAX, LatencyHistogram
-from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Schedule
-from kctl.admin.perf.payloads import random_values, values_of_lines
+from kctl.admin.perf.load_client import random_values, values_of_lines
+from kctl.admin.perf.measurement import NS_PER_S, VALUE_MAX, LatencyHistogram, Load, Measurement, Schedule
 from kctl.client.settings import ClientSettings
-from kctl.commands.perf.options import parse_load, parse_sizes
+from kctl.commands.perf.runs import parse_load, parse_sizes
 from kctl.errors import UsageError
 
 latencies = st.lists(st.one_of(st.integers(0, 300), st.integers(0, VALUE_MAX)), min_size=1, max_size=60)

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from kctl.admin.log_dirs import ReplicaSizes
-from kctl.admin.reassignment import Ongoing
-from kctl.admin.reassignment_plan import (
-    Move,
-    MoveState,
-    bytes_by_broker,
-    bytes_moved,
-    move_state,
-    plan_moves,
-    rollback,
-)
+from kctl.admin.placement.log_dirs import ReplicaSizes
+from kctl.admin.placement.plan import Move, MoveState, bytes_by_broker, bytes_moved, move_state, plan_moves, rollback
+from kctl.admin.placement.reassignment import Ongoing
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from tests.unit.admin.clusters import cluster, partition

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kctl.admin.reassignment_spec import (
+from kctl.admin.placement.documents import (
     format_reassignment,
     parse_inline,
     parse_log_dirs,

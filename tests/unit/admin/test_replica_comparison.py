@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.replica_comparison import compare_batches, compare_records
+from kctl.admin.topics.replicas import compare_batches, compare_records
 from kctl.records.build import build_batch
 from kctl.records.header import HEADER_SIZE, Record, parse_header, seal
 

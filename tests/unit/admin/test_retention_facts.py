@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 
-from kctl.admin.cluster_sample import ClusterSample
-from kctl.admin.cluster_sampler import Sampler
-from kctl.admin.group_offsets import commit_offsets
-from kctl.admin.group_verdicts import GroupVerdicts
-from kctl.admin.lag import LagOptions, LagReader
-from kctl.admin.retention_facts import RETENTION_CACHED_MS
+from kctl.admin.groups.lag import LagOptions, LagReader
+from kctl.admin.groups.offsets import commit_offsets
+from kctl.admin.sampling.sample import ClusterSample, GroupVerdicts
+from kctl.admin.sampling.sampler import RETENTION_CACHED_MS, Sampler
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import CommittedOffset
+from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import (
     CreatableTopic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.rolling_plan import command_for, plan_roll, preferred_elsewhere
+from kctl.admin.cluster.rolling_plan import command_for, plan_roll, preferred_elsewhere
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import ZERO_UUID, TopicPartition

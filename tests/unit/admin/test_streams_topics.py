@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.streams_topics import is_internal_topic
+from kctl.admin.groups.streams import is_internal_topic
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
-from kctl.admin.reassignment_plan import Move
-from kctl.admin.throttles import (
+from kctl.admin.placement.plan import Move
+from kctl.admin.placement.throttles import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
     RATES,
@@ -23,6 +22,7 @@ from kctl.admin.throttles import (
     release,
     throttle_needs,
 )
+from kctl.admin.topics.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 from kctl.model import TopicPartition
 
 TP = TopicPartition("orders", 0)

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.reassigning import look
-from kctl.admin.throttle_records import ThrottleRecords, folder_of, key_of
-from kctl.admin.throttles import FOLLOWER_REPLICAS, RATES
-from kctl.admin.throttling import finished_keys, release_throttles, set_throttles
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.admin.placement.execution import look
+from kctl.admin.placement.throttles import FOLLOWER_REPLICAS, RATES
+from kctl.admin.placement.throttling import (
+    ThrottleRecords,
+    finished_keys,
+    folder_of,
+    key_of,
+    release_throttles,
+    set_throttles,
+)
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.incremental_alter_configs import (

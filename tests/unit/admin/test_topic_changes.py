@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kctl.admin.topic_changes import KNOWN_WAIT_MS, NewTopic, create_partitions, create_topics
-from kctl.client.blocking_transport import run_blocking
+from kctl.admin.topics.topics import KNOWN_WAIT_MS, NewTopic, create_partitions, create_topics
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import run_blocking
 from kctl.protocol.apis.create_partitions import CreatePartitionsRequest
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kctl.admin.group_description import GroupDescription, GroupMember, GroupOffset
-from kctl.admin.outcome import Outcome
-from kctl.admin.producers import ActiveProducer
-from kctl.admin.topic_dependents import Readings, dependents_of
+from kctl.admin.groups.dependents import Readings, dependents_of
+from kctl.admin.topics.transactions import ActiveProducer
+from kctl.client.outcome import Outcome
+from kctl.lag.facts import GroupDescription, GroupMember, GroupOffset
 from kctl.model import TopicPartition
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.admin.lag_facts import Unread
-from kctl.admin.unread_records import Search, advance, find_unread
-from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.fetching import FetchedPartition
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.consuming.fetching import FetchedPartition
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.errors import ErrorCode
+from kctl.lag.facts import Unread
+from kctl.lag.unread_records import Search, advance, find_unread
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec

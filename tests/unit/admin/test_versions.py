@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.api_versions import BrokerApis, compare_apis
-from kctl.admin.features import Feature, features_of
-from kctl.admin.metadata_versions import metadata_version_level, metadata_version_name
-from kctl.client.versions import SINCE, BrokerVersions
+from kctl.admin.cluster.features import (
+    BrokerApis,
+    Feature,
+    compare_apis,
+    features_of,
+    metadata_version_level,
+    metadata_version_name,
+)
+from kctl.client.connections.versions import SINCE, BrokerVersions
 from kctl.errors import ApiError, UsageError
 from kctl.protocol.apis.api_versions import ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 from kctl.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from kctl.admin.where import RecordView
-from kctl.admin.where_syntax import EXPRESSION_CHARACTERS_MAX, NESTING_MAX, WhereError, parse_where
+from kctl.admin.records.conditions import EXPRESSION_CHARACTERS_MAX, NESTING_MAX, RecordView, WhereError, parse_where
 from kctl.records.header import Record
 
 VALUE = {

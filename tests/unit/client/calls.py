@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
 from tests.unit.client.fake_cluster import FakeCluster
 
 T = TypeVar("T")

@@ -15,16 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kctl.client.security import ClientSecurity
+from kctl.client.connections.security import ClientSecurity
 from kctl.client.settings import ClientSettings
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.headers import decode_request_header, encode_response_header
 from kctl.protocol.registry import api
-from kctl.security.scram import NONCE_BYTES, ScramServer
-from kctl.security.scram_credentials import Mechanism, credential_of_password
-from kctl.security.scram_messages import ScramError
+from kctl.security.scram import NONCE_BYTES, Mechanism, ScramError, ScramServer, credential_of_password
 from tests.unit.client.fake_cluster import FakeCluster
 
 API_VERSIONS = 18

@@ -5,8 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.assignment import Assignment, Subscriber
-from kctl.client.assignors import ASSIGNORS, assign_ranges, assign_round_robin, is_cooperative
+from kctl.client.consuming.assignors import (
+    ASSIGNORS,
+    Assignment,
+    Subscriber,
+    assign_ranges,
+    assign_round_robin,
+    is_cooperative,
+)
 from kctl.model import TopicPartition
 
 

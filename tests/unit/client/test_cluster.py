@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.connections.transport import Connection
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.settings import ClientSettings
-from kctl.client.transport import Connection
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
@@ -101,7 +101,7 @@ def test_moved_controller_is_looked_up_again(cluster: FakeCluster) -> None:
 
 def test_change_is_not_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
     """The controller may have created the topic before the connection was lost."""
-    from kctl.admin.topic_changes import NewTopic, create_topics  # noqa: PLC0415 - only here
+    from kctl.admin.topics.topics import NewTopic, create_topics  # noqa: PLC0415 - only here
 
     cluster.intercept(CreateTopicsRequest, lambda _: DROP)
     with pytest.raises(ClusterUnreachable, match="the broker closed the connection"):

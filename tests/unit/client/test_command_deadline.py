@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from kctl.admin.groups import describe_groups, list_groups
-from kctl.client.blocking_transport import BlockingConnection, BlockingTransport, run_blocking
-from kctl.client.budget import ABSENCE_WAIT_MS, Budget
+from kctl.admin.groups.groups import describe_groups, list_groups
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import BlockingConnection, BlockingTransport, run_blocking
+from kctl.client.connections.transport import ABSENCE_WAIT_MS, Budget, Connection
+from kctl.client.consuming.list_offsets import LATEST, list_offsets
 from kctl.client.leaders import COORDINATION_TOPICS, on_coordinators
-from kctl.client.list_offsets import LATEST, list_offsets
-from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.consumer import Consumer
-from kctl.client.fetching import FetchLimits
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.consuming.consumer import Consumer
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse

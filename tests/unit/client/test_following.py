@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 
 import pytest
 
-from kctl.admin.offsets import offset_ranges
-from kctl.client.blocking_transport import run_blocking
+from kctl.admin.topics.offsets import offset_ranges
 from kctl.client.cluster import ClusterClient
-from kctl.client.consumer import Consumer
-from kctl.client.following import TopicFollower
+from kctl.client.connections.blocking_transport import run_blocking
+from kctl.client.consuming.consumer import Consumer
+from kctl.client.consuming.following import TopicFollower
 from kctl.client.metadata import TopicRecreated
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition

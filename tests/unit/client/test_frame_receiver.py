@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.client.frame_receiver import FrameReceiver
-from kctl.client.framing import SIZE
+from kctl.client.connections.frame_receiver import FrameReceiver
+from kctl.client.connections.framing import SIZE
 
 SIZES = st.lists(st.one_of(st.integers(0, 40), st.integers(60_000, 200_000)), max_size=6)
 STEPS = st.lists(st.one_of(st.integers(1, 50), st.integers(1, 300_000)), min_size=1, max_size=8)

@@ -6,35 +6,34 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.client.membership.actions import (
+from kctl.client.consuming.membership.member import (
     Assign,
+    Assigned,
+    CommitResultReceived,
+    Disconnected,
     Fail,
+    HeartbeatDue,
+    HeartbeatResponseReceived,
+    Joined,
+    Left,
     LookUpCoordinator,
+    Member,
+    MembershipSettings,
+    PartitionsChanged,
+    Phase,
+    PollOverdue,
+    PollRequested,
     Revoke,
+    Revoked,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
     StartReading,
     StopReading,
-)
-from kctl.client.membership.events import (
-    Assigned,
-    CommitResultReceived,
-    Disconnected,
-    HeartbeatDue,
-    HeartbeatResponseReceived,
-    Joined,
-    Left,
-    PartitionsChanged,
-    PollOverdue,
-    PollRequested,
-    Revoked,
     Synced,
 )
-from kctl.client.membership.member import Member, MembershipSettings, Phase
-from kctl.client.membership.step import BEAT_AGAIN_MS, step
-from kctl.client.membership.subscriptions import encode_partitions
+from kctl.client.consuming.membership.step import BEAT_AGAIN_MS, encode_partitions, step
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse

@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
-from kctl.client.partitioner import murmur2, partition_of_key
-from kctl.client.partitioners import DefaultPartitioner, RoundRobinPartitioner, StickyPartitioner
+from kctl.client.producing.partitioners import (
+    DefaultPartitioner,
+    RoundRobinPartitioner,
+    StickyPartitioner,
+    murmur2,
+    partition_of_key,
+)
 
 
 @pytest.mark.parametrize(

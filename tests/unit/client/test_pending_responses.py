@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.pending_responses import PendingResponses
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.frame_receiver import PendingResponses
+from kctl.client.connections.transport import ConnectionLost
 from kctl.testing.sim_loop import SimLoop, simulate
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.positions import (
+from kctl.client.consuming.positions import (
     Divergence,
     EpochEnd,
     LogTruncated,

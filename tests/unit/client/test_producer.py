@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.partitioner import partition_of_key
-from kctl.client.partitioners import DefaultPartitioner
-from kctl.client.producer import Delivery, Producer, ProducerSettings
-from kctl.client.producer_batches import RecordMetadata
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.producing.batches import RecordMetadata
+from kctl.client.producing.partitioners import DefaultPartitioner, partition_of_key
+from kctl.client.producing.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (

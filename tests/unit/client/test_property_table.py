@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from kctl.client.application_settings import ConsumerConfig, ProducerConfig
-from kctl.client.fetching import FetchLimits
-from kctl.client.partitioners import RoundRobinPartitioner, StickyPartitioner
-from kctl.client.producer import ProducerSettings
-from kctl.client.property_settings import fetch_limits, partitioner_of, writing_settings
-from kctl.client.property_table import ALL, PROPERTIES, PYTHON, Client, check_properties, not_obeyed, unknown_names
-from kctl.client.property_values import iso_duration_ms
+from kctl.client.application.settings import ConsumerConfig, ProducerConfig
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.producing.partitioners import RoundRobinPartitioner, StickyPartitioner
+from kctl.client.producing.producer import ProducerSettings
+from kctl.client.properties.settings import fetch_limits, partitioner_of, writing_settings
+from kctl.client.properties.table import ALL, PROPERTIES, PYTHON, Client, check_properties, not_obeyed, unknown_names
+from kctl.client.properties.values import iso_duration_ms
 from kctl.client.settings import client_settings
-from kctl.commands.root import all_commands
+from kctl.commands.frame.root import all_commands
 from kctl.errors import ConfigError, UsageError
 from kctl.records.compression import Codec
 

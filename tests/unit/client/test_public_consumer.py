@@ -25,8 +25,8 @@ from kctl.client import (
     TopicRecreated,
 )
 from kctl.client import TopicPartition as Tp
-from kctl.client.loop_thread import LoopThread
-from kctl.client.ready_records import ReadyRecords
+from kctl.client.connections.loop_thread import LoopThread
+from kctl.client.consuming.group_progress import ReadyRecords
 from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
 from kctl.records.build import build_batch
 from kctl.records.header import Record

@@ -20,7 +20,7 @@ from kctl.client import (
     RoundRobinPartitioner,
     TopicPartition,
 )
-from kctl.client.partitioner import partition_of_key
+from kctl.client.producing.partitioners import partition_of_key
 from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError, UsageError
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse

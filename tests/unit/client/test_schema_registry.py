@@ -35,10 +35,10 @@ from kctl.client.registry.schema import (
     SchemaError,
     header_of,
     indexes_of,
+    registry_settings,
     split_header,
     split_indexes,
 )
-from kctl.client.registry.settings import registry_settings
 from kctl.errors import ConfigError
 from kctl.limits import REGISTRY_REFERENCES_MAX, REGISTRY_RESPONSE_BYTES_MAX
 from tests.peers.certificates import CertificateAuthority

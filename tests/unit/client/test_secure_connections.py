@@ -21,14 +21,14 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.oauth_tokens import TokenSource, unsecured_token
-from kctl.client.sasl_settings import sasl_settings
-from kctl.client.security import ClientSecurity
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.connections.sasl_settings import sasl_settings
+from kctl.client.connections.security import ClientSecurity
+from kctl.client.connections.tokens import TokenSource, unsecured_token
+from kctl.client.connections.transport import Transport
 from kctl.client.settings import ClientSettings
-from kctl.client.transport import Transport
 from kctl.errors import AuthenticationFailed, ClusterUnreachable, ConfigError
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from kctl.security.tls import TlsSettings, server_context
@@ -574,7 +574,7 @@ def test_secrets_are_in_no_repr_and_survive_pickling(authority: CertificateAutho
 def test_client_without_security_imports_neither_ssl_nor_hashlib() -> None:
     """A command starts in a few tens of milliseconds; each of the two costs 10 to 20 more."""
     program = (
-        "import sys; import kctl.client.blocking_transport, kctl.client.cluster, kctl.commands.invocation; "
+        "import sys, kctl.client.connections.blocking_transport, kctl.commands.frame.invocation; "
         "print(sorted({'ssl', '_hashlib', 'asyncio', 'cryptography'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

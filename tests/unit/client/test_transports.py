@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
-from kctl.client.transport import Connection, ConnectionLost, Transport
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.connections.transport import Connection, ConnectionLost, Transport
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.api_versions import ApiVersionsRequest
 from kctl.protocol.apis.describe_cluster import DescribeClusterRequest

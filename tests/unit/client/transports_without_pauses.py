@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.blocking_transport import BlockingTransport
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.blocking_transport import BlockingTransport
 
 
 class NoPauseBlockingTransport(BlockingTransport):

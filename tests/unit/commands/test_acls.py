@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.acl_document import binding_of, difference, read_document, write_document
-from kctl.admin.acl_rules import Resources, Rules, bindings
+from kctl.admin.security.acls import Resources, Rules, binding_of, bindings, difference, read_document, write_document
 from kctl.cli import main
-from kctl.commands.acls.options import hosts_of_stored_acls, hosts_without_effect
-from kctl.commands.compat.acls import adding_unless_present, listed
-from kctl.commands.compat.versions import KAFKA_3, KAFKA_4, KAFKA_28
+from kctl.commands.acls.rules import hosts_of_stored_acls, hosts_without_effect
+from kctl.commands.compat.java import KAFKA_3, KAFKA_4, KAFKA_28
+from kctl.commands.compat.resources import adding_unless_present, listed
 from kctl.errors import UsageError
 from kctl.protocol.apis.describe_acls import (
     AclDescription,

@@ -16,11 +16,11 @@ import pytest
 
 import kctl.cli
 from kctl import __version__
-from kctl.commands.exit_status import ExitStatus, Refused, Terminated
-from kctl.commands.lazy_group import Member
-from kctl.commands.parameters import metavar_of, name_of
-from kctl.commands.root import NOUNS, all_commands
-from kctl.commands.values_of_parameters import check
+from kctl.commands.frame.command import check
+from kctl.commands.frame.exit_status import ExitStatus, Refused, Terminated
+from kctl.commands.frame.lazy_group import Member
+from kctl.commands.frame.parameters import metavar_of, name_of
+from kctl.commands.frame.root import NOUNS, all_commands
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
@@ -17,7 +17,7 @@ from kctl.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from kctl.server.dev_cluster import Layout, defaults_for, settle
+from kctl.server.process.dev_cluster import Layout, defaults_for, settle
 from tests.unit.admin.moving_cluster import TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl
 

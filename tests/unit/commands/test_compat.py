@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kctl.admin.configs import ConfigEntry, ConfigResource, ResourceType
-from kctl.admin.election import Election, ElectionType
-from kctl.admin.log_dirs import LogDir
-from kctl.admin.outcome import Outcome
-from kctl.admin.reassignment import Ongoing
+from kctl.admin.placement.election import Election, ElectionType
+from kctl.admin.placement.log_dirs import LogDir
+from kctl.admin.placement.reassignment import Ongoing
+from kctl.admin.topics.configs import ConfigEntry, ConfigResource, ResourceType
 from kctl.client.metadata import Topic
-from kctl.commands.compat import configs, election, log_dirs, topics
-from kctl.commands.parameters import flags_of, help_of
-from kctl.commands.root import all_commands
+from kctl.client.outcome import Outcome
+from kctl.commands.compat import resources, topics
+from kctl.commands.frame.parameters import flags_of, help_of
+from kctl.commands.frame.root import all_commands
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from tests.unit.admin.clusters import partition
@@ -39,14 +39,14 @@ def test_topic_that_is_reassigned_and_without_leader() -> None:
 
 def test_value_of_a_sensitive_property_is_null() -> None:
     entry = ConfigEntry("ssl.key.password", None, "DYNAMIC_BROKER_CONFIG", False, True, ())
-    assert configs.described("kafka-3", ConfigResource(ResourceType.BROKER, "1"), [entry]) == (
+    assert resources.described("kafka-3", ConfigResource(ResourceType.BROKER, "1"), [entry]) == (
         "Dynamic configs for broker 1 are:\n  ssl.key.password=null sensitive=true synonyms={}\n"
     )
 
 
 def test_offline_log_dir_has_the_class_of_the_exception() -> None:
     offline = LogDir(1, "/data", ErrorCode.KAFKA_STORAGE_ERROR)
-    line = log_dirs.described("kafka-2.8", [1], [offline], None).splitlines()[2]
+    line = resources.log_dirs_described("kafka-2.8", [1], [offline], None).splitlines()[2]
     assert line == (
         '{"version":1,"brokers":[{"broker":1,"logDirs":[{"logDir":"/data",'
         '"error":"org.apache.kafka.common.errors.KafkaStorageException","partitions":[]}]}]}'
@@ -56,7 +56,7 @@ def test_offline_log_dir_has_the_class_of_the_exception() -> None:
 def test_failed_elections_name_the_exception() -> None:
     failed = Election(ORDERS, 1, -1, Outcome("orders-0", ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "away"))
     for compat in ("kafka-2.8", "kafka-3"):
-        assert election.elected(compat, ElectionType.PREFERRED, [failed]) == (
+        assert resources.elected(compat, ElectionType.PREFERRED, [failed]) == (
             "Error completing leader election (PREFERRED) for partition: orders-0: "
             "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException: away\n"
         )

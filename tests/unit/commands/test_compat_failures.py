@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.unit.admin.moving_cluster import TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl

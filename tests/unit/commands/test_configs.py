@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.config_diff import config_differences
-from kctl.commands.exit_status import ExitStatus
+from kctl.admin.topics.overrides import config_differences
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.commands.command import ChangingCommand, LocalChange
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.parameters import flags_of
-from kctl.commands.root import all_commands
+from kctl.commands.frame.command import ChangingCommand, LocalChange
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.parameters import flags_of
+from kctl.commands.frame.root import all_commands
 from tests.unit.commands.conftest import Kctl
 
 WITHOUT_DRY_RUN = {

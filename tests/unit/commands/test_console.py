@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kctl.console import ERROR_COLUMNS, Column, Console, Format, cell
-from kctl.terminal_text import display_width
+from kctl.output.console import ERROR_COLUMNS, Column, Console, Format, cell
+from kctl.output.terminal_text import display_width
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "console"
 COLUMNS = (Column("topic"), Column("partitions", numeric=True), Column("replicas"), Column("configs"), *ERROR_COLUMNS)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kctl.client.partitioner import partition_of_key
-from kctl.commands.exit_status import ExitStatus
+from kctl.client.producing.partitioners import partition_of_key
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest

@@ -13,12 +13,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.masking import Masking, MaskingRules, masking, masking_rules
-from kctl.admin.where import Path as WherePath
+from kctl.admin.records.conditions import Path as WherePath
+from kctl.admin.records.selection import Masking, MaskingRules, masking, masking_rules
 from kctl.client.registry.schema import header_of
-from kctl.commands import timed_work
 from kctl.commands.consume.presenting import MaskingTooSlow, timed_substitute
-from kctl.commands.timed_work import SEARCHED_BYTES_MAX
+from kctl.commands.reading import searches
+from kctl.commands.reading.searches import SEARCHED_BYTES_MAX
 from kctl.errors import UsageError
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -235,7 +235,7 @@ def masking_paths(path: str) -> tuple[WherePath, ...]:
 
 
 def test_masking_fails_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed_work, "TIME_S_MAX", 0.2)
+    monkeypatch.setattr(searches, "TIME_S_MAX", 0.2)
     assert mask(b"x" * (SEARCHED_BYTES_MAX + 1), regexes=("secret",)) == b"***"
     with pytest.raises(MaskingTooSlow):
         mask(b"a" * 40 + b"!", regexes=("(a|aa)+$",))

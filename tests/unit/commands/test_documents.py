@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.root import all_commands
-from kctl.commands.shown import shown_by
-from kctl.commands.topics.rows import CHANGE_COLUMNS
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.root import all_commands
+from kctl.commands.frame.shown import shown_by
+from kctl.commands.topics.options import CHANGE_COLUMNS
 from kctl.protocol.apis import delete_acls, describe_acls
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl

@@ -25,7 +25,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
@@ -39,11 +39,11 @@ from kctl.records.internal_topics import (
     encode_transaction_value,
 )
 from kctl.records.legacy import build_messages
-from kctl.storage.checkpoints import snapshot_bytes
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
-from kctl.storage.producer_state import SnapshotEntry
-from kctl.storage.segment import Segment
+from kctl.storage.segments.segment import Segment
+from kctl.storage.state.checkpoints import snapshot_bytes
+from kctl.storage.state.producer_state import SnapshotEntry
 from tests.unit.commands.conftest import Kctl
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "dump_log"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from kctl.dump.kinds import base_offset_of
 from kctl.limits import DUMP_INPUT_BYTES_MAX
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.storage.dump_files import base_offset_of
 from tests.unit.commands.conftest import Kctl
 
 FIRST = 5_000_000_000

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.dump_log.summary import lost_text
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.dump_log.dumping import lost_text
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.dump.summary import LostRange
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.storage.log_summary import LostRange
 from tests.unit.commands.conftest import Kctl
 
 T0 = 1_700_000_000_000

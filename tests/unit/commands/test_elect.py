@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.elect_leaders import ElectLeadersRequest
 from tests.unit.admin.moving_cluster import MovingCluster

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     GroupMetadataValue,
     OffsetCommitValue,
     PartitionsSchema,

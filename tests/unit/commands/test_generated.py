@@ -11,14 +11,13 @@ import pytest
 
 from docs.reference.generate import schemas
 from kctl.commands.completion.scripts import script_for
-from kctl.commands.help import summary_of
-from kctl.commands.help_pages import PAGE_COLUMNS, PATH, page_for
-from kctl.commands.lazy_group import load
-from kctl.commands.man_pages import man_pages
-from kctl.commands.parameters import flags_of, help_of
-from kctl.commands.reference import cli_reference
-from kctl.commands.root import NOUNS, all_commands, help_pages, help_text
-from kctl.commands.shown import shown_by
+from kctl.commands.frame.documentation import cli_reference, man_pages
+from kctl.commands.frame.help import summary_of
+from kctl.commands.frame.help_pages import PAGE_COLUMNS, PATH, page_for
+from kctl.commands.frame.lazy_group import load
+from kctl.commands.frame.parameters import flags_of, help_of
+from kctl.commands.frame.root import NOUNS, all_commands, help_pages, help_text
+from kctl.commands.frame.shown import shown_by
 from tests.unit.commands.completing import in_bash
 from tests.unit.commands.conftest import Kctl
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.backup_files import backups_of, save_backup
-from kctl.admin.offset_document import OffsetDocument
-from kctl.client.committed_offsets import CommittedOffset
-from kctl.commands.exit_status import ExitStatus
+from kctl.admin.groups.offsets import OffsetDocument
+from kctl.admin.groups.undo_files import backups_of, save_backup
+from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.limits import OFFSET_BACKUPS_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, encode_assignment
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,

@@ -6,20 +6,19 @@ import time
 
 import pytest
 
-from kctl.admin.lag_rules import Verdict
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.lag_condition import parse_condition
-from kctl.commands.times import parse_duration_ms
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.values import parse_condition, parse_duration_ms
 from kctl.errors import UsageError
+from kctl.lag.rules import Verdict
 from kctl.model import TopicPartition
+from kctl.output.quantities import format_duration
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest
-from kctl.quantities import format_duration
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
+from kctl.records.internal.topics import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_groups import member

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record

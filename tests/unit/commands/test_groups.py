@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_groups import DescribedGroupMember
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -167,7 +167,7 @@ def test_interruption_at_the_question_changes_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kctl.console.Console.confirm", interrupted)
+    monkeypatch.setattr("kctl.output.console.Console.confirm", interrupted)
     ran = kctl("topics delete orders")
     assert ran.status == 130
     assert ran.err.splitlines()[-1] == ("kctl: warning: interrupted: no request that changes something was sent")

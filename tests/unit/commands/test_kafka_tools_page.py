@@ -7,10 +7,9 @@ import re
 import pytest
 
 from docs.reference.generate import NONE, equivalent_row, kafka_options, kctl_equivalents
-from kctl.commands.options import cluster_options, output_options
-from kctl.commands.parameters import flags_of
-from kctl.commands.query import query_options
-from kctl.commands.root import all_commands
+from kctl.commands.frame.parameters import cluster_options, flags_of, output_options
+from kctl.commands.frame.query import query_options
+from kctl.commands.frame.root import all_commands
 
 _COMMANDS = re.compile(r"`(kctl [^`]+)`")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kctl.commands.mcp import running
-from kctl.commands.mcp.confirmations import LIFETIME_S, PENDING_MAX, Confirmations
+from kctl.commands.frame.parameters import metavar_of
+from kctl.commands.frame.root import all_commands
+from kctl.commands.mcp import command
+from kctl.commands.mcp.command import LIFETIME_S, PENDING_MAX, Confirmations
 from kctl.commands.mcp.roots import Roots
-from kctl.commands.mcp.tools import ADDING, CONFIRMATION, DELETING, NOT_OFFERED, READING, tools
-from kctl.commands.parameters import metavar_of
-from kctl.commands.root import all_commands
+from kctl.commands.mcp.server import ADDING, CONFIRMATION, DELETING, NOT_OFFERED, READING, tools
 from kctl.errors import UsageError
 from kctl.limits import TOOL_MESSAGES_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX
 
@@ -190,7 +190,7 @@ def run_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, program: str, ti
     script.write_text(f"#!{sys.executable}\n{program}")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    return asyncio.run(running.run(["topics", "list"], timeout_ms))
+    return asyncio.run(command.run(["topics", "list"], timeout_ms))
 
 
 def test_output_messages_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.quantities import counted
+from kctl.output.quantities import counted
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("admin", "client", "commands", "spark")
@@ -52,7 +52,7 @@ def test_no_message_has_a_plural_after_a_number_that_may_be_one() -> None:
         for path in modules()
         for line, text in fixed_plurals(path.read_text())
     ]
-    assert found == [], "use kctl.quantities.counted"
+    assert found == [], "use kctl.output.quantities.counted"
 
 
 def test_the_search_finds_a_fixed_plural() -> None:

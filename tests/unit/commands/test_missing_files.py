@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from tests.unit.commands.conftest import Kctl
 
 LINES = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest

@@ -9,7 +9,7 @@ import pytest
 
 from kctl.cli import main
 from kctl.model import TopicPartition
-from kctl.terminal_text import display_width, words_of
+from kctl.output.terminal_text import display_width, words_of
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.test_groups import member
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.group_description import CLASSIC, CONSUMER, OTHER_TYPES
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups.list import GroupType
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.groups.listing import GroupType
+from kctl.lag.facts import CLASSIC, CONSUMER, OTHER_TYPES
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.consumer_group_describe import (
     Assignment,

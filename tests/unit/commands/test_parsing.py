@@ -10,10 +10,10 @@ import typer.main
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.commands.command import ClusterCommand, LocalCommand, examples
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.root import run_command
-from kctl.commands.values_of_parameters import any_text
+from kctl.commands.frame.command import ClusterCommand, LocalCommand, any_text
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.root import run_command
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.commands import peer_words
-from kctl.commands.lazy_group import LazyGroup, load
-from kctl.commands.parameters import flags_of
-from kctl.commands.root import NOUNS, all_commands
+from kctl.commands.frame import peer_words
+from kctl.commands.frame.lazy_group import LazyGroup, load
+from kctl.commands.frame.parameters import flags_of
+from kctl.commands.frame.root import NOUNS, all_commands
 from tests.unit.commands.conftest import Kctl
 
 

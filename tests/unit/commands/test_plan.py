@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin.throttles import RATES
-from kctl.commands.exit_status import ExitStatus
+from kctl.admin.placement.throttles import RATES
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.commands.command import ChangingCommand, ClusterCommand, ConfirmedCommand
-from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.invocation import Invocation
-from kctl.commands.parameters import flags_of
-from kctl.commands.profile_document import Profile, Profiles, format_profiles, parse_profiles
-from kctl.commands.root import all_commands
-from kctl.config.references import Readers, resolve
-from kctl.console import Console
+from kctl.commands.frame.command import ChangingCommand, ClusterCommand, ConfirmedCommand
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import flags_of
+from kctl.commands.frame.profiles import Profile, Profiles, format_profiles, parse_profiles
+from kctl.commands.frame.root import all_commands
+from kctl.config.properties import Readers, resolve
 from kctl.errors import UsageError
+from kctl.output.console import Console
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -297,7 +297,7 @@ def test_client_refuses_changes_of_a_command_that_did_not_check(
     cluster.create("orders")
     kctl(f"profile add prod --bootstrap-server {bootstrap} --read-only")
     kctl(f"profile add other --bootstrap-server {bootstrap} --protected")
-    monkeypatch.setattr("kctl.commands.invocation.Invocation.authorize_change", lambda *_: None)
+    monkeypatch.setattr("kctl.commands.frame.invocation.Invocation.authorize_change", lambda *_: None)
     for profile, reason in (("prod", "is read-only"), ("other", "is protected")):
         ran = kctl(f"topics create new --profile {profile}")
         assert ran.status == ExitStatus.REFUSED

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from kctl.cli import main
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.expectation import parse_expectation
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.values import parse_expectation
 from kctl.errors import UsageError
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.quota_cluster import QuotaCluster

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kctl.admin import move_progress
-from kctl.admin.throttles import FOLLOWER_REPLICAS, RATES
-from kctl.client import asyncio_transport
-from kctl.commands.exit_status import ExitStatus
+from kctl.admin.placement import execution
+from kctl.admin.placement.throttles import FOLLOWER_REPLICAS, RATES
+from kctl.client.connections import asyncio_transport
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -137,7 +137,7 @@ def test_wait_warns_of_a_move_that_never_ends(
     kctl: Kctl, cluster: MovingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Producers append 900 bytes between two looks and 300 are copied; the verdict needs no minimum time here."""
-    monkeypatch.setattr(move_progress, "VERDICT_AFTER_MS", 0)
+    monkeypatch.setattr(execution, "VERDICT_AFTER_MS", 0)
     cluster.looks_until_arrival = 4
     cluster.sizes[0, TP] = cluster.sizes[1, TP] = 1_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

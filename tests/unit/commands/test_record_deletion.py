@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
-from kctl.commands.consume.json_layout import INDENTED_CHARACTERS_MAX, indented
+from kctl.commands.consume.presenting import INDENTED_CHARACTERS_MAX, indented
 from kctl.commands.record_format.reading import FormatReader
 from kctl.commands.record_format.syntax import parse_format
-from kctl.console import Console
 from kctl.errors import UsageError
 from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
+from kctl.output.console import Console
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.unit.client.fake_cluster import FakeCluster

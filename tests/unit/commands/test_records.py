@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.client.partitioner import partition_of_key
-from kctl.client.producer import Delivery
-from kctl.commands.exit_status import ExitStatus
+from kctl.client.producing.partitioners import partition_of_key
+from kctl.client.producing.producer import Delivery
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.produce.command import DeliveryLog
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition

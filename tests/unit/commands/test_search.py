@@ -8,15 +8,14 @@ import time
 
 import pytest
 
-from kctl.client.partitioner import partition_of_key
-from kctl.commands import timed_work
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.scan_progress import ScanProgress, rate_note
-from kctl.commands.timed_search import SearchTooSlow, TimedSearch
-from kctl.commands.timed_work import SEARCHED_BYTES_MAX
-from kctl.console import Console
+from kctl.client.producing.partitioners import partition_of_key
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.reading import searches
+from kctl.commands.reading.options import ScanProgress, rate_note
+from kctl.commands.reading.searches import SEARCHED_BYTES_MAX, SearchTooSlow, TimedSearch
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
+from kctl.output.console import Console
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -107,7 +106,7 @@ def test_invalid_options_are_named(kctl: Kctl, options: list[str], message: str)
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:a|aa)+$", r"(.*)(.*)(.*)(.*)(.*)x"])
 def test_a_search_that_takes_too_long_is_ended(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed_work, "TIME_S_MAX", 0.2)
+    monkeypatch.setattr(searches, "TIME_S_MAX", 0.2)
     search = TimedSearch(pattern)
     begun_s = time.monotonic()
     with pytest.raises(SearchTooSlow, match="the value of orders-0 at offset 7 takes more than"):
@@ -148,7 +147,7 @@ def test_invalid_expression_is_a_usage_error() -> None:
 
 
 def test_progress_counts_offsets_of_finished_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.progress_line.PROGRESS_LINE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("kctl.output.progress_line.PROGRESS_LINE_INTERVAL_S", 0.0)
     errors = io.StringIO()
     ticks = iter([0.0, 10.0])
     bounds = {TP: (100, 200), TopicPartition("orders", 1): (0, 300)}
@@ -160,7 +159,7 @@ def test_progress_counts_offsets_of_finished_partitions_too(monkeypatch: pytest.
 def test_consume_names_the_record_whose_search_takes_too_long(
     kctl: Kctl, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timed_work, "TIME_S_MAX", 0.2)
+    monkeypatch.setattr(searches, "TIME_S_MAX", 0.2)
     cluster.create("orders")[0].append(build_batch([Record(0, 1_000, None, b"a" * 5_000 + b"b", ())]))
     ran = kctl("consume orders --grep (a+)+$")
     assert (ran.status, ran.out) == (ExitStatus.FAILED, "")

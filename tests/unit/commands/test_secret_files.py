@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands.secret_files import exposed_files
-from kctl.commands.zookeeper import connection
+from kctl.commands import zookeeper
+from kctl.commands.frame.secrets import exposed_files
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -73,7 +73,7 @@ COMMANDS = {
 def test_every_option_that_names_a_file_with_secrets_warns_if_all_can_read_it(
     kctl: Kctl, cluster: FakeCluster, tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_MS", 1)  # no ZooKeeper is there
+    monkeypatch.setattr(zookeeper, "CONNECT_TIMEOUT_MS", 1)  # no ZooKeeper is there
     path = tmp_path / "secrets.properties"
     for mode, warnings in ((PUBLIC, 1), (PRIVATE, 0)):
         written(path, mode, COMMANDS[line])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.desired_state import Scope, entity_key
-from kctl.commands.configs.clients import filters, shown_name
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.names_from_input import with_names_from_input
+from kctl.admin.state.document import Scope, entity_key
+from kctl.commands.configs.describe import filters, shown_name
+from kctl.commands.frame.command import with_names_from_input
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.security.quotas import DEFAULT, DEFAULT_NAME, QuotaEntity, name_text, parse_name
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl

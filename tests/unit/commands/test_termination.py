@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from kctl.commands.exit_status import Terminated
-from kctl.commands.termination import terminable
+from kctl.commands.frame.exit_status import Terminated
+from kctl.commands.frame.termination import terminable
 
 
 def test_sigterm_cancels_all_that_is_awaited() -> None:

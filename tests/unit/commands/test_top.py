@@ -9,19 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.activity import Activity, activity
-from kctl.admin.broker_reading import BrokerReading
-from kctl.admin.cluster_sample import ClusterSample, GroupReading
-from kctl.admin.reassignment import Ongoing
+from kctl.admin.placement.reassignment import Ongoing
+from kctl.admin.sampling.activity import Activity, activity
+from kctl.admin.sampling.sample import BrokerReading, ClusterSample, GroupReading
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
-from kctl.commands.top.keys import Key, keys_of
 from kctl.commands.top.screen import overview, render, text_of
-from kctl.commands.top.state import KeyPressed, Sampled, SampleFailed, State, step
+from kctl.commands.top.state import Key, KeyPressed, Sampled, SampleFailed, State, keys_of, step
 from kctl.commands.top.views import COLUMNS, View
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
-from kctl.quantities import compact
-from kctl.terminal_text import display_width, escape
+from kctl.output.quantities import compact
+from kctl.output.terminal_text import display_width, escape
 
 KEYS = st.one_of(st.sampled_from([*Key, *"obtgpq?hsSr/ kj"]), st.characters())
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.log_dirs import LogDir, LogDirReplica
-from kctl.commands import timed_work
-from kctl.commands.cluster.log_dir_rows import TotalRow, total_rows
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.timed_search import NamePattern, SearchTooSlow
+from kctl.admin.placement.log_dirs import LogDir, LogDirReplica
+from kctl.commands.cluster.state import TotalRow, total_rows
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.reading import searches
+from kctl.commands.reading.searches import NamePattern, SearchTooSlow
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -86,7 +86,7 @@ def test_partitions_at_and_under_the_minimum(kctl: Kctl, topics: FakeCluster, li
 
 
 def test_slow_expression_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed_work, "TIME_S_MAX", 0.2)
+    monkeypatch.setattr(searches, "TIME_S_MAX", 0.2)
     with pytest.raises(SearchTooSlow, match="--topic-regex: the search of all names takes more than"):
         NamePattern("--topic-regex", "(a|aa)+b").select(["a" * 200])
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.topics.assignments import parse_assignment
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.topics.changes import parse_assignment
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis import describe_producers

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.describe_producers import ProducerState
 from kctl.protocol.apis.describe_transactions import TopicData, TransactionState
 from kctl.protocol.apis.write_txn_markers import WriteTxnMarkersRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis import alter_user_scram_credentials as alter
 from kctl.protocol.apis import describe_user_scram_credentials as describe
 from tests.unit.client.fake_cluster import FakeCluster

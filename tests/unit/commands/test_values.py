@@ -6,18 +6,20 @@ import re
 
 import pytest
 
-from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
+from kctl.admin.topics.offsets import END, START, Anchor, OffsetSpec
 from kctl.commands.dump_log.selection import parse_time_range
-from kctl.commands.exit_status import ExitStatus
-from kctl.commands.times import parse_any_year_ms, parse_duration_ms, parse_time_ms
-from kctl.commands.values import (
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.values import (
     format_time,
+    parse_any_year_ms,
+    parse_duration_ms,
     parse_number_range,
     parse_offset,
     parse_offset_range,
     parse_pairs,
     parse_partitions,
     parse_size,
+    parse_time_ms,
 )
 from kctl.errors import UsageError
 from tests.unit.commands.conftest import Kctl

@@ -6,8 +6,8 @@ import pytest
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.config_loading import load_broker_config
+from kctl.config.definition import BrokerConfigError
 from kctl.config.listeners import advertised_endpoints, inter_broker_listener, listener_endpoints
-from kctl.config.problems import BrokerConfigError
 from kctl.model import Endpoint
 
 

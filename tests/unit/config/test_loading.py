@@ -6,7 +6,7 @@ import pytest
 
 from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, BrokerConfig
 from kctl.config.config_loading import load_broker_config
-from kctl.config.problems import BrokerConfigError
+from kctl.config.definition import BrokerConfigError
 from kctl.errors import ConfigError
 from kctl.limits import PROPERTY_HINTS_MAX
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.config.rules import known_version
+from kctl.config.definition import known_version
 from kctl.config.subjects.versions import VERSION_NAMES, version_rank
 
 

@@ -12,13 +12,13 @@ from kctl.errors import ErrorCode
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.records.salvage import Piece, cut_all
-from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
-from kctl.server.coordinators.replies import Reply
-from kctl.server.groups.actions import JoinOutcome, SyncOutcome
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import JoinRequest, SyncRequest
-from kctl.server.requests.timer import WheelTimer
+from kctl.server.coordination.groups.actions import JoinOutcome, SyncOutcome
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.events import JoinRequest, SyncRequest
+from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome
+from kctl.server.coordination.replies import Reply
+from kctl.server.loop.timer import WheelTimer
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.groups.world import protocols

@@ -6,9 +6,9 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.groups.actions import DeleteOffsetsOutcome, PersistOffsets, PersistTombstones
-from kctl.server.groups.committing import java_length
-from kctl.server.groups.events import (
+from kctl.server.coordination.groups.actions import DeleteOffsetsOutcome, GroupState, PersistOffsets, PersistTombstones
+from kctl.server.coordination.groups.committing import java_length
+from kctl.server.coordination.groups.events import (
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
@@ -17,8 +17,7 @@ from kctl.server.groups.events import (
     TransactionCompleted,
     Unload,
 )
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from tests.unit.groups.world import SESSION_MS, GroupWorld
 
 T0 = TopicPartition("t", 0)

@@ -14,14 +14,12 @@ from kctl.model import TopicPartition, partition_for_key
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.server.coordinators.replies import Reply
-from kctl.server.groups.actions import CommitOutcome, LeaveOutcome
-from kctl.server.groups.counts import GroupCounts
-from kctl.server.groups.events import CommitRequest, Leaver
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.records import offset_records
-from kctl.server.groups.runner import GROUPS_PER_TURN, REPLIES_PER_TURN
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.actions import CommitOutcome, GroupCounts, GroupState, LeaveOutcome
+from kctl.server.coordination.groups.events import CommitRequest, Leaver
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.records import offset_records
+from kctl.server.coordination.groups.runner import GROUPS_PER_TURN, REPLIES_PER_TURN
+from kctl.server.coordination.replies import Reply
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 
@@ -433,7 +431,7 @@ def test_expiry_of_many_groups_is_split_over_loop_turns_and_logged_in_one_line(
         assert line.endswith(f"reason=expiration offsets={2 * GROUPS_PER_TURN} groups={2 * GROUPS_PER_TURN}")
         await host.coordinator.stop()
 
-    with caplog.at_level(logging.INFO, "kctl.server.groups"):
+    with caplog.at_level(logging.INFO, "kctl.server.coordination.groups"):
         simulate(main, seed=1)
 
 

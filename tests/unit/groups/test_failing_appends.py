@@ -9,11 +9,10 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
-from kctl.server.groups.actions import CommitOutcome
-from kctl.server.groups.events import CommitRequest, TransactionalCommit
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.actions import CommitOutcome, GroupState
+from kctl.server.coordination.groups.events import CommitRequest, TransactionalCommit
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 from tests.unit.groups.world import protocols

@@ -30,7 +30,7 @@ from kctl.protocol.apis.offset_delete import (
 )
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kctl.server.coordinators.ports import CoordinatorNode
+from kctl.server.coordination.ports import CoordinatorNode
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.find_coordinator import (
@@ -48,8 +48,8 @@ from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host
 from tests.unit.groups.world import subscription

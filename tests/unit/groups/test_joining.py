@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.actions import GroupState
+from kctl.server.coordination.groups.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
 from tests.unit.groups.world import REBALANCE_MS, SESSION_MS, GroupWorld, protocols
 
 DELAY_MS = 3_000

@@ -9,15 +9,14 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.records.header import Record
-from kctl.records.internal_topics import decode_group_metadata_value
-from kctl.server.groups import pieces, records, runner
-from kctl.server.groups.actions import Action, JoinOutcome, LeaveOutcome, SyncOutcome
-from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.events import Event, Leaver, Now
-from kctl.server.groups.group import Group
-from kctl.server.groups.records import group_record, group_record_in_pieces
-from kctl.server.groups.states import GroupState
-from kctl.server.groups.step import step
+from kctl.records.internal.topics import decode_group_metadata_value
+from kctl.server.coordination.groups import rebalance, records, runner
+from kctl.server.coordination.groups.actions import Action, GroupState, JoinOutcome, LeaveOutcome, SyncOutcome
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.groups.events import Event, Leaver, Now
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.records import group_record, group_record_in_pieces
+from kctl.server.coordination.groups.step import step
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, settled
 from tests.unit.groups.world import protocols
@@ -27,7 +26,7 @@ MEMBERS, PER_STEP = 20, 3
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pieces, records, runner):
+    for module in (rebalance, records, runner):
         monkeypatch.setattr(module, "GROUP_MEMBERS_PER_STEP_MAX", PER_STEP)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import LeaveOutcome, PersistGroup
-from kctl.server.groups.events import Leaver, TimerKey, TimerKind, Unload
-from kctl.server.groups.states import PREVIOUS_STATES, GroupState
+from kctl.server.coordination.groups.actions import PREVIOUS_STATES, GroupState, LeaveOutcome, PersistGroup
+from kctl.server.coordination.groups.events import Leaver, TimerKey, TimerKind, Unload
 from tests.unit.groups.world import SESSION_MS, GroupWorld
 
 DELAY_MS = 3_000

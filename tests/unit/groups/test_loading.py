@@ -12,22 +12,22 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition, partition_for_key
-from kctl.protocol.versioned import encode_versioned
+from kctl.protocol.codec import encode_versioned
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import OffsetCommitKey, encode_group_metadata_key, encode_offset_commit_key
-from kctl.server.groups.events import GroupLoaded, Now
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.records import group_record, offset_records
-from kctl.server.groups.runner import GROUPS_PER_TURN
-from kctl.server.groups.snapshot import GroupSnapshot, MemberSnapshot
-from kctl.server.groups.step import step
-from kctl.server.internal_topics import InternalLog
+from kctl.records.internal.topics import OffsetCommitKey, encode_group_metadata_key, encode_offset_commit_key
+from kctl.server.cluster.topics.internal import InternalLog
+from kctl.server.coordination.groups.actions import GroupSnapshot, MemberSnapshot
+from kctl.server.coordination.groups.events import GroupLoaded, Now
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.records import group_record, offset_records
+from kctl.server.coordination.groups.runner import GROUPS_PER_TURN
+from kctl.server.coordination.groups.step import step
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.recovery import open_log
+from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog
 from tests.unit.groups.world import GroupWorld

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import PersistGroup
-from kctl.server.groups.events import Leaver
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.actions import GroupState, PersistGroup
+from kctl.server.coordination.groups.events import Leaver
 from tests.unit.groups.world import SESSION_MS, GroupWorld, protocols
 
 DELAY_MS = 3_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import PersistGroup
-from kctl.server.groups.states import GroupState
+from kctl.server.coordination.groups.actions import GroupState, PersistGroup
 from tests.unit.groups.world import REBALANCE_MS, SESSION_MS, GroupWorld
 
 DELAY_MS = 3_000

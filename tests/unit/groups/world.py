@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
-from kctl.server.groups.actions import (
+from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,
     CommitOutcome,
@@ -28,8 +28,8 @@ from kctl.server.groups.actions import (
     ScheduleTimer,
     SyncOutcome,
 )
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.events import (
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.events import (
     AppendDone,
     CommitRequest,
     Continue,
@@ -43,9 +43,9 @@ from kctl.server.groups.events import (
     TimerFired,
     TimerKey,
 )
-from kctl.server.groups.group import Group
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.step import step
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.step import step
 
 START_MS = 1_600_000_000_000
 SESSION_MS = 10_000

@@ -16,11 +16,11 @@ from kctl.protocol.apis.leader_and_isr import (
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log_manager import LogManager

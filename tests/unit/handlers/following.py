@@ -6,8 +6,8 @@ import asyncio
 from abc import abstractmethod
 from typing import TypeVar
 
-from kctl.client.transport import Connection
-from kctl.client.versions import BrokerVersions
+from kctl.client.connections.transport import Connection
+from kctl.client.connections.versions import BrokerVersions
 from kctl.protocol.apis.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -15,11 +15,11 @@ from kctl.protocol.apis.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kctl.server.inter_broker import inter_broker_versions
-from kctl.server.peers import Purpose
-from kctl.server.replication.fetcher import FetchSettings
-from kctl.server.replication.fetchers import ReplicaFetchers
-from kctl.server.replication.leader_endpoint import Peers
+from kctl.server.peers.connections import Purpose
+from kctl.server.peers.versions import inter_broker_versions
+from kctl.server.replication.follower.fetcher import FetchSettings
+from kctl.server.replication.follower.fetchers import ReplicaFetchers
+from kctl.server.replication.follower.leader_endpoint import Peers
 from kctl.server.replication.throttles import ReplicationThrottles
 from tests.unit.handlers.disk import Disk
 

@@ -10,12 +10,12 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis import alter_configs, incremental_alter_configs
-from kctl.server.authorization.audit import log as audit_log
-from kctl.server.broker_loggers import KAFKA_LOGGERS, logger_levels
+from kctl.server.cluster.configs.loggers import KAFKA_LOGGERS, logger_levels
 from kctl.server.handlers.alter_configs import AlterConfigsHandler
 from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from kctl.server.replication.replica_manager import state_log
 from kctl.server.requests.request_log import log as request_log
+from kctl.server.security.authorization.access import log as audit_log
 from tests.unit.handlers.world import BROKER_ID, World, exchange, play
 
 TOPIC, BROKER, LOGGER = 2, 4, 8

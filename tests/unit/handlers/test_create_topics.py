@@ -313,7 +313,7 @@ def test_a_creation_that_waits_for_a_deletion_is_sent_to_the_next_controller() -
 
 
 def test_only_so_many_creations_wait_for_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.server.topic_deletions.CREATIONS_AWAITING_DELETION_MAX", 1)
+    monkeypatch.setattr("kctl.server.cluster.control.deletions.CREATIONS_AWAITING_DELETION_MAX", 1)
 
     async def scene(world: World) -> None:
         await create(world, topic("a", assignment={0: [0, 7]}), topic("b", assignment={0: [0, 7]}))

@@ -14,8 +14,8 @@ from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kctl.server.handlers.delete_records import DeleteRecordsHandler
+from kctl.server.loop.timer import WheelTimer
 from kctl.server.requests.purgatory import DelayedOperation, Purgatory
-from kctl.server.requests.timer import WheelTimer
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange

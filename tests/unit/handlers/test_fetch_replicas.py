@@ -17,9 +17,9 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers.fetch import FetchHandler
-from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.replication.fetching.fetch_session import FetchSessionCache
+from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.record_work import RecordWork
 from kctl.storage.lookup import RecordsSlice

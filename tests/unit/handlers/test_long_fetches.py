@@ -13,7 +13,7 @@ import pytest
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from kctl.server.handlers import fetch as fetch_handler
-from kctl.server.replication import fetch_reading, fetch_replies, long_fetch
+from kctl.server.replication.fetching import fetch_reading, fetch_replies
 from kctl.server.replication.partition import Partition
 from tests.hostile.test_amplification import turns_while
 from tests.unit.handlers.test_fetch_replicas import CONSUMER, FOLLOWER, Scene, play
@@ -31,7 +31,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def set_slice(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
-    for module in (fetch_handler, fetch_reading, fetch_replies, long_fetch):
+    for module in (fetch_handler, fetch_reading, fetch_replies, fetch_replies):
         monkeypatch.setattr(module, "READ_PER_SLICE_MAX", partitions)
 
 

@@ -17,13 +17,13 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from kctl.server.auto_topics import AutoTopics
+from kctl.server.cluster.topics.automatic import AutoTopics
+from kctl.server.cluster.topics.policies import Policies
+from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.handlers.metadata import FIRST_METADATA_WAIT_S, MetadataHandler
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.policies import Policies
-from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.peers.metadata import MetadataCache
+from kctl.server.requests.quotas.accounts import RequestAccount
+from kctl.server.requests.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from tests.unit.handlers.world import World, context, known, play
 

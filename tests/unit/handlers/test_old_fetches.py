@@ -19,10 +19,10 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
-from kctl.server.replication.fetch_session import FetchSessionCache
-from kctl.server.replication.old_formats import SOURCE_BYTES_MAX
+from kctl.server.replication.fetching.fetch_session import FetchSessionCache
+from kctl.server.replication.fetching.partition_reading import SOURCE_BYTES_MAX
+from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate

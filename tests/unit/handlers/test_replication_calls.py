@@ -16,7 +16,7 @@ from types import FrameType
 import pytest
 
 import kctl
-from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.protocol.apis.fetch import (
     FetchPartition,

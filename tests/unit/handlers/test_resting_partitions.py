@@ -17,8 +17,8 @@ from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.server.handlers import fetch as fetch_handler
-from kctl.server.replication import fetch_reading, fetch_replies, long_fetch
-from kctl.server.replication.fetch_session import FetchSession
+from kctl.server.replication.fetching import fetch_reading, fetch_replies
+from kctl.server.replication.fetching.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -366,7 +366,7 @@ def test_no_fetch_waits_for_what_has_happened(
     """Events happen also while a fetch is read in slices.  If it waits afterwards, no partition has what it waits for:
     it goes on waiting when it is notified of all partitions.  (A new segment is no change of a partition.)
     """
-    for module in (fetch_handler, fetch_reading, fetch_replies, long_fetch):
+    for module in (fetch_handler, fetch_reading, fetch_replies, fetch_replies):
         monkeypatch.setattr(module, "READ_PER_SLICE_MAX", per_slice)
 
     async def main(loop: SimLoop) -> None:
@@ -406,7 +406,7 @@ def test_a_partition_that_changes_before_a_long_fetch_waits_wakes_it_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
     """The change before does not make the response large enough, and a partition notifies a position once."""
-    for module in (fetch_handler, fetch_reading, fetch_replies, long_fetch):
+    for module in (fetch_handler, fetch_reading, fetch_replies, fetch_replies):
         monkeypatch.setattr(module, "READ_PER_SLICE_MAX", 1)
 
     async def main(loop: SimLoop) -> None:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from kctl.client.versions import BrokerVersions
+from kctl.client.connections.versions import BrokerVersions
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
@@ -23,23 +23,21 @@ from kctl.protocol.apis.leader_and_isr import (
 )
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
-from kctl.server.config_changes import ConfigChanges
-from kctl.server.config_resources import ConfigResources
-from kctl.server.controller.runner import ControllerRunner
-from kctl.server.host_names import address_of
-from kctl.server.inter_broker import FIRST_REGISTRATION_WITH_FEATURES, inter_broker_versions
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.peers import Purpose
-from kctl.server.policies import Policies
-from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.registration import NoEndedSessions, ensure_paths, register
+from kctl.server.broker.registration import NoEndedSessions, ensure_paths, register
+from kctl.server.cluster.configs.changes import ConfigChanges
+from kctl.server.cluster.configs.resources import ConfigResources, WatchedConfigs
+from kctl.server.cluster.control.deletions import TopicDeletions
+from kctl.server.cluster.control.metadata_waits import MetadataWaits
+from kctl.server.cluster.controller.runner import ControllerRunner
+from kctl.server.cluster.topics.policies import Policies
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.connections import Purpose, address_of
+from kctl.server.peers.metadata import MetadataCache
+from kctl.server.peers.versions import FIRST_REGISTRATION_WITH_FEATURES, inter_broker_versions
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.timer import WheelTimer
-from kctl.server.sasl.scram_credentials import ScramCredentials
-from kctl.server.topic_deletions import TopicDeletions
-from kctl.server.topic_writer import TopicWriter
-from kctl.server.watched_configs import WatchedConfigs
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
+from kctl.server.security.sasl.scram_credentials import ScramCredentials
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
@@ -52,7 +50,7 @@ BROKER_ID = 0
 
 
 class AcceptingPeer:
-    """A kctl.client.transport.Connection to a broker that accepts every request of the controller."""
+    """A kctl.client.connections.transport.Connection to a broker that accepts every request of the controller."""
 
     address = "peer"
     versions = BrokerVersions({})

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from kctl.server.machine.merging import labelled, merged
+from kctl.metrics.exposition import labelled, merged
 
 LABELS = st.text(max_size=8)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.server.machine.supervision import (
+from kctl.server.process.machine.supervision import (
     ABORT_MS,
     RESTART_MS,
     RESTART_MS_MAX,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.server.metrics.accept import preferences
-from kctl.server.metrics.exposition import Format
+from kctl.metrics.exposition import Format, preferences
 
 PLAIN, OPEN = "text/plain", "application/openmetrics-text"
 PROMETHEUS_2 = f"{OPEN};version=1.0.0,{OPEN};version=0.0.1;q=0.75,{PLAIN};version=0.0.4;q=0.5,*/*;q=0.1"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
-from kctl.admin.group_lag import GroupLag, PartitionLag
-from kctl.admin.lag_facts import Facts, LogRange
-from kctl.admin.lag_rules import judge
-from kctl.admin.outcome import Outcome
+from kctl.admin.groups.lag import ClusterLag, PartitionSummary
+from kctl.client.outcome import Outcome
+from kctl.lag.facts import Facts, LogRange
+from kctl.lag.rules import GroupLag, PartitionLag, judge
 from kctl.limits import METRICS_LAG_CACHE_MS
 from kctl.model import TopicPartition
 from kctl.server.metrics.group_lag import GroupLagReader

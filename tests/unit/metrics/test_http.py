@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from kctl.config.config_loading import load_broker_config
 from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX
-from kctl.server.metrics.endpoint import MetricsEndpoint
-from kctl.server.metrics.http_request import Refused, parse_head
+from kctl.server.metrics.endpoint import MetricsEndpoint, Refused, parse_head
 from kctl.server.network.acceptor import ListenError
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.server.groups.counts import GroupCounts
+from kctl.server.coordination.groups.actions import GroupCounts
 from kctl.server.metrics.sources import LastMinute, Sample
 
 

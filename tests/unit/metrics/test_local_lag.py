@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from kctl.admin.group_lag import GroupLag
-from kctl.admin.group_offsets import commit_offsets
-from kctl.admin.lag import LagOptions, LagReader
+from kctl.admin.groups.lag import LagOptions, LagReader
+from kctl.admin.groups.offsets import commit_offsets
 from kctl.client.cluster import ClusterClient
-from kctl.client.committed_offsets import CommittedOffset
+from kctl.client.connections.transport import Connection
+from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.client.leaders import on_leaders
-from kctl.client.transport import Connection
 from kctl.errors import ApiError
+from kctl.lag.rules import GroupLag
 from kctl.model import TopicPartition
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.protocol.apis.write_txn_markers import (

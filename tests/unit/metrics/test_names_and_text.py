@@ -13,18 +13,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from docs.reference.generate import dashboard_panels, dashboard_queries, samples_of, source_of
-from kctl.server.metrics.catalogue import DEFINITIONS
-from kctl.server.metrics.definitions import (
+from kctl.metrics.definitions import (
     AnyFamily,
     Definition,
+    Dialect,
     Family,
     HistogramFamily,
     Kind,
     label_text,
+    summarize,
 )
-from kctl.server.metrics.exposition import Format, exposition
-from kctl.server.metrics.naming import Dialect
-from kctl.server.metrics.quantiles import summarize
+from kctl.metrics.exposition import Format, exposition
+from kctl.server.metrics.catalogue import DEFINITIONS
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 GAUGE = Definition("kafka.log", "Log", "Size", Kind.GAUGE, "bytes", "Size", ("topic", "partition"))

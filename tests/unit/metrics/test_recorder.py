@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
+from kctl.metrics.definitions import SAMPLES_MAX
 from kctl.protocol.apis.api_versions import ApiVersionsResponse
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kctl.server.metrics.quantiles import SAMPLES_MAX
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.recorder import RequestRecorder
-from kctl.server.requests.timing import ConnectionTiming, Measuring
+from kctl.server.requests.recorder import ConnectionTiming, Measuring, RequestRecorder
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")
 VERSION = 3

@@ -13,9 +13,8 @@ from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kctl.protocol.codec import decode, encode, encode_bytes
+from kctl.protocol.codec import codec_source, decode, encode, encode_bytes
 from kctl.protocol.message import data, int8, int16, nested, string, struct
-from kctl.protocol.show import codec_source
 from kctl.protocol.walk import decode_walk, encode_walk
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from kctl.protocol.apis.produce import PartitionProduceResponse, TopicProduceResponse
-from kctl.protocol.construction import constructor
 from kctl.protocol.definition import definition_of
+from kctl.protocol.source import constructor
 from tests.property.protocol_messages import CLASSES
 
 

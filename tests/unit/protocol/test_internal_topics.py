@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kctl.errors import MalformedRequest
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     OffsetCommitKey,
     OffsetCommitValue,
     PartitionsSchema,

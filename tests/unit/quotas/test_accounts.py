@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.server.quotas.accounts import PRODUCE_KEY, MutationAllowance, RequestAccount
-from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows, RateMeter
+from kctl.server.requests.quotas.accounts import PRODUCE_KEY, MutationAllowance, RequestAccount
+from kctl.server.requests.quotas.meters import BucketMeter, LimitedClient, QuotaWindows, RateMeter
 
 WINDOWS = QuotaWindows(11, 1000)
 ANY_KEY = 3

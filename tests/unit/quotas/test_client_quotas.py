@@ -11,9 +11,9 @@ import pytest
 from kctl.config.dynamic import ConfigView
 from kctl.limits import QUOTA_CLIENTS_MAX, QUOTA_GROUPS_MAX, QUOTA_NAME_CHARACTERS_MAX
 from kctl.security.quotas import CLIENT_KEYS, DEFAULT, QuotaEntity, QuotaGroup
-from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.quotas.limits import QuotaLimits
-from kctl.server.quotas.meters import INACTIVE_MS
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
+from kctl.server.requests.quotas.limits import QuotaLimits
+from kctl.server.requests.quotas.meters import INACTIVE_MS
 
 ALICE = "User:alice"
 

@@ -16,11 +16,11 @@ from kctl.protocol.headers import RequestHeader, decode_response_header, encode_
 from kctl.security.quotas import QuotaGroup
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import DirectChannel
+from kctl.server.network.dispatch import Dispatcher
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.request_pump import RequestPump, TurnEnd
-from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.dispatch import Dispatcher
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.server.test_inbox import feed, framed

@@ -9,9 +9,9 @@ from pathlib import Path
 from kctl.config.dynamic import ConfigView
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kctl.server.quotas.accounts import FETCH_KEY
-from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.quotas.accounts import FETCH_KEY
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from tests.unit.handlers.test_fetch_replicas import CONSUMER, FOLLOWER, Scene, play
 from tests.unit.handlers.world import context
 

@@ -8,10 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.security.quotas import QuotaEntity, QuotaGroup
-from kctl.server.quotas.limits import Limit
-from kctl.server.quotas.meters import EXAMINED_MAX, INACTIVE_MS, LimitedClient, Meters, QuotaWindows, RateMeter
-from kctl.server.quotas.rates import (
+from kctl.server.requests.quotas.limits import Limit
+from kctl.server.requests.quotas.meters import (
+    EXAMINED_MAX,
+    INACTIVE_MS,
     THROTTLE_MS_MAX,
+    LimitedClient,
+    Meters,
+    QuotaWindows,
+    RateMeter,
     SampledRate,
     TokenBucket,
     bucket_throttle_ms,

@@ -11,9 +11,9 @@ from librt.vecs import vec
 from mypy_extensions import i32, u8
 
 import kctl
-from kctl.operating_system import resident_bytes
 from kctl.records.key_table import SECRET_SIZE, KeyTable
 from kctl.records.walk import retain_records
+from kctl.system.operating_system import resident_bytes
 
 COMPILED = [path for path in Path(kctl.__file__).parent.glob("records/*.py") if "mypy_extensions" in path.read_text()]
 ARGUMENT_BYTES = 4_000_000

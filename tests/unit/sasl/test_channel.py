@@ -23,16 +23,15 @@ from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAu
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from kctl.security.scram import ScramClient, ScramServer
-from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
+from kctl.security.scram import Mechanism, ScramClient, ScramServer, credential_of_password, credential_text
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.network.channel import ChannelEnded, Reply
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.sasl.channel import SaslChannel, SaslListener
-from kctl.server.sasl.exchanges import OpenExchange, PlainExchange, ScramExchange
-from kctl.server.sasl.scram_credentials import ScramCredentials
-from kctl.server.tokens.token import DelegationToken
-from kctl.server.tokens.token_cache import TokenCache
+from kctl.server.security.sasl.channel import SaslChannel, SaslListener
+from kctl.server.security.sasl.exchanges import OpenExchange, PlainExchange, ScramExchange
+from kctl.server.security.sasl.scram_credentials import ScramCredentials
+from kctl.server.security.tokens.token import DelegationToken
+from kctl.server.security.tokens.token_cache import TokenCache
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.property.examples import examples
 from tests.unit.log_lines import written_lines

@@ -10,11 +10,11 @@ import pytest
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.server.requests.context import Peer
-from kctl.server.sasl.channel import SaslChannel
-from kctl.server.sasl.listeners import Channels
-from kctl.server.sasl.mechanisms import Secrets
-from kctl.server.sasl.scram_credentials import ScramCredentials
-from kctl.server.tokens.token_cache import TokenCache
+from kctl.server.security.sasl.channel import SaslChannel
+from kctl.server.security.sasl.listeners import Channels
+from kctl.server.security.sasl.mechanisms import Secrets
+from kctl.server.security.sasl.scram_credentials import ScramCredentials
+from kctl.server.security.tokens.token_cache import TokenCache
 from kctl.testing.sim_clock import SimClock
 from tests.peers.json_web_tokens import Issuer
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ErrorCode
-from kctl.server.sasl.negotiation import (
+from kctl.server.security.sasl.negotiation import (
     Action,
     Close,
     Dispatch,

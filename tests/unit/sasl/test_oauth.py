@@ -21,10 +21,17 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from kctl.errors import ConfigError
 from kctl.limits import JWKS_BYTES_MAX, OAUTHBEARER_MESSAGE_BYTES_MAX
-from kctl.security.oauthbearer import OAuthBearerError, parse_oauthbearer
-from kctl.server.sasl.exchanges import AuthenticationRefused
-from kctl.server.sasl.json_web_keys import JsonWebKeys, KeysUnreadable, Refresh, check_url, parse_keys, read_keys
-from kctl.server.sasl.oauth import OAuthBearerExchange, TokenInvalid, TokenRules, TokenVerifier
+from kctl.security.sasl import OAuthBearerError, parse_oauthbearer
+from kctl.server.security.sasl.exchanges import AuthenticationRefused
+from kctl.server.security.sasl.json_web_keys import (
+    JsonWebKeys,
+    KeysUnreadable,
+    Refresh,
+    check_url,
+    parse_keys,
+    read_keys,
+)
+from kctl.server.security.sasl.oauth import OAuthBearerExchange, TokenInvalid, TokenRules, TokenVerifier
 from tests.peers.json_web_tokens import AUDIENCE, ISSUER, Issuer
 
 REFRESH = Refresh(interval_ms=3_600_000, retry_ms=100, retry_ms_max=10_000)

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
-from kctl.server.sasl.scram_credentials import ScramCredentials
+from kctl.security.scram import Mechanism, credential_of_password, credential_text
+from kctl.server.security.sasl.scram_credentials import ScramCredentials
 
 SHA_256 = Mechanism.SCRAM_SHA_256
 CREDENTIAL = credential_of_password(SHA_256, "secret", salt=b"salt", iterations=4096)

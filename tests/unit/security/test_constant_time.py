@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = sorted(
     path
-    for folder in ("kctl/security", "kctl/server/sasl", "kctl/server/tokens")
+    for folder in ("kctl/security", "kctl/server/security/sasl", "kctl/server/security/tokens")
     for path in (ROOT / folder).glob("*.py")
 )
 SECRET = re.compile(

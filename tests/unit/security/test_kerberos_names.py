@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.security.kerberos_names import KerberosNameError, parse_rules, user_name
+from kctl.security.principals import KerberosNameError, parse_rules, user_name
 
 
 @pytest.mark.parametrize(

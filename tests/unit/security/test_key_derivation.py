@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.limits import KEY_DERIVATION_ITERATIONS_MAX as ITERATIONS_MAX
-from kctl.security.key_derivation import derivation_problem
+from kctl.security.keystores import derivation_problem
 
 END = b"\0\0"
 

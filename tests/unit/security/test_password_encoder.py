@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kctl.config.config_loading import load_broker_config
 from kctl.errors import ApiError
 from kctl.security.password_encoder import PasswordEncoder, PasswordEncoderError
-from kctl.server.dynamic_passwords import DynamicPasswords, is_password
+from kctl.server.cluster.configs.alterations import DynamicPasswords, is_password
 
 ENCODER = PasswordEncoder(secret="the-secret", iterations=1)
 

@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from kctl.errors import ConfigError
-from kctl.security.certificates import subject_name
-from kctl.security.principals import Attribute, NoMatchingRuleError, PrincipalRules, distinguished_name
+from kctl.security.principals import Attribute, NoMatchingRuleError, PrincipalRules, distinguished_name, subject_name
 from tests.peers.certificates import CertificateAuthority
 
 NAME = "CN=Duke,OU=ServiceUsers,O=Org,C=US"

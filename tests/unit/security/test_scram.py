@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.limits import SCRAM_ITERATIONS_MAX, SCRAM_MESSAGE_BYTES_MAX
-from kctl.security.scram import Phase, ScramClient, ScramServer
-from kctl.security.scram_credentials import (
+from kctl.security.scram import (
     Mechanism,
+    Phase,
+    ScramClient,
     ScramCredential,
+    ScramError,
+    ScramServer,
     credential_of_password,
     credential_text,
-    parse_credential,
-)
-from kctl.security.scram_messages import (
-    ScramError,
     escaped,
     parse_client_final,
     parse_client_first,
+    parse_credential,
     parse_server_final,
     parse_server_first,
     unescaped,

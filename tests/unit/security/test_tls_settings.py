@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import NoEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
 
 from kctl.errors import ConfigError
-from kctl.security import key_derivation
+from kctl.security import keystores
 from kctl.security.tls import TlsSettings, client_context, server_context, store_problems
 from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
 
@@ -201,7 +201,7 @@ def test_a_store_whose_password_takes_too_many_iterations_is_refused(
     authority: CertificateAuthority, server: Identity, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OpenSSL holds the lock of the interpreter meanwhile, so that a broker would serve nobody."""
-    monkeypatch.setattr(key_derivation, "KEY_DERIVATION_ITERATIONS_MAX", 1_000)
+    monkeypatch.setattr(keystores, "KEY_DERIVATION_ITERATIONS_MAX", 1_000)
     given = _trust_store(authority, "pkcs12") if form == "trust" else _key_store(server, form)
     (problem,) = store_problems(given)
     assert "demands more than 1000 iterations" in str(problem)

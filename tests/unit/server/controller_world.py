@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
-from kctl.server.controller.actions import (
+from kctl.server.cluster.controller.actions import (
     Action,
     Continue,
     DeleteTopicNodes,
@@ -17,7 +17,7 @@ from kctl.server.controller.actions import (
     WriteAssignments,
     WriteStates,
 )
-from kctl.server.controller.events import (
+from kctl.server.cluster.controller.events import (
     BrokersRead,
     DeletionsRead,
     Elected,
@@ -28,8 +28,8 @@ from kctl.server.controller.events import (
     TopicNodesDeleted,
     TopicsRead,
 )
-from kctl.server.controller.state import ControllerState, LiveBroker
-from kctl.server.controller.step import step
+from kctl.server.cluster.controller.state import ControllerState, LiveBroker
+from kctl.server.cluster.controller.step import step
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment
 

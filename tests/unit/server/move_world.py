@@ -20,13 +20,13 @@ from kctl.protocol.apis.leader_and_isr import (
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.log_tasks import LogTasks
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.log_dir_moves import LogDirMoves
+from kctl.server.replication.logs import LogTasks
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Entry
 from kctl.storage.log import Log

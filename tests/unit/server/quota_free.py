@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from kctl.config.dynamic import ConfigView
-from kctl.server.clock import SystemClock
-from kctl.server.host_names import address_of
-from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.requests.dispatch import Dispatcher
+from kctl.server.loop.tasks import SystemClock
+from kctl.server.network.dispatch import Dispatcher
+from kctl.server.peers.connections import address_of
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
 
 
 def quota_free_dispatcher() -> Dispatcher:

@@ -20,13 +20,13 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Pro
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers.produce import ProduceHandler
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from kctl.limits import LOG_LINES_OF_EVENT_MAX
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision, Reason, java_address
-from kctl.server.authorization.audit import Question, log, log_denied
+from kctl.server.security.authorization.access import Question, log, log_denied
 from tests.unit.log_lines import written_lines
 
 RULE = Decision(is_allowed=False, reason=next(iter(Reason)))

@@ -12,10 +12,10 @@ from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Dynamic
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.model import TopicPartition
-from kctl.server.broker_config_updates import BrokerConfigUpdates
-from kctl.server.inter_broker import inter_broker_versions
-from kctl.server.replication.fetcher import FetchSettings
-from kctl.server.replication.fetchers import ReplicaFetchers
+from kctl.server.cluster.configs.broker import BrokerConfigUpdates
+from kctl.server.peers.versions import inter_broker_versions
+from kctl.server.replication.follower.fetcher import FetchSettings
+from kctl.server.replication.follower.fetchers import ReplicaFetchers
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.storage.config import LogConfig
 from kctl.testing.sim_loop import SimLoop, simulate

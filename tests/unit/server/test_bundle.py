@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.limits import BUNDLE_LISTED_FILES_MAX, BUNDLE_LOG_BYTES_MAX
-from kctl.server.bundle import ROOT, Missing, Part, machine_parts, redactor, tail, write_archive
+from kctl.server.process.bundle import ROOT, Missing, Part, machine_parts, redactor, tail, write_archive
 
 SECRET = "correct horse battery"
 
@@ -96,7 +96,7 @@ def test_known_secrets_are_hidden_wherever_they_are(secret: str, before: str, af
 def test_metrics_and_log_lines_stay_as_they_are() -> None:
     body = (
         'kafka_network_requestmetrics_totaltimems{request="CreateDelegationToken",quantile="0.5"} 1.0\n'
-        "2026-11-22 INFO kctl.server.broker serving broker=0 endpoints=PLAINTEXT://127.0.0.1:9092 cluster=x\n"
+        "2026-11-22 INFO kctl.server.broker.broker serving broker=0 endpoints=PLAINTEXT://127.0.0.1:9092 cluster=x\n"
     )
     assert redactor(["short"])(body) == body
 
@@ -135,7 +135,7 @@ def test_bounds_hold_for_a_large_folder(tmp_path: Path) -> None:
 
 
 def test_listing_ends_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.server.bundle.BUNDLE_LISTED_FILES_MAX", 10)
+    monkeypatch.setattr("kctl.server.process.bundle.BUNDLE_LISTED_FILES_MAX", 10)
     for number in range(20):
         (tmp_path / f"{number}").touch()
     found = written(tmp_path / "x.tar.gz", list(machine_parts(tmp_path, [], [])))

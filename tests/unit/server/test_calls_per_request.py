@@ -25,7 +25,7 @@ from typing import cast
 import pytest
 
 import kctl.testing
-from kctl.client.framing import request_frame
+from kctl.client.connections.framing import request_frame
 from kctl.protocol.apis.api_versions import ApiVersionsRequest
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -34,16 +34,15 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Top
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.security.authorization import AccessPolicy
-from kctl.server.authorization.access import Access
-from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.connection import Connection
+from kctl.server.network.outbox import UnreadResponses
 from kctl.server.network.turns import Turns
-from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import ANONYMOUS, EVERYTHING_ALLOWED, Peer
-from kctl.server.requests.recorder import RequestRecorder
-from kctl.server.requests.timing import ConnectionTiming, Measuring
+from kctl.server.requests.recorder import ConnectionTiming, Measuring, RequestRecorder
+from kctl.server.security.authorization.access import Access
+from kctl.server.security.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.zookeeper.operations import ZooKeeper

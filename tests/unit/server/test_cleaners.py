@@ -16,16 +16,15 @@ from kctl.config.dynamic import ConfigView
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.cleaner_pace import Account, CleanerPace
-from kctl.server.cleaners import LogCleaners, buffers
-from kctl.server.clock import SystemClock
-from kctl.storage.cleaning import CleaningAborted
+from kctl.server.loop.tasks import SystemClock
+from kctl.server.replication.cleaners import Account, CleanerPace, LogCleaners, buffers
+from kctl.storage.cleaning.cleaning import CleaningAborted
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, RealFiles
+from kctl.storage.flushing import CheckpointPlan
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import LOCK
-from kctl.storage.plans import CheckpointPlan
 from tests.peers import probe
 
 COMPACTED = LogConfig(
@@ -119,11 +118,11 @@ import random
 import sys
 from kctl.config.dynamic import ConfigView
 from kctl.model import TopicPartition
-from kctl.operating_system import limit_freed_memory, resident_bytes
+from kctl.system.operating_system import limit_freed_memory, resident_bytes
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.cleaners import LogCleaners
-from kctl.server.clock import SystemClock
+from kctl.server.replication.cleaners import LogCleaners
+from kctl.server.loop.tasks import SystemClock
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log_manager import LogManager

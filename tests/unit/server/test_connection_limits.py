@@ -12,9 +12,14 @@ from kctl.config.config_loading import load_broker_config
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.limits import LIMITED_HOSTS_MAX
-from kctl.server.connection_settings import limit_settings
-from kctl.server.limit_updates import LimitUpdates
-from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings, ListenerLimits, RateWindow
+from kctl.server.network.connection_limits import (
+    ConnectionLimits,
+    LimitSettings,
+    ListenerLimits,
+    RateWindow,
+    limit_settings,
+)
+from kctl.server.network.limit_updates import LimitUpdates
 from kctl.testing.sim_loop import SimLoop, simulate
 
 OVERRIDES = "max.connections.per.ip.overrides"

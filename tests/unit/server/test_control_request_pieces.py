@@ -21,14 +21,14 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from kctl.server import control_request_pieces
-from kctl.server.control_request_pieces import (
+from kctl.server.cluster.control import pieces
+from kctl.server.cluster.control.pieces import (
     parts_of_update_metadata,
     pieces_of_leader_and_isr,
     pieces_of_stop_replica,
     pieces_of_update_metadata,
 )
-from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
+from kctl.server.peers.metadata import MetadataCache, MetadataUpdate
 
 SIZES = st.lists(st.sampled_from([0, 1, 4, 5, 6, 49, 50, 51, 99, 100, 101, 260]), max_size=6)
 """Partitions of each topic."""
@@ -108,7 +108,7 @@ def test_replicas_are_stopped_in_order_and_few_at_a_time(sizes: list[int]) -> No
 def small_slices() -> Iterator[None]:
     """Slices of SLICE partitions within the context; examples with the real size take seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(control_request_pieces, "SLICE_OBJECTS", SLICE)
+        patch.setattr(pieces, "SLICE_OBJECTS", SLICE)
         yield
 
 

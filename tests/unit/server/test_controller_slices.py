@@ -9,7 +9,7 @@ from typing import Any
 from kctl.errors import ErrorCode
 from kctl.limits import DECISIONS_PER_SLICE_MAX
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import (
+from kctl.server.cluster.controller.actions import (
     Action,
     Continue,
     DeleteTopicNodes,
@@ -17,8 +17,8 @@ from kctl.server.controller.actions import (
     SendUpdateMetadata,
     WriteStates,
 )
-from kctl.server.controller.control_requests import leader_and_isr_request, update_metadata_request
-from kctl.server.controller.events import (
+from kctl.server.cluster.controller.control_requests import leader_and_isr_request, update_metadata_request
+from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
     DeletionsRead,
@@ -34,10 +34,9 @@ from kctl.server.controller.events import (
     TopicNodesDeleted,
     TopicsRead,
 )
-from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.replica_states import ReplicaPhase
-from kctl.server.controller.state import ControllerState, Replica
-from kctl.server.controller.step import decide, step
+from kctl.server.cluster.controller.state import ControllerState, Replica
+from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
+from kctl.server.cluster.controller.step import decide, step
 from tests.unit.server.controller_world import brokers, topic
 
 TOPIC = topic(*[(1, 2), (2, 1)] * (2 * DECISIONS_PER_SLICE_MAX))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kctl.errors import ErrorCode
 from kctl.model import LEADER_DURING_DELETE, NO_LEADER, LeaderAndIsr, TopicPartition
-from kctl.server.controller.actions import (
+from kctl.server.cluster.controller.actions import (
     DeleteTopicNodes,
     EndDeletionWaits,
     RejectTopicDeletion,
@@ -18,7 +18,8 @@ from kctl.server.controller.actions import (
     SendUpdateMetadata,
     WriteStates,
 )
-from kctl.server.controller.events import (
+from kctl.server.cluster.controller.decisions import EPOCH_DURING_DELETE
+from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
     DeletionsRead,
@@ -29,10 +30,9 @@ from kctl.server.controller.events import (
     TopicNodesDeleted,
     UncleanTopicsRead,
 )
-from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.requests import EPOCH_DURING_DELETE
-from kctl.server.controller.step import led_with_followers, step
-from kctl.server.controller.topic_deletion import deletion_obstacle
+from kctl.server.cluster.controller.states import PartitionPhase
+from kctl.server.cluster.controller.step import led_with_followers, step
+from kctl.server.cluster.controller.topic_deletion import deletion_obstacle
 from tests.unit.server.controller_world import ID, World, broker, brokers, topic
 
 T0 = TopicPartition("t", 0)

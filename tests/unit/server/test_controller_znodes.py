@@ -13,13 +13,13 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, WriteStates
-from kctl.server.controller.candidacy import Candidacy, ElectionImpossible
-from kctl.server.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
-from kctl.server.controller.step import step
-from kctl.server.controller.znode_reader import read_reassignments, read_topics, read_written_states
-from kctl.server.controller.znode_writer import ZnodeWriter
-from kctl.server.large_znodes import decoded
+from kctl.server.cluster.controller.actions import Action, WriteStates
+from kctl.server.cluster.controller.candidacy import Candidacy, ElectionImpossible
+from kctl.server.cluster.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
+from kctl.server.cluster.controller.step import step
+from kctl.server.cluster.controller.znode_reader import read_reassignments, read_topics, read_written_states
+from kctl.server.cluster.controller.znode_writer import ZnodeWriter
+from kctl.server.znodes.large import decoded
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper

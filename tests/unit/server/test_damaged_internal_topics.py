@@ -14,20 +14,17 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD, Record, parse_header, seal
 from kctl.records.salvage import cut_all
-from kctl.server.coordinators.replay import RECORDS_PER_STEP, PartitionReplay, Playback
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.group_loading import GroupPlayback
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.records import offset_records
-from kctl.server.internal_topics import InternalLog
-from kctl.server.transactions.records import transaction_record
-from kctl.server.transactions.snapshot import TransactionSnapshot
-from kctl.server.transactions.states import TransactionState
-from kctl.server.transactions.transaction_loading import TransactionPlayback
+from kctl.server.cluster.topics.internal import InternalLog
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.records import GroupPlayback, offset_records
+from kctl.server.coordination.replay import RECORDS_PER_STEP, PartitionReplay, Playback
+from kctl.server.coordination.transactions.events import TransactionSnapshot, TransactionState
+from kctl.server.coordination.transactions.records import TransactionPlayback, transaction_record
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.recovery import open_log
+from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop, simulate
 

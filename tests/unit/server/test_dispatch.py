@@ -25,9 +25,8 @@ from kctl.protocol.apis.update_metadata import (
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.network.channel import Reply
+from kctl.server.network.dispatch import Dispatcher, waiting_reply
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.dispatch import Dispatcher
-from kctl.server.requests.waiting_reply import waiting_reply
 from tests.unit.server.quota_free import quota_free_dispatcher
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.errors import ErrorCode
 from kctl.limits import APPENDED_INLINE_BYTES_MAX
 from kctl.protocol.apis.fetch import FetchPartition, PartitionData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.peers import Purpose
-from kctl.server.replication import fetcher as fetcher_module
+from kctl.server.peers.connections import Purpose
+from kctl.server.replication.follower import fetcher as fetcher_module
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.following import OneLeader, fetchers_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kctl.server.finalized_features import UNKNOWN_EPOCH, FinalizedFeatures
+from kctl.server.cluster.configs.features import UNKNOWN_EPOCH, FinalizedFeatures
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 
-from kctl.server.free_memory import GROWTH_BYTES, PAUSE_MAX, USEFUL_BYTES, Trims
+from kctl.server.loop.memory import GROWTH_BYTES, PAUSE_MAX, USEFUL_BYTES, Trims
 
 START = 50 << 20
 
@@ -46,8 +46,8 @@ def test_memory_of_a_thread_is_returned() -> None:
     program = """
 import asyncio
 import threading
-from kctl.operating_system import resident_bytes
-from kctl.server.free_memory import return_free_pages
+from kctl.system.operating_system import resident_bytes
+from kctl.server.loop.memory import return_free_pages
 
 BLOCKS, SIZE = 2_000, 60_000  # 120 MB in blocks that the C library does not map one by one.
 kept = []
@@ -77,7 +77,7 @@ asyncio.run(main())
 def test_a_system_without_such_a_call_is_left_alone() -> None:
     program = """
 import asyncio
-from kctl.server import free_memory
+from kctl.server.loop import memory as free_memory
 free_memory.heap_trim = lambda: None
 asyncio.run(asyncio.wait_for(free_memory.return_free_pages(), 10))
 """

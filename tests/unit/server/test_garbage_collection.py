@@ -13,8 +13,9 @@ import pytest
 
 from kctl.model import Endpoint
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from kctl.server import garbage_collection
-from kctl.server.garbage_collection import (
+from kctl.server.loop import memory
+from kctl.server.loop.lag import MeasuredEventLoop
+from kctl.server.loop.memory import (
     BYTES_INTERVAL_S,
     GROWTH_BYTES_IDLE,
     GROWTH_BYTES_MAX,
@@ -26,15 +27,14 @@ from kctl.server.garbage_collection import (
     Memory,
     ThoroughCollections,
 )
-from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.context import Peer
 from kctl.storage.log import Log
-from kctl.storage.offset_index import OffsetIndex
-from kctl.storage.segment import Segment
+from kctl.storage.segments.index_file import OffsetIndex
+from kctl.storage.segments.segment import Segment
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 
@@ -124,7 +124,7 @@ def test_no_collection_visits_all_objects_of_a_broker_that_grows(visited: list[i
     full_before = gc.get_stats()[2]["collections"]
 
     async def main() -> None:
-        garbage_collection.freeze()
+        memory.freeze()
         kept: list[list[object]] = []
         for _ in range(300):
             kept += [[] for _ in range(1_000)]
@@ -146,9 +146,9 @@ def test_objects_that_replace_others_are_collected_between_iterations(visited: l
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MeasuredEventLoop)
         older: list[list[object]] = [[] for _ in range(replaced)]
-        garbage_collection.freeze()
+        memory.freeze()
         visited.clear()  # Those until then depend on Python's own thresholds.
-        loop.run_between_iterations(garbage_collection.collect_young, 0.0)
+        loop.run_between_iterations(memory.collect_young, 0.0)
         newer: list[list[object]] = []
         for number in range(replaced):
             newer.append([])
@@ -179,8 +179,8 @@ def test_what_runs_between_iterations_waits_for_its_interval() -> None:
 
 @pytest.mark.usefixtures("thresholds")
 def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage_collection, "CHECK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(garbage_collection, "INTERVAL_MIN_S", 0.0)
+    monkeypatch.setattr(memory, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(memory, "INTERVAL_MIN_S", 0.0)
 
     class Node:
         partner: Node
@@ -189,11 +189,11 @@ def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPat
         one, two = Node(), Node()
         one.partner, two.partner = two, one
         freed = weakref.ref(one)
-        garbage_collection.freeze()
+        memory.freeze()
         del one, two
         gc.collect()
         assert freed() is not None, "it is frozen"
-        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0, lambda *_: None))
+        collecting = asyncio.ensure_future(memory.collect(lambda: 0.0, lambda *_: None))
         async with asyncio.timeout(60):
             while freed() is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -9,16 +9,16 @@ import pytest
 from kctl.config.config_loading import load_broker_config
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.protocol.versioned import version_of
+from kctl.protocol.codec import version_of
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.records.validate import AppendRules, validate_produced
-from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.events import CommitRequest
-from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.inter_broker import allows_zstd, registration_version, uses_topic_ids
-from kctl.server.topic_writer import TopicWriter
+from kctl.server.cluster.topics.writer import TopicWriter
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.events import CommitRequest
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.peers.versions import allows_zstd, registration_version, uses_topic_ids
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes

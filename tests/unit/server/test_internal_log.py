@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kctl.model import GROUP_METADATA_TOPIC
-from kctl.server.internal_topics import InternalLog
+from kctl.server.cluster.topics.internal import InternalLog
 from kctl.server.replication.partition import Partition
 from tests.unit.handlers.test_fetch_replicas import FOLLOWER, Scene, play
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import ISR_CHANGES_PER_REQUEST_MAX
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
@@ -22,12 +22,12 @@ from kctl.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from kctl.server.controller.actions import AlterStates, CompleteRequest, SendUpdateMetadata
-from kctl.server.controller.events import Elected, IsrAlterationsRequested, StatesAltered
-from kctl.server.controller.state import ControllerState, LiveBroker
-from kctl.server.controller.step import step
+from kctl.server.cluster.controller.actions import AlterStates, CompleteRequest, SendUpdateMetadata
+from kctl.server.cluster.controller.events import Elected, IsrAlterationsRequested, StatesAltered
+from kctl.server.cluster.controller.state import ControllerState, LiveBroker
+from kctl.server.cluster.controller.step import step
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
-from kctl.server.replication.state_stores import ControllerStates
+from kctl.server.replication.isr_changes import ControllerStates
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment
@@ -136,7 +136,7 @@ def test_the_leader_gets_the_written_state_and_non_leaders_cannot_write() -> Non
 
 
 class FakeController:
-    """A kctl.client.transport.Connection to a controller with prepared responses."""
+    """A kctl.client.connections.transport.Connection to a controller with prepared responses."""
 
     address = "controller"
     is_open = True

@@ -8,9 +8,8 @@ from typing import Any
 
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
-from kctl.server.replication.isr_changes import IsrChanges
+from kctl.server.replication.isr_changes import IsrChanges, ZooKeeperStates
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.state_stores import ZooKeeperStates
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper

@@ -12,9 +12,7 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.model import Endpoint
-from kctl.server.data_folder import DataFolder, FolderSessions
-from kctl.server.leader_lease import LeaderLease
-from kctl.server.registration import (
+from kctl.server.broker.registration import (
     BrokerIdInUse,
     EndedSessions,
     NoEndedSessions,
@@ -23,6 +21,8 @@ from kctl.server.registration import (
     register,
     update_registration,
 )
+from kctl.server.process.host import DataFolder, FolderSessions
+from kctl.server.replication.leader_lease import LeaderLease
 from kctl.testing.sim_clock import ManualClock, SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession

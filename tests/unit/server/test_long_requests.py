@@ -19,12 +19,12 @@ from types import FrameType
 import pytest
 
 import kctl.testing
-from kctl.client.framing import request_frame
+from kctl.client.connections.framing import request_frame
 from kctl.errors import MalformedRequest
 from kctl.protocol import codec
 from kctl.protocol.registry import Api
+from kctl.server.network.dispatch import Dispatcher
 from kctl.server.requests.context import Peer
-from kctl.server.requests.dispatch import Dispatcher
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.frame_kinds import Place, arrays, message

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from kctl.server.open_files import OTHER_DESCRIPTORS, shortage
+from kctl.system.open_files import OTHER_DESCRIPTORS, shortage
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:
     program = (
         "import resource\n"
-        "from kctl.server.open_files import raise_limit\n"
+        "from kctl.system.open_files import raise_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
         "print(raise_limit(), raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))\n"
     )

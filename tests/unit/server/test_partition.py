@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
+from kctl.server.replication.follower.rules import UNDEFINED, truncation
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.truncation import UNDEFINED, truncation
 
 LAG_MS = 1_000
 

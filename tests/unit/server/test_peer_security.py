@@ -8,7 +8,7 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
-from kctl.server.peer_security import PeerSecurity
+from kctl.server.peers.connections import PeerSecurity
 
 CREDENTIALS = "listener.name.sasl.plain.sasl.jaas.config"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -8,13 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.config.dynamic import ConfigView
 from kctl.model import Endpoint
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.peer_security import PeerSecurity
-from kctl.server.peers import BrokerPeers, PeerSettings, Purpose
+from kctl.server.peers.connections import BrokerPeers, PeerSecurity, PeerSettings, Purpose
+from kctl.server.peers.metadata import MetadataCache
 from tests.unit.client.fake_cluster import FakeCluster
 
 HERE = Endpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 import pytest
 
 from kctl.limits import DELAYED_TRIED_MAX
+from kctl.server.loop.timing_wheel import Entry, TimingWheel
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.timing_wheel import Entry, TimingWheel
 
 
 class WheelOnly:

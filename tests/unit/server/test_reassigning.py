@@ -8,8 +8,8 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
-from kctl.server.controller.actions import Action, SendLeaderAndIsr, SendStopReplica, WriteStates
-from kctl.server.controller.events import (
+from kctl.server.cluster.controller.actions import Action, SendLeaderAndIsr, SendStopReplica, WriteStates
+from kctl.server.cluster.controller.events import (
     ElectionRequested,
     Event,
     LeaderAndIsrResponseReceived,

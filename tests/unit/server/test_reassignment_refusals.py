@@ -8,8 +8,8 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
-from kctl.server.controller.reassignment_rules import refusal
-from kctl.server.controller.state import ControllerState, LiveBroker
+from kctl.server.cluster.controller.reassignments import reason_to_refuse
+from kctl.server.cluster.controller.state import ControllerState, LiveBroker
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment
 
@@ -47,7 +47,7 @@ def cluster() -> ControllerState:
 def test_invalid_reassignments_are_refused_with_a_message(
     topic_partition: TopicPartition, expected: Sequence[int] | None, code: ErrorCode, words: str
 ) -> None:
-    error = refusal(cluster(), topic_partition, expected)
+    error = reason_to_refuse(cluster(), topic_partition, expected)
     assert error is not None
     assert error.code is code
     assert words in str(error)
@@ -55,4 +55,4 @@ def test_invalid_reassignments_are_refused_with_a_message(
 
 def test_an_offline_broker_may_stay_in_the_assignment() -> None:
     """Only added replicas have to be alive, as in Kafka."""
-    assert refusal(cluster(), TopicPartition("orders", 0), (3, 1)) is None
+    assert reason_to_refuse(cluster(), TopicPartition("orders", 0), (3, 1)) is None

@@ -18,10 +18,10 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.server.replication.replica_selector import ReplicaView, closest_replica
+from kctl.server.replication.fetching.replica_selector import ReplicaView, closest_replica
 
 LEADER = ReplicaView(0, "a", 100, 0)
 

@@ -8,8 +8,8 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.recorder import ConnectionTiming, Measuring
 from kctl.server.requests.request_log import RequestLog
-from kctl.server.requests.timing import ConnectionTiming, Measuring
 
 
 class Loop:

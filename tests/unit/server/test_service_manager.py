@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.server.service_manager import ServiceManager, ServiceSettings
+from kctl.server.process.service_manager import ServiceManager, ServiceSettings
 
 PID = 4711
 

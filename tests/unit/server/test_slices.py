@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.stop_replica import StopReplicaTopicState
-from kctl.server.requests.slices import held, in_slices, release, results_of
+from kctl.server.loop.slices import held, in_slices, release, results_of
 
 REQUESTS = 20
 SLICES = 5

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kctl.limits import DUMPED_TASKS_MAX
-from kctl.server import state_dump
+from kctl.server.process import bundle
 
 SECRET = "correct horse battery staple"
 
@@ -20,9 +20,9 @@ SECRET = "correct horse battery staple"
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
     """Restores the handler of the signal."""
-    before = signal.getsignal(state_dump.SIGNAL)
+    before = signal.getsignal(bundle.SIGNAL)
     yield
-    signal.signal(state_dump.SIGNAL, before)
+    signal.signal(bundle.SIGNAL, before)
 
 
 async def wait_somewhere(event: asyncio.Event, password: str) -> None:
@@ -49,8 +49,8 @@ def dump_of(path: Path, *, tasks: int = 1) -> str:
         thread = threading.Thread(target=end.wait, name="a-thread")
         thread.start()
         properties = {"num.partitions": "3", "ssl.key.password": SECRET, "plug.in": SECRET}
-        state_dump.write_on_signal(path, lambda: {"number": "7"}, properties)
-        os.kill(os.getpid(), state_dump.SIGNAL)
+        bundle.write_on_signal(path, lambda: {"number": "7"}, properties)
+        os.kill(os.getpid(), bundle.SIGNAL)
         text = content_of(path)
         end.set()
         thread.join()

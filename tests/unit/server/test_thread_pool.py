@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kctl.server.thread_pool import in_thread, started_pool
+from kctl.server.loop.tasks import in_thread, started_pool
 
 
 def test_all_threads_of_a_pool_run_before_work_arrives() -> None:

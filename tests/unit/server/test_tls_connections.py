@@ -25,13 +25,13 @@ from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError
 from kctl.limits import LONE_FRAME_BYTES_MAX, TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
 from kctl.model import Endpoint
-from kctl.server.listener_tls import ListenerCertificates
-from kctl.server.network import tls_handshakes
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
 from kctl.server.network.listen_settings import ListenSettings
-from kctl.server.network.tls_stream import TlsStream
+from kctl.server.network.tls import handshakes
+from kctl.server.network.tls.listeners import ListenerCertificates
+from kctl.server.network.tls.stream import TlsStream
 from kctl.server.requests.context import Peer
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 
@@ -443,7 +443,7 @@ def test_a_client_with_a_long_chain_of_certificates_is_refused_before_they_are_r
 def test_handshakes_end_when_each_iteration_has_time_for_one_step(
     authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_handshakes, "TLS_HANDSHAKES_MS_MAX", 0)
+    monkeypatch.setattr(handshakes, "TLS_HANDSHAKES_MS_MAX", 0)
 
     async def main() -> None:
         async with listening(lambda *_: [b"ok"], properties) as (_, port):
@@ -538,7 +538,7 @@ def test_a_client_of_tls_1_3_with_a_refused_certificate_always_reads_the_alert(
 def test_a_refused_client_that_keeps_sending_or_stays_open_is_closed(
     authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_handshakes, "TLS_REFUSED_MS_MAX", 200)
+    monkeypatch.setattr(handshakes, "TLS_REFUSED_MS_MAX", 200)
     required = {**properties, "listener.name.secure.ssl.client.auth": "required"}
     limits = ConnectionLimits()
 
@@ -559,8 +559,8 @@ def test_a_refused_client_that_keeps_sending_or_stays_open_is_closed(
 def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(
     authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_handshakes, "TLS_HANDSHAKES_MAX", 3)
-    monkeypatch.setattr(tls_handshakes, "TLS_HANDSHAKE_TIMEOUT_MS", 1500)
+    monkeypatch.setattr(handshakes, "TLS_HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(handshakes, "TLS_HANDSHAKE_TIMEOUT_MS", 1500)
     limits = ConnectionLimits()
 
     async def main() -> None:

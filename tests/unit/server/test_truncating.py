@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kctl.server.replication.truncating import truncate
+from kctl.server.replication.follower.truncating import truncate
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.testing.sim_files import SimFiles

@@ -13,7 +13,7 @@ from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
-from kctl.server.network.unread_responses import UnreadResponses
+from kctl.server.network.outbox import UnreadResponses
 from kctl.server.requests.context import Peer
 
 BOUND = 100

@@ -10,7 +10,7 @@ import pytest
 
 from kctl.errors import ApiError
 from kctl.limits import KEPT_TOPIC_CONFIG_BYTES_MAX
-from kctl.server.watched_configs import WatchedConfigs
+from kctl.server.cluster.configs.resources import WatchedConfigs
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import paths, znodes

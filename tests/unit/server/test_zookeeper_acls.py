@@ -22,14 +22,13 @@ from kctl.security.acls import (
     ResourceType,
 )
 from kctl.security.authorization import AccessPolicy, Client, Decision, Reason
-from kctl.server.authorization.access import Access
-from kctl.server.authorization.port import Authorizer
-from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
-from kctl.server.broker_loggers import set_logger
+from kctl.server.cluster.configs.loggers import set_logger
 from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.security.authorization.access import Access, Authorizer
+from kctl.server.security.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
-from kctl.zookeeper import acl_znodes
+from kctl.zookeeper import security_znodes
 from kctl.zookeeper.operations import WatchEvent
 from tests.unit.log_lines import written_lines
 
@@ -272,7 +271,7 @@ def test_old_notifications_are_deleted() -> None:
         await one.acls.create([acl("b")])
         await until(lambda: one.allows("b"))
         await asyncio.sleep(1)
-        assert len(await one.session.children(acl_znodes.LITERAL_CHANGES)) <= 2
+        assert len(await one.session.children(security_znodes.LITERAL_CHANGES)) <= 2
 
     play(scene)
 
@@ -362,8 +361,8 @@ def test_a_znode_with_thousands_of_acls_is_decoded_in_a_thread() -> None:
     async def took_s(broker: Broker, name: str, count: int) -> float:
         pattern = ResourcePattern(TOPIC, name, PatternType.LITERAL)
         entries = [AclEntry(f"User:{n}", "*", Operation.READ, Permission.ALLOW) for n in range(count)]
-        data = acl_znodes.encode_entries(entries)
-        await broker.session.create(acl_znodes.pattern_path(pattern), data, make_parents=True)
+        data = security_znodes.encode_entries(entries)
+        await broker.session.create(security_znodes.pattern_path(pattern), data, make_parents=True)
         began_s = asyncio.get_running_loop().time()
         assert (await broker.acls.create([acl(name)]))[0].is_success
         return asyncio.get_running_loop().time() - began_s
@@ -378,5 +377,5 @@ def test_a_znode_with_thousands_of_acls_is_decoded_in_a_thread() -> None:
 def test_operations_of_newer_brokers_are_refused(operation: Operation) -> None:
     """As by Apache Kafka 2.8, which shares the znodes."""
     pattern = ResourcePattern(ResourceType.TOPIC, "t")
-    problem = acl_znodes.stored_problem(AclBinding(pattern, AclEntry("User:a", "*", operation, Permission.ALLOW)))
+    problem = security_znodes.stored_problem(AclBinding(pattern, AclEntry("User:a", "*", operation, Permission.ALLOW)))
     assert problem == f"ACLs for the operation {operation.label} need Kafka 3.3 or newer"

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kctl.client.list_offsets import LATEST
-from kctl.client.versions import BrokerVersions
+from kctl.client.connections.versions import BrokerVersions
+from kctl.client.consuming.list_offsets import LATEST
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import (

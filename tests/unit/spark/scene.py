@@ -13,26 +13,27 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 
-from kctl.admin.offset_spec import END, START
+from kctl.admin.topics.offsets import END, START
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.spark.cluster_view import TopicSelection
-from kctl.spark.decodings import DecodingOptions
-from kctl.spark.density import Sample
-from kctl.spark.engine import EngineSettings
-from kctl.spark.exec.fetch import Fetched, OffsetRange
-from kctl.spark.exec.file_task import FileTask
-from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.outcome import DataLoss, FileOutcome, Unreadable
-from kctl.spark.exec.task import OpenReader, export_file
-from kctl.spark.export import Exporter, ExportReport, Listener
-from kctl.spark.export_request import ExportRequest
-from kctl.spark.job import JobProgress, TaskRunner
-from kctl.spark.plan import (
+from kctl.tables.engines.engine import EngineSettings
+from kctl.tables.engines.job import JobProgress, TaskRunner
+from kctl.tables.engines.session import SparkFailed, SparkSettings
+from kctl.tables.exec.fetch import Fetched, OffsetRange
+from kctl.tables.exec.file_task import FileTask
+from kctl.tables.exec.files import DiskFiles, Files
+from kctl.tables.exec.outcome import DataLoss, FileOutcome, Unreadable
+from kctl.tables.exec.task import OpenReader, export_file
+from kctl.tables.exports.export import Exporter, ExportReport, Listener
+from kctl.tables.formats.kinds import TableOptions
+from kctl.tables.plans.cluster_view import TopicSelection
+from kctl.tables.plans.decodings import DecodingOptions
+from kctl.tables.plans.density import Sample
+from kctl.tables.plans.plan import (
     ClusterView,
     FileOptions,
     Isolation,
@@ -42,9 +43,8 @@ from kctl.spark.plan import (
     Plan,
     TopicView,
 )
-from kctl.spark.session import SparkFailed, SparkSettings
-from kctl.spark.tables.kinds import TableOptions
-from kctl.spark.value_sample import RecordSample
+from kctl.tables.plans.request import ExportRequest
+from kctl.tables.plans.value_sample import RecordSample
 
 RECORDS_PER_BATCH = 5
 START_MS = 1_793_491_200_000

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.existing import ExistingExport
-from kctl.spark.tables.catalog_failure import catalog_failure
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.tables.table import TableFailed
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.formats.iceberg_catalogs import catalog_failure
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.formats.table import TableFailed
 from tests.unit.spark.scene import SILENT, exporter, filled, run, value
 
 pytestmark = pytest.mark.long

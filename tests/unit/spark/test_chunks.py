@@ -13,11 +13,10 @@ from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header, seal
-from kctl.spark.exec import chunk
-from kctl.spark.exec.chunk import Memories, chunks
-from kctl.spark.exec.decode import decode
-from kctl.spark.exec.lz4_frames import decompress_into
-from kctl.spark.exec.outcome import CorruptRecords
+from kctl.tables.exec import chunk
+from kctl.tables.exec.chunk import Memories, chunks, decompress_into
+from kctl.tables.exec.decode import decode
+from kctl.tables.exec.outcome import CorruptRecords
 
 
 def batch(base: int, codec: Codec, size: int = 100) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.spark.class_archive import archive_path, use_option
+from kctl.tables.engines.submission import archive_path, use_option
 
 
 @pytest.fixture(autouse=True)

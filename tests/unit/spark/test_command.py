@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
-from kctl.spark.session import JVM_FLAGS
-from kctl.spark.submission import PROGRAM
+from kctl.tables.engines.session import JVM_FLAGS
+from kctl.tables.engines.submission import PROGRAM
 from tests.peers.probe import free_port
 
 
@@ -169,7 +169,7 @@ def test_a_target_without_an_export_is_a_usage_error(
 def test_without_pyarrow_one_line_explains_how_to_install_it(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kctl.spark.exec.target.find_spec", lambda _: None)
+    monkeypatch.setattr("kctl.tables.exec.target.find_spec", lambda _: None)
     assert main(["tables", *(str(tmp_path) if word == "TARGET" else word for word in words), "--format", "json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "PACKAGE_MISSING"

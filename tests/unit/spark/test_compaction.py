@@ -18,15 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import KctlError
-from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
-from kctl.spark.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of
-from kctl.spark.compaction.request import CompactRequest, compact_export
-from kctl.spark.exec.files import DiskFiles, Files, Locked
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.tables import delta, iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.tables.table import Conflict, Replacement, TableFailed
+from kctl.tables.commits.commit_log import BrokenExportFolder, CommitLog, LostRace
+from kctl.tables.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of
+from kctl.tables.compaction.table_files import CompactRequest, compact_export
+from kctl.tables.exec.files import DiskFiles, Files, Locked
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.formats import delta, iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.formats.table import Conflict, Replacement, TableFailed
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
 from tests.unit.spark.scene import SILENT, Beginning, Cluster, StoppedClock, exporter, filled, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
@@ -408,7 +408,7 @@ def test_damage_anywhere_in_a_file_is_found_or_named(tmp_path: Path) -> None:
 def test_a_compaction_is_read_by_no_earlier_kctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     increments(tmp_path, PARQUET)
     compact(tmp_path)
-    monkeypatch.setattr("kctl.spark.commit_log.READABLE_VERSIONS", (1, 2, 3))
+    monkeypatch.setattr("kctl.tables.commits.commit_log.READABLE_VERSIONS", (1, 2, 3))
     with pytest.raises(BrokenExportFolder, match="has version 4"):
         run(filled(), tmp_path)
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import run_blocking
 from kctl.client.settings import ClientSettings
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.exec.partitioning import DATE, Partitioning
-from kctl.spark.existing import ExistingExport
-from kctl.spark.export_status import State, export_status
-from kctl.spark.inventory import Inventory
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.tables.delta import DeltaLakeTable
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.tables.table_files import lost_files
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.commits.inventory import Inventory
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.partitioning import DATE, Partitioning
+from kctl.tables.exports.status import State, export_status
+from kctl.tables.formats.delta import DeltaLakeTable
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.formats.table import lost_files
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.fake_broker import FakeBroker
 from tests.unit.spark.scene import Cluster, expected_values, exported_values, exporter, filled, run
 

@@ -11,9 +11,8 @@ import pytest
 
 from kctl.client.registry.schema import Reference, Schema
 from kctl.errors import UsageError
-from kctl.spark.decodings import DecodingOptions, FieldOptions, decide
-from kctl.spark.exec.batch_decoder import BatchDecoder
-from kctl.spark.exec.column_types import (
+from kctl.tables.exec.batch_decoder import BatchDecoder
+from kctl.tables.exec.column_types import (
     Columns,
     Decoding,
     Format,
@@ -22,7 +21,8 @@ from kctl.spark.exec.column_types import (
     decoding_to_json,
     type_to_json,
 )
-from kctl.spark.plan import HeldColumns
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions, decide
+from kctl.tables.plans.plan import HeldColumns
 
 
 class Registry:

@@ -10,8 +10,8 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.spark.cluster_view import take_samples
-from kctl.spark.density import Sample, cut_by_size, sample_offsets
+from kctl.tables.plans.cluster_view import take_samples
+from kctl.tables.plans.density import Sample, cut_by_size, sample_offsets
 from tests.unit.spark.fake_broker import ORDERS, FakeBroker
 
 

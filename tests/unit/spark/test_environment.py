@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.spark.exec.environment import problem
-from kctl.spark.package import build_package
+from kctl.tables.engines.package import build_package
+from kctl.tables.exec.environment import problem
 
 
 def test_installed_packages_are_no_problem() -> None:
@@ -23,7 +23,7 @@ def test_a_python_without_packages_names_host_python_and_packages(tmp_path: Path
     """-S: without site-packages, as in an empty environment."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from kctl.spark.exec.worker import run_pickled\n"
+        "from kctl.tables.exec.worker import run_pickled\n"
         "print(run_pickled(b'unpickling this would fail', sys.argv[1]).message)\n"
     )
     command = [sys.executable, "-I", "-S", "-c", code, str(build_package(tmp_path))]
@@ -54,7 +54,7 @@ def test_a_package_that_cannot_be_imported_is_named_with_its_error(
 
 def test_an_outcome_can_be_read_where_nothing_is_installed(tmp_path: Path) -> None:
     """On the driver: the classes of outcomes require no packages."""
-    from kctl.spark.exec.outcome import FileOutcome  # noqa: PLC0415 - beside its pickle
+    from kctl.tables.exec.outcome import FileOutcome  # noqa: PLC0415 - beside its pickle
 
     code = "import sys, pickle; sys.path.insert(0, sys.argv[1]); pickle.load(sys.stdin.buffer)"
     command = [sys.executable, "-I", "-S", "-c", code, str(build_package(tmp_path))]

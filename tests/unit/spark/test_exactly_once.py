@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from kctl.errors import KctlError
-from kctl.spark.commit_log import BrokenExportFolder
-from kctl.spark.exec.files import Locked
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.export import Listener, Origin
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.summary import rows_of
+from kctl.tables.commits.commit_log import BrokenExportFolder
+from kctl.tables.exec.files import Locked
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exports.export import Listener, Origin
+from kctl.tables.exports.summary import rows_of
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, SteppedFiles, UnlockedFiles
 from tests.unit.spark.scene import (
     SILENT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.spark.executor_watch import (
+from kctl.tables.engines.executor_watch import (
     ABSENCE_MS_MAX,
     LOSS_MS_MAX,
     NOTE_AFTER_MS,

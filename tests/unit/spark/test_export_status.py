@@ -8,19 +8,19 @@ from uuid import UUID
 
 import pytest
 
-from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import run_blocking
 from kctl.client.settings import ClientSettings
 from kctl.errors import ErrorCode
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.spark.commit_log import CommitLog
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.existing import ExistingExport, ExportState, TopicState
-from kctl.spark.export_status import PartitionStatus, State, export_status
-from kctl.spark.plan import Position, TopicPosition
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.commits.commit_log import CommitLog
+from kctl.tables.commits.existing import ExistingExport, ExportState, TopicState
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exports.status import PartitionStatus, State, export_status
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.plan import Position, TopicPosition
 from tests.unit.spark.fake_broker import FakeBroker
 from tests.unit.spark.scene import StoppedClock, exporter, filled, run
 

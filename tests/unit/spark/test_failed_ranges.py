@@ -14,10 +14,10 @@ import pytest
 from crc32c import crc32c
 
 from kctl.errors import KctlError
-from kctl.spark.exec.outcome import Unreadable
-from kctl.spark.export import ExportReport
-from kctl.spark.plan import OnCorruptBatch
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.exec.outcome import Unreadable
+from kctl.tables.exports.export import ExportReport
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.plan import OnCorruptBatch
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import (
     SILENT,

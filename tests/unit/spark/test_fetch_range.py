@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.list_offsets import IsolationLevel
-from kctl.client.positions import Position as History
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.consuming.positions import Position as History
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
@@ -18,9 +18,9 @@ from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
 from kctl.records.legacy import build_messages
-from kctl.spark.exec.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
-from kctl.spark.exec.histories import UNKNOWN_HISTORY
-from kctl.spark.exec.outcome import CorruptRecords, DataLoss
+from kctl.tables.exec.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
+from kctl.tables.exec.histories import UNKNOWN_HISTORY
+from kctl.tables.exec.outcome import CorruptRecords, DataLoss
 from tests.unit.spark.fake_broker import ORDERS, FakeBroker
 
 

@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from kctl.errors import ApiError, ClusterUnreachable
-from kctl.spark.commit_log import BrokenExportFolder
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.export import Origin
-from kctl.spark.inventory import UnknownFiles
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.session import SparkFailed
+from kctl.tables.commits.commit_log import BrokenExportFolder
+from kctl.tables.commits.inventory import UnknownFiles
+from kctl.tables.engines.session import SparkFailed
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exports.export import Origin
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import (
     SILENT,

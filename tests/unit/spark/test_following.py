@@ -15,15 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.commands.export.follow import StopSignals, counts_of, is_retried
 from kctl.commands.export.metrics import families
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
-from kctl.server.metrics.exposition import Format
-from kctl.spark import following
-from kctl.spark.commit_log import LostRace
-from kctl.spark.exec.outcome import BadRecords, DataLoss
-from kctl.spark.export import Listener, Origin
-from kctl.spark.following import RETRY_MS_MAX, FollowState, TopicCounts
-from kctl.spark.plan import Plan
-from kctl.spark.summary import rows_of
-from kctl.spark.tables.table import TableFailed
+from kctl.metrics.exposition import Format
+from kctl.tables.commits.commit_log import LostRace
+from kctl.tables.exec.outcome import BadRecords, DataLoss
+from kctl.tables.exports.export import Listener, Origin
+from kctl.tables.exports.summary import rows_of
+from kctl.tables.formats.table import TableFailed
+from kctl.tables.plans import following
+from kctl.tables.plans.following import RETRY_MS_MAX, FollowState, TopicCounts
+from kctl.tables.plans.plan import Plan
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import Cluster, assert_exact, exporter, run
 

@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl.errors import UsageError
-from kctl.spark.exec.file_task import dead_letters_path
-from kctl.spark.exec.header_form import HEADER_LIST, HeaderForm
-from kctl.spark.exec.headers import HEADER_MAP, HEADERS, entries_of, form_of, formed, headers_type
-from kctl.spark.tables import iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.exec.columns import HEADER_MAP, HEADERS, entries_of, form_of, formed, headers_type
+from kctl.tables.exec.file_task import dead_letters_path
+from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm
+from kctl.tables.formats import iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.unit.spark.scene import Cluster, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records
 from tests.unit.spark.test_verification import Topic, verify

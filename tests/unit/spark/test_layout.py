@@ -7,9 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.layout import (
+from kctl.tables.commits.layout import (
     NamedRange,
     batch_name,
     batch_number,
@@ -19,6 +17,8 @@ from kctl.spark.layout import (
     topic_directories,
     topic_directory,
 )
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.partitioning import Partitioning
 
 
 def test_a_data_file_is_named_after_its_range() -> None:

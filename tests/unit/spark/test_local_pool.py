@@ -7,16 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.model import TopicPartition
-from kctl.spark.exec import task as task_module
-from kctl.spark.exec.fetch import OffsetRange
-from kctl.spark.exec.file_task import FileTask
-from kctl.spark.exec.outcome import Failure, FileOutcome
-from kctl.spark.exec.progress import Report, TaskProgress
-from kctl.spark.job import JobProgress
-from kctl.spark.local_pool import DRIVER_OFFSETS_MAX, LocalRunner
+from kctl.tables.engines.job import JobProgress
+from kctl.tables.engines.local_pool import DRIVER_OFFSETS_MAX, LocalRunner
+from kctl.tables.exec import task as task_module
+from kctl.tables.exec.fetch import OffsetRange
+from kctl.tables.exec.file_task import FileTask
+from kctl.tables.exec.outcome import Failure, FileOutcome
+from kctl.tables.exec.progress import Report, TaskProgress
 
 
 def task_of(folder: str, path: str, offsets: int) -> FileTask:

@@ -18,15 +18,15 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl.errors import ApiError, KctlError
-from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
-from kctl.spark.compaction.folder import compact_folder
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.partitioning import DATE, Partitioning
-from kctl.spark.export import Listener
-from kctl.spark.inventory import UnknownFiles
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.tables import delta, iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
+from kctl.tables.commits.commit_log import BrokenExportFolder, CommitLog, LostRace
+from kctl.tables.commits.inventory import UnknownFiles
+from kctl.tables.compaction.folder import compact_folder
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.partitioning import DATE, Partitioning
+from kctl.tables.exports.export import Listener
+from kctl.tables.formats import delta, iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions, open_log
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, expected_values, exporter, filled, run
 from tests.unit.spark.stepped_port import SteppedPort

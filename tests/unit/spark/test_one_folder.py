@@ -11,12 +11,12 @@ import duckdb
 import pytest
 
 from kctl.errors import UsageError
-from kctl.spark.compaction.request import CompactRequest, compact_export
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.layout import shared_path, topic_directory, topic_part
-from kctl.spark.plan import Compression, OnDataLoss
-from kctl.spark.tables.kinds import TableOptions
+from kctl.tables.commits.layout import shared_path, topic_directory, topic_part
+from kctl.tables.compaction.table_files import CompactRequest, compact_export
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.formats.kinds import TableOptions
+from kctl.tables.plans.plan import Compression, OnDataLoss
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, assert_exact, exporter, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kctl.client.security import ClientSecurity
+from kctl.client.connections.security import ClientSecurity
 from kctl.client.settings import ClientSettings
 from kctl.records.compiled import walk_is_compiled
-from kctl.spark.job import portable, tasks_of
-from kctl.spark.package import build_package
+from kctl.tables.engines.job import portable, tasks_of
+from kctl.tables.engines.package import build_package
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.unit.spark.scene import Cluster, exporter
 
@@ -25,8 +25,8 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     package = build_package(tmp_path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import kctl.spark.exec.task\n"
-        "from kctl.spark.exec import avro_values, json_values, protobuf_values\n"
+        "import kctl.tables.exec.task\n"
+        "from kctl.tables.exec import avro_values, json_values, protobuf_values\n"
         "from kctl.protocol.registry import api_named\n"
         "for name in ('fetch', 'metadata', 'list_offsets', 'api_versions'):\n"
         "    api_named(name).request\n"
@@ -47,8 +47,8 @@ def test_tasks_run_without_the_package_that_the_compiled_walk_needs(tmp_path: Pa
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "sys.modules['librt'] = None\n"
-        "import kctl.spark.exec.task\n"
-        "from kctl.spark.exec import locate\n"
+        "import kctl.tables.exec.task\n"
+        "from kctl.tables.exec import locate\n"
         "assert not locate.walk_is_compiled()\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(build_package(tmp_path))], check=True, timeout=60)
@@ -63,8 +63,8 @@ def test_tasks_run_where_the_compiled_modules_of_the_zip_cannot_be_loaded(tmp_pa
             (damaged / Path(name).name).write_bytes(b"of another system")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import kctl.spark.exec.task\n"
-        "from kctl.spark.exec import locate\n"
+        "import kctl.tables.exec.task\n"
+        "from kctl.tables.exec import locate\n"
         "assert not locate.walk_is_compiled()\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
@@ -84,7 +84,7 @@ def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_
     code = (
         "import sys, pickle; sys.path.insert(0, sys.argv[1])\n"
         "tasks = pickle.load(open(sys.argv[2], 'rb'))\n"
-        "assert type(tasks[0]).__module__ == 'kctl.spark.exec.file_task'\n"
+        "assert type(tasks[0]).__module__ == 'kctl.tables.exec.file_task'\n"
         "assert type(tasks[0].compression) is str\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(package), str(pickled)], check=True, timeout=60)
@@ -131,6 +131,6 @@ def test_the_same_code_gives_the_same_zip(tmp_path: Path) -> None:
 
 def test_driver_only_modules_are_not_in_the_zip(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_package(tmp_path)).namelist()
-    assert "kctl/spark/exec/decode.py" in names
-    assert not [name for name in names if name.startswith(("kctl/server", "kctl/commands", "kctl/console"))]
-    assert "kctl/spark/export.py" not in names
+    assert "kctl/tables/exec/decode.py" in names
+    assert not [name for name in names if name.startswith(("kctl/server", "kctl/commands", "kctl/output/console"))]
+    assert "kctl/tables/exports/export.py" not in names

@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from kctl.errors import KctlError, UsageError
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.exec import outputs
-from kctl.spark.exec.column_types import Format
-from kctl.spark.exec.columns import CALENDAR_US
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.object_files import ObjectFiles
-from kctl.spark.exec.outcome import BadRecords, DataLoss
-from kctl.spark.exec.partitioning import NULL_NAME, Partitioning, escaped
-from kctl.spark.exec.partitions import utc_offsets_us
-from kctl.spark.tables import iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.exec import outputs
+from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.columns import CALENDAR_US
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.object_files import ObjectFiles
+from kctl.tables.exec.outcome import BadRecords, DataLoss
+from kctl.tables.exec.outputs import utc_offsets_us
+from kctl.tables.exec.partitioning import NULL_NAME, Partitioning, escaped
+from kctl.tables.formats import iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
 from tests.unit.spark.scene import SILENT, Beginning, Cluster, exporter, filled, run
 

@@ -8,15 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from kctl.client.positions import Divergence
-from kctl.client.positions import Position as History
+from kctl.client.consuming.positions import Divergence
+from kctl.client.consuming.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.spark.commit_json import plan_from_json, plan_to_json
-from kctl.spark.density import Sample
-from kctl.spark.exec.histories import history_of
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.plan import (
+from kctl.tables.commits.commit_json import plan_from_json, plan_to_json, topics_from_json, topics_to_json
+from kctl.tables.exec.histories import history_of
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.formats.delta import positions_in, transactions_of
+from kctl.tables.plans.density import Sample
+from kctl.tables.plans.plan import (
     FILE_BYTES_MIN,
     ClusterView,
     FileOptions,
@@ -33,8 +34,6 @@ from kctl.spark.plan import (
     make_plan,
     with_samples,
 )
-from kctl.spark.position_json import topics_from_json, topics_to_json
-from kctl.spark.tables.delta_log import positions_in, transactions_of
 
 ORDERS = UUID(int=1)
 RECREATED = UUID(int=2)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kctl.spark.exec.file_task import FileTask
-from kctl.spark.exec.partitioning import DATE, Partitioning
-from kctl.spark.exec.progress import TaskProgress, progress_file, running_tasks
-from kctl.spark.exec.task import OpenReader, export_file
-from kctl.spark.job import JobProgress, tasks_of
-from kctl.spark.pace import Pace
-from kctl.spark.tables.kinds import TableOptions
+from kctl.tables.engines.engine import Pace
+from kctl.tables.engines.job import JobProgress, tasks_of
+from kctl.tables.exec.file_task import FileTask
+from kctl.tables.exec.partitioning import DATE, Partitioning
+from kctl.tables.exec.progress import TaskProgress, progress_file, running_tasks
+from kctl.tables.exec.task import OpenReader, export_file
+from kctl.tables.formats.kinds import TableOptions
 from tests.unit.spark.scene import Cluster, ClusterReader, exporter
 
 

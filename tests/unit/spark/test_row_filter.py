@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.errors import UsageError
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.exec.column_types import STRING, Columns, Decoding, Format, Struct
-from kctl.spark.exec.columns import schema
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.exec.row_filter import parse_where
-from kctl.spark.exec.row_selection import RowSelection
-from kctl.spark.exec.rows import RowFilter
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.exec.column_types import STRING, Columns, Decoding, Format, Struct
+from kctl.tables.exec.columns import schema
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.row_filter import parse_where
+from kctl.tables.exec.row_selection import RowSelection
+from kctl.tables.exec.rows import RowFilter
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
 from tests.unit.spark.stepped_port import crashing

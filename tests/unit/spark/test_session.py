@@ -12,7 +12,7 @@ from py4j.java_gateway import GatewayClient
 from py4j.protocol import ERROR, Py4JNetworkError
 
 from kctl.errors import UsageError
-from kctl.spark.session import (
+from kctl.tables.engines.session import (
     JVM_FLAGS,
     SparkFailed,
     SparkSettings,

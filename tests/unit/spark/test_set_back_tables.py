@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kctl.client.blocking_transport import BlockingTransport
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import BlockingTransport
 from kctl.client.settings import ClientSettings
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.existing import ExistingExport
-from kctl.spark.importing import ImportRequest, NotImportable, import_export
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.tables import iceberg
-from kctl.spark.tables.kinds import TableOptions
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exports.importing import ImportRequest, NotImportable, import_export
+from kctl.tables.formats import iceberg
+from kctl.tables.formats.kinds import TableOptions
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.scene import expected_values, run
 from tests.unit.spark.test_lost_metadata import DELTA, ICEBERG, Lake
 

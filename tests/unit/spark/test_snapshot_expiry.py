@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from kctl.spark.compaction.request import CompactRequest, compact_export
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.tables import iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.tables.snapshot_expiry import EXPIRED_AT_ONCE_MAX, MAX_AGE_MS, MIN_SNAPSHOTS
+from kctl.tables.compaction.table_files import CompactRequest, compact_export
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.formats import iceberg
+from kctl.tables.formats.iceberg_catalogs import EXPIRED_AT_ONCE_MAX, MAX_AGE_MS, MIN_SNAPSHOTS
+from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.unit.spark.scene import Cluster, StoppedClock, expected_values, run
 
 ICEBERG = TableOptions(kind=TableKind.ICEBERG)
@@ -144,7 +144,7 @@ def test_one_commit_expires_a_limited_number(tmp_path: Path, cluster: Cluster, m
     with table_in(tmp_path) as table, table.transaction() as transaction:
         transaction.set_properties({MIN_SNAPSHOTS: "1"})
     assert EXPIRED_AT_ONCE_MAX > 1
-    monkeypatch.setattr("kctl.spark.tables.snapshot_expiry.EXPIRED_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("kctl.tables.formats.iceberg_catalogs.EXPIRED_AT_ONCE_MAX", 2)
     increments(cluster, tmp_path, 1)
     with table_in(tmp_path) as table:
         assert len(table.snapshots()) == 4

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.positions import Position as History
+from kctl.client.consuming.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
-from kctl.spark.exec.histories import history_of
-from kctl.spark.exec.source_offsets import (
+from kctl.tables.exec.histories import history_of
+from kctl.tables.exec.source_offsets import (
     Progress,
     cut,
     from_document,

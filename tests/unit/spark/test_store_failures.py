@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl.errors import KctlError
-from kctl.spark.exec.target import open_files
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.exec.target import open_files
+from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.peers import s3_server
 from tests.peers.s3_server import BUSY, EXPIRED, LOST, RESET
 from tests.unit.spark.scene import expected_values, filled, run

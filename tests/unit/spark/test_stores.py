@@ -14,12 +14,12 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from kctl.errors import KctlError, UsageError
-from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
-from kctl.spark.exec.files import DiskFiles, Files, PathOutsideTarget, StoreFailed
-from kctl.spark.exec.object_files import ObjectFiles
-from kctl.spark.exec.target import open_files
-from kctl.spark.export import Listener
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.commits.commit_log import BrokenExportFolder, CommitLog, LostRace
+from kctl.tables.exec.files import DiskFiles, Files, PathOutsideTarget, StoreFailed
+from kctl.tables.exec.object_files import ObjectFiles
+from kctl.tables.exec.target import open_files
+from kctl.tables.exports.export import Listener
+from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.peers import s3_server
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import Cluster, expected_values, exporter, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kctl.spark.summary import document, planned_rows, rows_of, sentence
+from kctl.tables.exports.summary import document, planned_rows, rows_of, sentence
 from tests.unit.spark.scene import Cluster, exporter, run
 
 

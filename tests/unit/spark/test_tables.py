@@ -17,21 +17,21 @@ import pytest
 from pyiceberg.table import TableProperties
 
 from kctl.errors import KctlError, UsageError
-from kctl.spark.commit_log import LostRace
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.exec import outputs
-from kctl.spark.exec.column_types import Format
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.exec.partitioning import DATE, HOUR, NONE, Partitioning
-from kctl.spark.exec.target import PackageMissing
-from kctl.spark.export import Listener
-from kctl.spark.inventory import UnknownFiles
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.tables import delta, iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.tables.publications import Publications
-from kctl.spark.tables.table import TableFailed
+from kctl.tables.commits.commit_log import LostRace
+from kctl.tables.commits.inventory import UnknownFiles
+from kctl.tables.exec import outputs
+from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.partitioning import DATE, HOUR, NONE, Partitioning
+from kctl.tables.exec.target import PackageMissing
+from kctl.tables.exports.export import Listener
+from kctl.tables.formats import delta, iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.formats.publications import Publications
+from kctl.tables.formats.table import TableFailed
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import Beginning, Cluster, expected_values, exporter, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing

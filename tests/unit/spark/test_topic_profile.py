@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kctl.client.list_offsets import IsolationLevel
+from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.spark.exec.fetch import Fetched, OffsetRange
-from kctl.spark.exec.outcome import Unreadable
-from kctl.spark.profiling import fields, profiler
-from kctl.spark.profiling.histogram import BARS_MAX, Histogram
-from kctl.spark.profiling.key_counts import DistinctKeys, FrequentKeys
-from kctl.spark.profiling.page import page
-from kctl.spark.profiling.profiler import PartitionTally, Profiler
-from kctl.spark.profiling.reading import fill
-from kctl.spark.profiling.rows import TopicProfile
-from kctl.spark.profiling.time_counts import TimeCounts, bars
+from kctl.tables.exec.fetch import Fetched, OffsetRange
+from kctl.tables.exec.outcome import Unreadable
+from kctl.tables.profiling import fields, profiler
+from kctl.tables.profiling.histogram import BARS_MAX, Histogram
+from kctl.tables.profiling.key_counts import DistinctKeys, FrequentKeys
+from kctl.tables.profiling.page import page
+from kctl.tables.profiling.profiler import PartitionTally, Profiler
+from kctl.tables.profiling.request import fill
+from kctl.tables.profiling.rows import TopicProfile
+from kctl.tables.profiling.time_counts import TimeCounts, bars
 
 HOSTILE = "<script>alert('x')</script>\"'&\u202e\x1b[31m\x00"
 

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl.errors import UsageError
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.exec.column_types import Format
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import BadRecords, DataLoss
-from kctl.spark.plan import OnDataLoss
-from kctl.spark.summary import bad_reasons, rows_of
-from kctl.spark.tables import iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import BadRecords, DataLoss
+from kctl.tables.exports.summary import bad_reasons, rows_of
+from kctl.tables.formats import iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import SILENT, Beginning, Cluster, exporter, filled, run
 from tests.unit.spark.scene import assert_exact as assert_exact_bytes

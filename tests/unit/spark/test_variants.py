@@ -18,22 +18,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import UsageError
-from kctl.spark.commit_log import CommitLog
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.exec import target
-from kctl.spark.exec.arrow_types import VARIANT_TYPE, column_type
-from kctl.spark.exec.column_types import VARIANT, Format
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import BadRecords
-from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.exec.row_selection import RowSelection
-from kctl.spark.exec.target import PackageMissing
-from kctl.spark.exec.variant_footer import UnknownFooter, annotated
-from kctl.spark.exec.writer import ParquetFile
-from kctl.spark.existing import ExistingExport
-from kctl.spark.summary import bad_reasons, columns_of
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.verification.data_files import DataFiles, UnreadableFile
+from kctl.tables.commits.commit_log import CommitLog
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.exec import target
+from kctl.tables.exec.arrow_types import VARIANT_TYPE, column_type
+from kctl.tables.exec.column_types import VARIANT, Format
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import BadRecords
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.row_selection import RowSelection
+from kctl.tables.exec.target import PackageMissing
+from kctl.tables.exec.variant_footer import UnknownFooter, annotated
+from kctl.tables.exec.writer import ParquetFile
+from kctl.tables.exports.summary import bad_reasons, columns_of
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from kctl.tables.verification.data_files import DataFiles, UnreadableFile
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
 from tests.unit.spark.stepped_port import crashing

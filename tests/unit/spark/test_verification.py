@@ -19,19 +19,19 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
-from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.exec.column_types import Format
-from kctl.spark.exec.fetch import Fetched, OffsetRange
-from kctl.spark.exec.files import DiskFiles
-from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.existing import ExistingExport
-from kctl.spark.live_topic import LiveLog, LiveTopic
-from kctl.spark.plan import Isolation
-from kctl.spark.tables import iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
-from kctl.spark.verification import verifier
-from kctl.spark.verification.request import LiveSource, Verification, VerifyRequest, verify_export
-from kctl.spark.verification.rows import VerifiedRange
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.fetch import Fetched, OffsetRange
+from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.formats import iceberg
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from kctl.tables.plans.live_topic import LiveLog, LiveTopic
+from kctl.tables.plans.plan import Isolation
+from kctl.tables.verification import verifier
+from kctl.tables.verification.request import LiveSource, Verification, VerifyRequest, verify_export
+from kctl.tables.verification.rows import VerifiedRange
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import Beginning, Cluster, ClusterReader, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records

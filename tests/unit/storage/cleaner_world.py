@@ -11,8 +11,8 @@ from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import BatchHeader, Record
 from kctl.storage.appending import AppendResult
-from kctl.storage.cleaner import CleanerBuffers, LogCleaner
-from kctl.storage.cleaning import Pace
+from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
+from kctl.storage.cleaning.cleaning import Pace
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import Log

@@ -13,7 +13,7 @@ from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
 from kctl.records.key_table import ENTRY_BYTES
-from kctl.storage.cleaning import CleaningAborted
+from kctl.storage.cleaning.cleaning import CleaningAborted
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
 from tests.unit.storage.manager_builder import remove_due_files

@@ -13,7 +13,7 @@ from kctl.records.compression import Codec
 from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header, seal
 from kctl.records.key_table import LONG_KEY_SIZE
 from kctl.records.legacy import build_messages
-from kctl.storage.compaction_batches import LatestRecords
+from kctl.storage.cleaning.compaction_batches import LatestRecords
 
 SECRET = bytes(32)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kctl.storage.compaction import (
+from kctl.storage.cleaning.compaction import (
     NO_HORIZON,
     Cleanable,
     SourceSegment,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import (
+from kctl.records.internal.topics import (
     OffsetCommitValue,
     PartitionsSchema,
     TransactionLogValue,
@@ -16,8 +16,8 @@ from kctl.records.internal_topics import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.config import LogConfig
+from kctl.storage.state.checkpoints import parse_snapshot
 from tests.unit.storage.log_builder import LogOnDisk
 
 PAGES = Path(__file__).parents[3] / "docs" / "formats"

@@ -10,8 +10,8 @@ import pytest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.records.salvage import Damage, Piece
+from kctl.server.cluster.topics.internal import FrontToBack
 from kctl.storage.config import LogConfig
-from kctl.storage.front_to_back import FrontToBack
 from tests.unit.storage.cleaner_world import COMPACTED, CleanerWorld
 from tests.unit.storage.log_builder import LogOnDisk
 

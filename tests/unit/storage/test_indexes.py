@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import CorruptLog
-from kctl.storage.offset_index import OffsetIndex
-from kctl.storage.time_index import TimeIndex
-from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
+from kctl.storage.segments.index_file import OffsetIndex, TimeIndex
+from kctl.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 from kctl.testing.sim_files import SimFiles
 
 

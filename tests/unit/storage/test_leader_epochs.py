@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.storage.leader_epochs import EpochEntry, LeaderEpochs
+from kctl.storage.state.leader_epochs import EpochEntry, LeaderEpochs
 
 
 def epochs(*entries: tuple[int, int]) -> LeaderEpochs:

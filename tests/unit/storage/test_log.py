@@ -15,12 +15,12 @@ from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType
 from kctl.records.header import Record, parse_header
-from kctl.storage import segment
-from kctl.storage.batch_reader import read_past_damage
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
-from kctl.storage.open_segments import CLOSED_TOGETHER, OpenSegments
-from kctl.storage.transaction_index import AbortedTransaction
+from kctl.storage.segments import segment
+from kctl.storage.segments.batch_reader import read_past_damage
+from kctl.storage.segments.segment import CLOSED_TOGETHER, OpenSegments
+from kctl.storage.segments.transaction_index import AbortedTransaction
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 

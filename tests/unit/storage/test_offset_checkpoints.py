@@ -6,7 +6,7 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.storage import offset_checkpoints
+from kctl.storage import checkpointing
 from kctl.storage.config import LogConfig
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS, read_records
@@ -102,7 +102,7 @@ def test_checkpoints_keep_values_that_segments_lack() -> None:
 
 def test_a_checkpoint_begun_before_a_deletion_has_no_entry_of_the_deleted_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that is created again under the name would begin with the recovery point of the old one."""
-    monkeypatch.setattr(offset_checkpoints, "SLICE_OBJECTS", 2)
+    monkeypatch.setattr(checkpointing, "SLICE_OBJECTS", 2)
     disk = SimFiles()
     manager = manager_on(disk)
     for partition in range(5):

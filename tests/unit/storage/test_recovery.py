@@ -8,11 +8,11 @@ import random
 import pytest
 
 from kctl.records.header import BatchHeader, parse_header
-from kctl.storage.batch_reader import read_past_damage
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.storage.names import offset_file_name
-from kctl.storage.segment import Segment
+from kctl.storage.segments.batch_reader import read_past_damage
+from kctl.storage.segments.segment import Segment
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0)
@@ -228,7 +228,7 @@ def test_damage_near_the_end_after_a_clean_shutdown_loses_nothing_else(
     assert log.log_end_offset == 10
     assert [each.base_offset for each in log.segments] == [0, 10]
     assert log.segments[0].size == size
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "kctl.storage.recovery"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "kctl.storage.recovery.recovery"]
     assert "appending to a new segment path=/data/orders-0 offset=10 error=" in line
     assert machine.append(b"10").base_offset == 10
     machine.append(b"11")

@@ -12,7 +12,7 @@ from kctl.records.header import Record
 from kctl.records.validate import validate_produced, validate_replicated
 from kctl.storage.config import LogConfig
 from kctl.storage.names import DRAFT_SUFFIX
-from kctl.storage.segment_draft import DraftedBatches
+from kctl.storage.segments.draft import DraftedBatches
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk
 
 CONFIG = LogConfig(max_message_bytes=2 * APPENDED_INLINE_BYTES_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kctl.environment import Clock
+from kctl.system.environment import Clock
 from kctl.testing.sim_clock import START_MS, ManualClock, SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 

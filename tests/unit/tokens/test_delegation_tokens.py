@@ -11,12 +11,19 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.server.requests.context import Peer
-from kctl.server.tokens.permission import require_authenticated
-from kctl.server.tokens.token import DelegationToken, TokenLifetimes, expired, new_token, renewed, token_hmac
-from kctl.server.tokens.token_cache import TokenCache
-from kctl.server.tokens.token_manager import TokenManager
+from kctl.server.security.tokens.token import (
+    DelegationToken,
+    TokenLifetimes,
+    expired,
+    new_token,
+    renewed,
+    require_authenticated,
+    token_hmac,
+)
+from kctl.server.security.tokens.token_cache import TokenCache
+from kctl.server.security.tokens.token_manager import TokenManager
 from kctl.zookeeper import paths
-from kctl.zookeeper.token_znodes import TokenZnode, decode_token, encode_token
+from kctl.zookeeper.security_znodes import TokenZnode, decode_token, encode_token
 from tests.unit.handlers.world import World, play
 
 HOUR = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.errors import ErrorCode, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.write_txn_markers import (
@@ -15,14 +15,14 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kctl.server.coordinators.ports import AppendOutcome
-from kctl.server.peers import Purpose
-from kctl.server.requests.timer import WheelTimer
-from kctl.server.transactions.actions import InitOutcome
-from kctl.server.transactions.config import TransactionConfig
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.markers import MarkerSender
-from kctl.server.transactions.partition_markers import PartitionMarkers
+from kctl.server.coordination.ports import AppendOutcome
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
+from kctl.server.coordination.transactions.events import InitOutcome
+from kctl.server.coordination.transactions.markers import MarkerSender
+from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
+from kctl.server.coordination.transactions.ports import TransactionConfig
+from kctl.server.loop.timer import WheelTimer
+from kctl.server.peers.connections import Purpose
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.groups.hosting import MemoryOffsetsLog, settled

@@ -14,10 +14,9 @@ from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import parse_end_transaction_marker
 from kctl.records.header import Record
-from kctl.records.internal_topics import encode_transaction_key
-from kctl.server.transactions.records import transaction_record
-from kctl.server.transactions.snapshot import TransactionOverview, TransactionSnapshot
-from kctl.server.transactions.states import TransactionState
+from kctl.records.internal.topics import encode_transaction_key
+from kctl.server.coordination.transactions.events import TransactionOverview, TransactionSnapshot, TransactionState
+from kctl.server.coordination.transactions.records import transaction_record
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import MemoryOffsetsLog, settled
 from tests.unit.transactions.hosting import Host

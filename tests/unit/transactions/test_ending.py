@@ -8,8 +8,7 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
-from kctl.server.transactions.events import Unload
-from kctl.server.transactions.states import PREVIOUS_STATES, TransactionState
+from kctl.server.coordination.transactions.events import PREVIOUS_STATES, TransactionState, Unload
 from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, Token, TransactionWorld, response
 
 BOTH_WAYS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])

@@ -9,8 +9,8 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
-from kctl.server.coordinators.ports import AppendOutcome
-from kctl.server.transactions.runner import COMPLETION_RETRY_MS
+from kctl.server.coordination.ports import AppendOutcome
+from kctl.server.coordination.transactions.runner import COMPLETION_RETRY_MS
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.test_failing_appends import FailingLog
 from tests.unit.transactions.hosting import Host, MarkedPartitions

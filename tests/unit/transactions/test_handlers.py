@@ -33,6 +33,7 @@ from kctl.protocol.apis.write_txn_markers import (
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker
 from kctl.records.header import Record, parse_header
+from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
@@ -43,11 +44,10 @@ from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
-from kctl.server.replication.traffic import BrokerTraffic
+from kctl.server.replication.throttles import BrokerTraffic
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
-from kctl.server.transactions.partition_markers import PartitionMarkers
-from kctl.storage.producer_state import ProducerState
+from kctl.storage.state.producer_state import ProducerState
 from kctl.storage.watchers import Watchers
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups import hosting as group_hosting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kctl.client.transport import Connection
+from kctl.client.connections.transport import Connection
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest

@@ -10,11 +10,10 @@ import pytest
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.records.internal_topics import encode_transaction_key
-from kctl.server.transactions.records import transaction_record
-from kctl.server.transactions.runner import IDS_PER_TURN
-from kctl.server.transactions.snapshot import TransactionSnapshot
-from kctl.server.transactions.states import TransactionState
+from kctl.records.internal.topics import encode_transaction_key
+from kctl.server.coordination.transactions.events import TransactionSnapshot, TransactionState
+from kctl.server.coordination.transactions.records import transaction_record
+from kctl.server.coordination.transactions.runner import IDS_PER_TURN
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import MemoryOffsetsLog
 from tests.unit.transactions.hosting import Host

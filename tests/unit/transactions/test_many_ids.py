@@ -9,9 +9,9 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, ProducerIdAndEpoch, TopicPartition
-from kctl.server.transactions import markers, runner
-from kctl.server.transactions.actions import InitOutcome
-from kctl.server.transactions.markers import MarkerJob
+from kctl.server.coordination.transactions import markers, runner
+from kctl.server.coordination.transactions.events import InitOutcome
+from kctl.server.coordination.transactions.markers import MarkerJob
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import MemoryOffsetsLog
 from tests.unit.transactions.hosting import Host

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from kctl.client.transport import ConnectionLost
+from kctl.client.connections.transport import ConnectionLost
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, ProducerIdAndEpoch, TopicPartition
 from kctl.records.batch import iterate_records
 from kctl.records.control import ControlType, parse_end_transaction_marker
 from kctl.records.header import parse_header
-from kctl.server.transactions.markers import GONE_AFTER_MS, MarkerJob
-from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
+from kctl.server.coordination.transactions.markers import GONE_AFTER_MS, MarkerJob
+from kctl.server.coordination.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.transactions.hosting import Host, MarkedPartitions, ReportedGroups

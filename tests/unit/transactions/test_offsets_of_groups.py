@@ -9,9 +9,14 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.server.groups.actions import CommitOutcome
-from kctl.server.groups.events import DeleteOffsets, ExpireOffsets, TransactionalCommit, TransactionCompleted
-from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.actions import CommitOutcome
+from kctl.server.coordination.groups.events import (
+    DeleteOffsets,
+    ExpireOffsets,
+    TransactionalCommit,
+    TransactionCompleted,
+)
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 from tests.unit.groups.world import GroupWorld, Token

@@ -6,9 +6,8 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
-from kctl.server.transactions.snapshot import TransactionSnapshot
-from kctl.server.transactions.states import TransactionState
-from kctl.server.transactions.transaction import EPOCH_MAX, Transaction
+from kctl.server.coordination.transactions.events import TransactionSnapshot, TransactionState
+from kctl.server.coordination.transactions.transaction import EPOCH_MAX, Transaction
 from tests.unit.transactions.world import (
     FIRST_PRODUCER_ID,
     START_MS,

@@ -14,7 +14,7 @@ import pytest
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
 from kctl.storage.config import LogConfig
-from kctl.storage.transaction_index import AbortedTransaction
+from kctl.storage.segments.transaction_index import AbortedTransaction
 from tests.unit.storage.log_builder import LogOnDisk
 
 PRODUCERS = range(1, 6)

@@ -10,33 +10,31 @@ from dataclasses import dataclass, field, replace
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.transactions.actions import (
+from kctl.server.coordination.transactions.events import (
     Action,
+    AddPartitions,
     AllocateProducerId,
+    AppendDone,
+    CheckExpiry,
+    CheckTimeout,
+    CompletionDue,
     Discard,
+    EndTransaction,
+    Event,
     InitOutcome,
+    InitProducer,
+    Loaded,
+    MarkersWritten,
     Outcome,
     Persist,
     Respond,
     ScheduleCompletion,
     SendMarkers,
-)
-from kctl.server.transactions.events import (
-    AddPartitions,
-    AppendDone,
-    CheckExpiry,
-    CheckTimeout,
-    CompletionDue,
-    EndTransaction,
-    Event,
-    InitProducer,
-    Loaded,
-    MarkersWritten,
+    TransactionSnapshot,
     Unload,
 )
-from kctl.server.transactions.snapshot import TransactionSnapshot
-from kctl.server.transactions.step import step
-from kctl.server.transactions.transaction import Transaction
+from kctl.server.coordination.transactions.step import step
+from kctl.server.coordination.transactions.transaction import Transaction
 
 START_MS = 1_600_000_000_000
 TIMEOUT_MS = 60_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kctl.zookeeper.embedded.input_turns import TURN_S, InputTurns
+from kctl.zookeeper.embedded.connection import TURN_S, InputTurns
 
 FRAME_S = 0.001
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import ConfigError
-from kctl.zookeeper.jaas_file import refuse_client_section
+from kctl.zookeeper.security import refuse_client_section
 
 MODULE = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="sesame";'
 SERVER = 'KafkaServer {\n  org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";\n};\n'

@@ -7,21 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.zookeeper.embedded import jute, requests
-from kctl.zookeeper.embedded.codes import OpCode
-from kctl.zookeeper.embedded.jute import Reader
+from kctl.zookeeper.embedded import codes, requests
+from kctl.zookeeper.embedded.codes import OpCode, Reader
 
 
 @given(st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))))
 def test_strings_round_trip(text: str | None) -> None:
-    reader = Reader(jute.string(text))
+    reader = Reader(codes.string(text))
     assert reader.string() == text
     assert reader.remaining == 0
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_vectors_round_trip(texts: list[str]) -> None:
-    assert Reader(jute.strings(texts)).paths() == texts
+    assert Reader(codes.strings(texts)).paths() == texts
 
 
 @pytest.mark.parametrize(
@@ -29,10 +28,10 @@ def test_vectors_round_trip(texts: list[str]) -> None:
     [
         b"",
         b"\0\0\0",
-        jute.int32(5) + b"abcd",
-        jute.int32(-2),
-        jute.int32(1 << 30),
-        jute.int32(2) + b"\xff\xff",
+        codes.int32(5) + b"abcd",
+        codes.int32(-2),
+        codes.int32(1 << 30),
+        codes.int32(2) + b"\xff\xff",
     ],
 )
 def test_an_invalid_string_is_malformed(frame: bytes) -> None:
@@ -43,7 +42,7 @@ def test_an_invalid_string_is_malformed(frame: bytes) -> None:
 @pytest.mark.parametrize("count", [-2, 3, 1 << 30])
 def test_a_vector_longer_than_its_frame_is_malformed(count: int) -> None:
     with pytest.raises(MalformedRequest):
-        Reader(jute.int32(count) + jute.string("") * 2).paths()
+        Reader(codes.int32(count) + codes.string("") * 2).paths()
 
 
 @given(st.sampled_from([*OpCode, 0, 99]), st.binary(max_size=60))
@@ -63,6 +62,6 @@ def test_any_bytes_of_a_connect_request_are_decoded_or_malformed(frame: bytes) -
 
 
 def test_a_connect_request_before_3_4_has_no_read_only_flag() -> None:
-    old = jute.int32(0) + jute.int64(5) + jute.int32(4000) + jute.int64(0) + jute.buffer(bytes(16))
+    old = codes.int32(0) + codes.int64(5) + codes.int32(4000) + codes.int64(0) + codes.buffer(bytes(16))
     assert not requests.decode_connect(old).knows_read_only
     assert requests.decode_connect(old + b"\0").knows_read_only

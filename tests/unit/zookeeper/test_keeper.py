@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.server.requests.slices import at_once
-from kctl.zookeeper.embedded import jute, requests, responses
+from kctl.server.loop.slices import at_once
+from kctl.zookeeper.embedded import codes, requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Acl, Id
-from kctl.zookeeper.embedded.codes import CreateMode, OpCode
-from kctl.zookeeper.embedded.jute import Reader
+from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader
 from kctl.zookeeper.embedded.keeper import Keeper
 from tests.unit.zookeeper.player import Player, new_keeper
 
@@ -280,7 +279,7 @@ def test_watches_set_again_report_missed_changes(one: Player, other: Player) -> 
 
 def test_removing_a_watch_that_is_not_there_is_refused(keeper: Keeper, one: Player) -> None:
     one.create("/a")
-    body = jute.string("/a") + jute.int32(2)
+    body = codes.string("/a") + codes.int32(2)
     request = requests.decode(OpCode.REMOVE_WATCHES, Reader(body))
     assert isinstance(request, requests.RemoveWatches)
     assert one.call(request) == "NO_WATCHER"

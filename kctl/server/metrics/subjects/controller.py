@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.model import TopicPartition
-from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.stats import Work
-from kctl.server.metrics.definitions import (
+from kctl.metrics.definitions import (
     NO_LABELS,
     AnyFamily,
     Definition,
@@ -16,8 +13,11 @@ from kctl.server.metrics.definitions import (
     Kind,
     label_text,
     single,
+    summarize,
 )
-from kctl.server.metrics.quantiles import summarize
+from kctl.model import TopicPartition
+from kctl.server.cluster.controller.states import PartitionPhase
+from kctl.server.cluster.controller.stats import Work
 from kctl.server.metrics.sources import Sources
 
 

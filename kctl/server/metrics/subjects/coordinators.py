@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from kctl.server.groups.counts import GroupCounts
-from kctl.server.groups.states import GroupState
-from kctl.server.metrics.definitions import Definition, Family, Kind, single
+from kctl.metrics.definitions import Definition, Family, Kind, single
+from kctl.server.coordination.groups.actions import GroupCounts, GroupState
 from kctl.server.metrics.sources import Sources
 
 _GROUPS_PER_SLICE = 2_000

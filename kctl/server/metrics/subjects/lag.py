@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
-from kctl.admin.group_lag import GroupLag
-from kctl.admin.lag_rules import Verdict
+from kctl.admin.groups.lag import ClusterLag, PartitionSummary
+from kctl.lag.rules import GroupLag, Verdict
+from kctl.metrics.definitions import Definition, Family, Kind, Row, escaped, label_text, single
 from kctl.model import NO_LEADER, TopicPartition
-from kctl.server.metrics.definitions import Definition, Family, Kind, Row, escaped, label_text, single
 
 _OF_PARTITION = ("topic", "partition")
 _OF_GROUP = ("consumergroup", "topic", "partition")

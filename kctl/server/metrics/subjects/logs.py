@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.server.metrics.definitions import (
+from kctl.metrics.definitions import (
     NO_LABELS,
     AnyFamily,
     Definition,
@@ -13,8 +13,8 @@ from kctl.server.metrics.definitions import (
     Kind,
     label_text,
     single,
+    summarize,
 )
-from kctl.server.metrics.quantiles import summarize
 from kctl.server.metrics.sources import Sources
 
 

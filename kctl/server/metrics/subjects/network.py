@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kctl.integers import INT64_MAX
 from kctl.limits import METRICS_CLIENT_SOFTWARE_MAX
-from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
+from kctl.metrics.definitions import Definition, Family, Kind, label_text, single
+from kctl.output.quantities import INT64_MAX
 from kctl.server.metrics.sources import Sources
 
 IDLE = Definition(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 
+from kctl.metrics.definitions import Definition, Family, Kind, escaped
 from kctl.model import TopicPartition
-from kctl.server.metrics.definitions import Definition, Family, Kind, escaped
 from kctl.server.metrics.sources import Sources
 from kctl.server.replication.partition import Partition
 from kctl.storage.log import Log

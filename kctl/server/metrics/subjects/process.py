@@ -7,7 +7,7 @@ from itertools import accumulate
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from kctl.server.loop_lag import BOUNDS_MS, LoopLag
+from kctl.server.loop.lag import BOUNDS_MS, LoopLag
 
 LOOP_LAG = "kctl_event_loop_busy_seconds"
 

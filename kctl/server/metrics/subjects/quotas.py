@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kctl.metrics.definitions import Definition, Family, Kind, label_text
 from kctl.security.quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from kctl.server.metrics.definitions import Definition, Family, Kind, label_text
 from kctl.server.metrics.sources import Sources
 
 _LABELS = ("user", "client_id")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kctl.config.listeners import inter_broker_listener
+from kctl.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.model import Endpoint
-from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.server.metrics.sources import Sources
 from kctl.server.requests.purgatory import Purgatory
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kctl.errors import ErrorCode
-from kctl.protocol import registry
-from kctl.server.metrics.definitions import (
+from kctl.metrics.definitions import (
     AnyFamily,
     Definition,
     Family,
@@ -14,11 +13,11 @@ from kctl.server.metrics.definitions import (
     HistogramValue,
     Kind,
     label_text,
+    summarize,
 )
-from kctl.server.metrics.quantiles import summarize
+from kctl.protocol import registry
 from kctl.server.metrics.sources import Sources
-from kctl.server.requests.recorder import ApiRecord
-from kctl.server.requests.timing import RequestTimes
+from kctl.server.requests.recorder import ApiRecord, RequestTimes
 
 
 def _definition(name: str, kind: Kind, unit: str, doc: str, *labels: str) -> Definition:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl import __version__
-from kctl.operating_system import disk_bytes
-from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
+from kctl.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.server.metrics.sources import Sources
+from kctl.system.operating_system import disk_bytes
 
 
 def _gauge(name: str, unit: str, doc: str, *labels: str) -> Definition:

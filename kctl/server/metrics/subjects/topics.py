@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.server.metrics.definitions import NO_LABELS, Definition, Family, Kind, label_text
+from kctl.metrics.definitions import NO_LABELS, Definition, Family, Kind, label_text
 from kctl.server.metrics.sources import Sources
 
 

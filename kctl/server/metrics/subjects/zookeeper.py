@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.server.metrics.definitions import NO_LABELS, AnyFamily, Definition, HistogramFamily, Kind, single
-from kctl.server.metrics.quantiles import summarize
+from kctl.metrics.definitions import NO_LABELS, AnyFamily, Definition, HistogramFamily, Kind, single, summarize
 from kctl.server.metrics.sources import Sources
 from kctl.zookeeper.operations import SessionState
 from kctl.zookeeper.session import ZooKeeperSession

@@ -1,0 +1,1 @@
+"""Clusters: health, features, log directories, maintenance, rolling restarts."""

@@ -1,0 +1,113 @@
+"""Reads the metrics of a broker from its HTTP endpoint.
+
+The endpoint comes from the broker's properties metrics.port and metrics.host.  Blocking sockets; one deadline.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kctl.errors import ClusterUnreachable
+from kctl.limits import METRICS_READ_BYTES_MAX
+from kctl.output.quantities import counted
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+_ANY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with
+_PIECE_BYTES = 1 << 16
+
+
+class Sample(NamedTuple):
+    """One value of a metric."""
+
+    metric: str
+    labels: dict[str, str]
+    value: float
+
+
+async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str, int] | None:
+    """Host and port of the broker's endpoint, of any broker if None; None if it has none.  Raises ApiError.
+
+    Port 0: the broker has chosen a free one, which it does not tell.
+    """
+    from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs  # noqa: PLC0415 - not for --endpoint
+    from kctl.client.outcome import absent_broker  # noqa: PLC0415 - same
+
+    brokers = (await client.metadata(())).brokers
+    chosen = min(brokers) if broker_id is None else broker_id
+    if chosen not in brokers:
+        raise absent_broker(chosen, brokers)
+    resource = ConfigResource(ResourceType.BROKER, str(chosen))
+    entries = (await describe_configs(client, [resource], names=["metrics.port", "metrics.host"]))[resource]
+    values = {entry.name: entry.value for entry in entries} if isinstance(entries, list) else {}
+    port = int(values.get("metrics.port") or -1)
+    if port < 0:
+        return None
+    host = values.get("metrics.host") or ""
+    return (brokers[chosen].host if host in _ANY_INTERFACE else host), port
+
+
+def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tuple[str, ...] = ()) -> list[Sample]:
+    """All values, or those whose metric begins with one of `names`.
+
+    Raises ClusterUnreachable if the endpoint does not respond, or its response is not valid.
+    """
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - it takes 50 ms
+
+    text = scrape(host, port, left_s)
+    if names:
+        # The parser takes about 10 us for a line, and a broker with 5,000 partitions sends 50,000.
+        text = "".join(line + "\n" for line in text.split("\n") if line.startswith(names))
+    try:
+        families = text_string_to_metric_families(text)
+        return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]
+    except (ValueError, KeyError, IndexError) as error:
+        raise ClusterUnreachable(f"{host}:{port} does not respond with metrics: {error}") from None
+
+
+def scrape(
+    host: str,
+    port: int,
+    left_s: Callable[[], float],
+    *,
+    bytes_max: int = METRICS_READ_BYTES_MAX,
+    accept: str = "text/plain",
+) -> str:
+    """The text of the endpoint.  Raises ClusterUnreachable, also for more than `bytes_max` bytes."""
+    return get(host, port, "/metrics", left_s, bytes_max=bytes_max, accept=accept)
+
+
+def get(
+    host: str,
+    port: int,
+    path: str,
+    left_s: Callable[[], float],
+    *,
+    bytes_max: int = METRICS_READ_BYTES_MAX,
+    accept: str = "text/plain",
+) -> str:
+    """The text at a path of the endpoint.  Raises ClusterUnreachable, also if its status is not 200."""
+    connection = http.client.HTTPConnection(host, port, timeout=max(left_s(), 0.001))
+    try:
+        connection.request("GET", path, headers={"Accept": accept})
+        response = connection.getresponse()
+        if response.status != http.HTTPStatus.OK:
+            raise ClusterUnreachable(f"http://{host}:{port}{path} responds with status {response.status}")
+        pieces: list[bytes] = []
+        size = 0
+        while piece := response.read(_PIECE_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > bytes_max:
+                raise ClusterUnreachable(f"{host}:{port} sends more than {counted(bytes_max, 'byte')}")
+            if left_s() <= 0:
+                raise TimeoutError("no time is left")
+        return b"".join(pieces).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise ClusterUnreachable(f"http://{host}:{port}{path} cannot be read: {reason}") from None
+    finally:
+        connection.close()

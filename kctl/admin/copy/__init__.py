@@ -1,0 +1,1 @@
+"""Copies of topics, with the offsets of groups."""

@@ -1,0 +1,306 @@
+"""Copies records of one topic to another, which may be in another cluster.
+
+Records are read in chunks, which bounds memory: the next chunk is fetched when the records of the previous one are
+stored.  The offsets up to which a partition has been copied are committed for a group in the target cluster, so that a
+later run continues there.  In a transaction they are committed together with the records (KIP-98).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kctl.admin.groups.offsets import commit_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.client.consuming.consumer import Consumer
+from kctl.client.consuming.fetching import CHUNKS, FetchLimits
+from kctl.client.consuming.group_metadata import GroupMetadata
+from kctl.client.consuming.positions import NO_EPOCH, Position
+from kctl.client.producing.producer import Delivery, Producer, ProducerSettings
+from kctl.errors import ApiError, KctlError
+from kctl.model import TopicPartition
+from kctl.system.reference_cycles import copy_of
+
+if TYPE_CHECKING:
+    from kctl.admin.copy.groups import CopiedGroups
+    from kctl.admin.records.selection import RecordFilter
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.consuming.list_offsets import IsolationLevel
+    from kctl.client.producing.partitioners import Partitioner
+    from kctl.client.producing.transaction import Transaction
+    from kctl.records.header import Record
+
+
+# Limits a rate of bytes. Pure: callers pass the time and wait.
+
+
+class Pacer:
+    """Spreads bytes over time: at most `bytes_per_s` on average from the start, without saving up unused time."""
+
+    def __init__(self, bytes_per_s: int, now_ms: int) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._free_ms = float(now_ms)
+        """When the bytes so far have been paid for."""
+
+    def delay_ms(self, size: int, now_ms: int) -> int:
+        """How long to wait after sending `size` bytes."""
+        self._free_ms = max(self._free_ms, now_ms) + size * 1000 / self._bytes_per_s
+        return max(0, int(self._free_ms - now_ms))  # rounded down: the rest is paid with the next bytes
+
+
+CHECKPOINT_MS = 1_000
+"""How often progress is committed, and how long a transaction is open."""
+FETCH_BYTES_MIN = 64 << 10
+AFTER_INTERRUPT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """The source, the target and the selected records of a copy."""
+
+    target: str
+    bounds: Mapping[TopicPartition, tuple[int, int]]
+    """Source offsets [start, end)."""
+    records: RecordFilter
+    records_max: int | None
+    keeps_partitions: bool
+    """Whether a record goes to the partition with its number; otherwise the hash of its key selects it."""
+    bytes_per_s: int | None
+    isolation: IsolationLevel
+    progress_group: str | None = None
+    progress_topic: str = ""
+    """The topic whose partitions the committed offsets of the group name."""
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    """Where partitions are continued, with the leader epoch of the last record before."""
+    mark: str = ""
+    """The metadata of the committed offsets of the group; see kctl.admin.copy.kept_progress."""
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets of groups before these have no translation, because the records there were not copied by this plan."""
+
+
+@dataclass(slots=True)
+class CopiedPartition:
+    """The counts of one source partition."""
+
+    position: int
+    """Everything before this source offset has been copied or left out."""
+    read: int = 0
+    selected: int = 0
+    size: int = 0
+    """Bytes of keys, values and headers of the selected records."""
+
+
+@dataclass(slots=True)
+class CopyCounts:
+    """The counts of a copy."""
+
+    partitions: dict[TopicPartition, CopiedPartition]
+
+    @property
+    def selected(self) -> int:
+        """Selected records of all partitions."""
+        return sum(one.selected for one in self.partitions.values())
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Positions of all source partitions."""
+        return {tp: one.position for tp, one in self.partitions.items()}
+
+
+class Copier:
+    """Runs a plan.  Owner: event loop."""
+
+    def __init__(
+        self,
+        plan: CopyPlan,
+        source: ClusterClient,
+        target: ClusterClient | None,
+        settings: ProducerSettings,
+        *,
+        limits: FetchLimits = CHUNKS,
+        partitioner: Partitioner | None = None,
+        transaction: Transaction | None = None,
+        groups: CopiedGroups | None = None,
+        on_poll: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`target` None: counts the records without writing.  `groups` require that partitions are kept."""
+        self.plan = plan
+        self.counts = CopyCounts({tp: CopiedPartition(start) for tp, (start, _) in plan.bounds.items()})
+        self._limits = _fetch_limits(limits, plan.bytes_per_s)
+        self._groups = groups
+        self._translations = groups.translations if groups is not None else {}
+        self._source = source
+        self._target = target
+        self._transaction = transaction
+        self._on_poll = on_poll
+        self._failure: KctlError | None = None
+        self._consumer: Consumer | None = None
+        self._now_ms = source.transport.monotonic_ms
+        self._checkpoint_ms = self._now_ms()
+        self._committed: dict[TopicPartition, int] = {}
+        self._pacer = None if plan.bytes_per_s is None else Pacer(plan.bytes_per_s, self._now_ms())
+        self._producer = (
+            None
+            if target is None
+            else Producer(target, settings, self._delivered, transaction=transaction, partitioner=partitioner)
+        )
+
+    async def run(self) -> None:
+        """Copies everything; on an error or interruption, keeps what is complete.  Raises KctlError."""
+        try:
+            await self._read()
+            await self._checkpoint()
+        except BaseException as error:
+            await self._stop(error)
+            raise
+
+    async def _read(self) -> None:
+        positions = self.plan.positions
+        starts = {
+            tp: positions[tp] if tp in positions and positions[tp].offset == start else start
+            for tp, (start, end) in self.plan.bounds.items()
+            if start < end
+        }
+        consumer = Consumer(self._source, starts, limits=self._limits, isolation=self.plan.isolation)
+        self._consumer = consumer
+        left = self.plan.records_max
+        while consumer.positions and left != 0:
+            polled = await consumer.poll()
+            for tp, records in polled:
+                left = await self._copy(tp, records, left)
+                if left == 0:
+                    break
+            if left == 0:
+                return
+            for tp, position in list(consumer.positions.items()):
+                end = self.plan.bounds[tp][1]
+                self.counts.partitions[tp].position = min(position, end)
+                if position >= end:
+                    consumer.drop(tp)
+            if self._producer is not None:
+                await self._producer.flush()
+            self._raise_failure()
+            if self._now_ms() - self._checkpoint_ms >= CHECKPOINT_MS:
+                await self._checkpoint()
+            self._on_poll()
+
+    async def _copy(self, tp: TopicPartition, records: list[Record], left: int | None) -> int | None:
+        """Sends the selected records; returns how many more may be sent."""
+        counts, end = self.counts.partitions[tp], self.plan.bounds[tp][1]
+        for record in records:
+            if record.offset >= end:
+                break
+            counts.read += 1
+            if self.plan.records.matches(tp, record):
+                size = size_of(record)
+                await self._send(tp, record)
+                counts.selected += 1
+                counts.size += size
+                left = None if left is None else left - 1
+                counts.position = record.offset + 1
+                await self._pace(size)
+            else:
+                counts.position = record.offset + 1
+            if left == 0:
+                break
+        return left
+
+    async def _send(self, tp: TopicPartition, record: Record) -> None:
+        if self._producer is None:
+            return
+        if (translation := self._translations.get(tp)) is not None:
+            translation.sent(record.offset)
+        await self._producer.send(
+            self.plan.target,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=tp.partition if self.plan.keeps_partitions else None,
+            timestamp_ms=record.timestamp,
+        )
+
+    async def _pace(self, size: int) -> None:
+        if self._pacer is None or self._producer is None:
+            return
+        delay_ms = self._pacer.delay_ms(size, self._now_ms())
+        if delay_ms >= CHECKPOINT_MS:
+            await self._checkpoint()  # A transaction must not stay open during a long pause.
+        if delay_ms:
+            await self._source.transport.sleep(delay_ms)
+
+    def _delivered(self, delivery: Delivery) -> None:
+        if delivery.error is not None:
+            self._failure = self._failure or delivery.error
+        elif self._translations:
+            source = TopicPartition(next(iter(self.plan.bounds)).topic, delivery.tp.partition)
+            if (translation := self._translations.get(source)) is not None:
+                translation.delivered(delivery.base_offset, len(delivery.records))
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise copy_of(self._failure)
+
+    async def _checkpoint(self) -> None:
+        """Makes what has been sent durable, then commits the positions, with the transaction if there is one.
+
+        Offsets of groups come first: a later run does not read what is before the positions.  After a transaction that
+        is aborted they are at records that no consumer returns, before those that the later run writes.
+        """
+        if self._producer is None or self._target is None:
+            return
+        await self._producer.flush()
+        self._raise_failure()
+        self._checkpoint_ms = self._now_ms()
+        if self._groups is not None:
+            await self._groups.commit(self.counts.positions)
+        group = self.plan.progress_group
+        moved = {tp: offset for tp, offset in self.counts.positions.items() if self._committed.get(tp) != offset}
+        if group is not None and moved:
+            committed = {TopicPartition(self.plan.progress_topic, tp.partition): self._commit_of(tp) for tp in moved}
+            if self._transaction is not None:
+                await self._transaction.add_offsets(GroupMetadata(group), committed)
+            else:
+                for outcome in (await commit_offsets(self._target, group, committed)).values():
+                    if not outcome.is_done:
+                        raise ApiError(outcome.error, f"group '{group}', {outcome.name}: {outcome.message}")
+        if self._transaction is not None:
+            await self._transaction.commit()
+        self._committed.update(moved)
+
+    def _commit_of(self, tp: TopicPartition) -> CommittedOffset:
+        """The progress of a partition: its offset, the leader epoch of the last record before, and the mark."""
+        position = self.plan.positions.get(tp, Position(-1))
+        offset = self.counts.partitions[tp].position
+        if offset != position.offset:
+            position = Position(offset) if self._consumer is None else self._consumer.history.position(tp, offset)
+        return CommittedOffset(offset, position.leader_epoch if position.is_of_record else NO_EPOCH, self.plan.mark)
+
+    async def _stop(self, error: BaseException) -> None:
+        """After an interruption: completes what was sent, or aborts the transaction, if that is possible quickly."""
+        if self._producer is None:
+            return
+        with contextlib.suppress(TimeoutError, KctlError):
+            async with asyncio.timeout(AFTER_INTERRUPT_S):
+                if self._transaction is not None:
+                    self._producer.abandon()
+                    await self._transaction.abort()  # otherwise the coordinator aborts it after its time-out
+                elif isinstance(error, asyncio.CancelledError):
+                    await self._checkpoint()
+        self._producer.abandon()
+
+
+def size_of(record: Record) -> int:
+    """Bytes of key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name.encode(errors="surrogateescape")) + len(data or b"") for name, data in record.headers)
+
+
+def _fetch_limits(limits: FetchLimits, bytes_per_s: int | None) -> FetchLimits:
+    """Smaller fetches at a low rate, so that a chunk is not held long."""
+    if bytes_per_s is None:
+        return limits
+    size = max(FETCH_BYTES_MIN, min(bytes_per_s, limits.max_bytes))
+    return replace(limits, max_bytes=size, partition_max_bytes=min(size, limits.partition_max_bytes))

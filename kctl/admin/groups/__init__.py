@@ -1,0 +1,1 @@
+"""Groups: members, lag, offsets, history."""

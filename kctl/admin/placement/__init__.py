@@ -1,0 +1,1 @@
+"""Which brokers have the replicas: plans, reassignments, throttles, elections."""

@@ -1,0 +1,1 @@
+"""Samples of a cluster, and its activity between them: `kctl top`."""

@@ -1,0 +1,335 @@
+"""The activity of a cluster between two samples: rates, lags, progress of moves.  Pure.
+
+The tuples are the rows of `kctl top`; their fields are the members of its JSON document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kctl.admin.sampling.sample import BrokerReading, ClusterSample, loop_lag_p99_ms, rate
+from kctl.client.metadata import Partition
+from kctl.lag.facts import NOTHING_FETCHED
+from kctl.model import TopicPartition
+
+VerdictOf = Callable[[str], str | None]
+"""Judges a group, by its id, at the time of the latest sample; None for no verdict.  What a verdict depends on, such as
+earlier samples, is kept by the owner of the function."""
+
+
+class BrokerActivity(NamedTuple):
+    """One live broker.  Fields below `replicas` are None where they are unknown."""
+
+    broker: int
+    address: str
+    rack: str | None
+    is_controller: bool
+    leaders: int
+    replicas: int
+    records_per_s: float | None
+    """Records appended to the partitions that it leads, from the ends of their logs."""
+    bytes_in_per_s: float | None
+    bytes_out_per_s: float | None
+    requests_per_s: float | None
+    produce_p99_ms: float | None
+    fetch_p99_ms: float | None
+    loop_lag_p99_ms: float | None
+    idle_percent: float | None
+    disk_bytes: int | None
+    disk_free_bytes: int | None
+    """Free space of the file systems of its log directories, from brokers of Kafka 3.3 or newer (KIP-827)."""
+    offline_directories: int | None
+
+
+class TopicActivity(NamedTuple):
+    """One topic; sizes are those of the leaders."""
+
+    topic: str
+    partitions: int
+    replication_factor: int
+    under_replicated: int
+    offline: int
+    records_per_s: float | None
+    size_bytes: int | None
+    growth_bytes_per_s: float | None
+    """Negative while retention deletes more than is appended."""
+
+
+class GroupActivity(NamedTuple):
+    """One consumer group."""
+
+    group: str
+    state: str
+    members: int
+    partitions: int
+    lag: int | None
+    lag_per_s: float | None
+    """How fast the lag in offsets grows; negative while the group catches up."""
+    consumed_per_s: float | None
+    verdict: str | None = None
+
+
+class PartitionActivity(NamedTuple):
+    """The activity of one partition."""
+
+    topic: str
+    partition: int
+    status: str
+    """OFFLINE, UNDER-REPLICATED, MOVING or OK."""
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    end_offset: int | None
+    records_per_s: float | None
+    size_bytes: int | None
+    copied_percent: float | None
+    """The bytes of the replicas that a move adds, in percent of the leader's."""
+
+
+class GroupOffsetActivity(NamedTuple):
+    """One partition of a group."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int
+    end_offset: int | None
+    lag: int | None
+    """None without an end, and for a commit beyond it."""
+    consumed_per_s: float | None
+
+
+class Activity(NamedTuple):
+    """The whole cluster."""
+
+    cluster_id: str | None
+    controller: int | None
+    elapsed_ms: int | None
+    """Between the two samples; None for a first one, which has no rates."""
+    brokers: list[BrokerActivity]
+    topics: list[TopicActivity]
+    groups: list[GroupActivity]
+    partitions: list[PartitionActivity]
+    group_offsets: list[GroupOffsetActivity]
+    problems: list[str]
+    """Descriptions of the parts that could not be read."""
+
+
+OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFFLINE"
+
+
+def no_verdict(_group: str) -> None:
+    """Leaves the column of verdicts empty."""
+
+
+def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictOf = no_verdict) -> Activity:
+    """The activity between two samples of one cluster."""
+    if old is not None and (old.metadata.cluster_id != new.metadata.cluster_id or old.at_ms >= new.at_ms):
+        old = None
+    partitions = list(_partitions(old, new))
+    by_topic: dict[str, list[PartitionActivity]] = {name: [] for name in new.metadata.topics}
+    by_leader: dict[int, list[PartitionActivity]] = {}
+    held = dict.fromkeys(new.metadata.brokers, 0)
+    for one in partitions:
+        by_topic[one.topic].append(one)
+        if one.leader is not None:
+            by_leader.setdefault(one.leader, []).append(one)
+        for replica in one.replicas:
+            if replica in held:
+                held[replica] += 1
+    disk_bytes: dict[int, int] = {}
+    for (broker_id, _), size in new.sizes.items():
+        disk_bytes[broker_id] = disk_bytes.get(broker_id, 0) + size
+    offsets = {name: list(_group_offsets(name, old, new)) for name in sorted(new.groups)}
+    controller = new.metadata.controller_id
+    return Activity(
+        new.metadata.cluster_id,
+        controller if controller >= 0 else None,
+        None if old is None else new.at_ms - old.at_ms,
+        [_broker(each, by_leader.get(each, []), held[each], disk_bytes.get(each, 0), old, new) for each in held],
+        [_topic(name, found, old, new) for name, found in by_topic.items()],
+        [_group(name, found, old, new, verdict_of(name)) for name, found in offsets.items()],
+        partitions,
+        [one for found in offsets.values() for one in found],
+        list(new.problems),
+    )
+
+
+def _partitions(old: ClusterSample | None, new: ClusterSample) -> Iterator[PartitionActivity]:
+    for topic in new.metadata.topics.values():
+        for one in topic.partitions:
+            tp = TopicPartition(topic.name, one.partition)
+            move = new.ongoing.get(tp)
+            size = new.sizes.get((one.leader, tp))
+            copied: float | None = None
+            if move is not None and move.adding and size:
+                copies = [min(new.sizes.get((replica, tp), 0), size) for replica in move.adding]
+                copied = 100 * sum(copies) / (size * len(copies))
+            yield PartitionActivity(
+                topic.name,
+                one.partition,
+                _status(one, new, is_moving=move is not None, adding=() if move is None else move.adding),
+                one.leader if one.leader in new.metadata.brokers else None,
+                one.replicas,
+                one.isr,
+                () if move is None else move.adding,
+                () if move is None else move.removing,
+                new.ends.get(tp),
+                _rate(None if old is None else old.ends, new.ends, tp, old, new),
+                size,
+                copied,
+            )
+
+
+def _status(one: Partition, new: ClusterSample, *, is_moving: bool, adding: tuple[int, ...]) -> str:
+    """A replica that is being added is not in sync yet, and does not make its partition under-replicated."""
+    if one.leader not in new.metadata.brokers:
+        return OFFLINE
+    if any(replica not in one.isr and replica not in adding for replica in one.replicas):
+        return UNDER_REPLICATED
+    return MOVING if is_moving else OK
+
+
+def _broker(
+    broker_id: int,
+    led: list[PartitionActivity],
+    replicas: int,
+    disk_bytes: int,
+    old: ClusterSample | None,
+    new: ClusterSample,
+) -> BrokerActivity:
+    broker = new.metadata.brokers[broker_id]
+    before = BrokerReading() if old is None else old.readings.get(broker_id, BrokerReading())
+    now = new.readings.get(broker_id, BrokerReading())
+    elapsed_ms = 0 if old is None else new.at_ms - old.at_ms
+    is_described = broker_id in new.offline_directories
+    return BrokerActivity(
+        broker_id,
+        broker.address,
+        broker.rack,
+        broker_id == new.metadata.controller_id,
+        len(led),
+        replicas,
+        None if old is None else sum(one.records_per_s or 0 for one in led),
+        rate(before.bytes_in, now.bytes_in, elapsed_ms),
+        rate(before.bytes_out, now.bytes_out, elapsed_ms),
+        rate(before.requests, now.requests, elapsed_ms),
+        now.produce_p99_ms,
+        now.fetch_p99_ms,
+        loop_lag_p99_ms(before, now),
+        None if now.idle_share is None else 100 * now.idle_share,
+        disk_bytes if is_described else None,
+        new.usable_bytes.get(broker_id),
+        new.offline_directories.get(broker_id),
+    )
+
+
+def _topic(
+    name: str, partitions: list[PartitionActivity], old: ClusterSample | None, new: ClusterSample
+) -> TopicActivity:
+    sizes = [one.size_bytes for one in partitions if one.size_bytes is not None]
+    rates = [one.records_per_s for one in partitions if one.records_per_s is not None]
+    growth: float | None = None
+    if old is not None:
+        changes = [
+            one.size_bytes - before
+            for one in partitions
+            if one.size_bytes is not None
+            and one.leader is not None
+            and (before := old.sizes.get((one.leader, TopicPartition(name, one.partition)))) is not None
+        ]
+        growth = sum(changes) * 1000 / (new.at_ms - old.at_ms) if changes else None
+    return TopicActivity(
+        name,
+        len(partitions),
+        max((len(one.replicas) - len(one.adding) for one in partitions), default=0),
+        sum(one.status == UNDER_REPLICATED for one in partitions),
+        sum(one.status == OFFLINE for one in partitions),
+        sum(rates) if rates else None,
+        sum(sizes) if sizes else None,
+        growth,
+    )
+
+
+def _group(
+    name: str, offsets: list[GroupOffsetActivity], old: ClusterSample | None, new: ClusterSample, verdict: str | None
+) -> GroupActivity:
+    consumed = [one.consumed_per_s for one in offsets if one.consumed_per_s is not None]
+    grows: float | None = None
+    if old is not None:
+        # The first sample knows no starts, and counts no records.
+        lag, lag_before = _lag_in_offsets(name, new, new.starts), _lag_in_offsets(name, old, new.starts)
+        if lag is not None and lag_before is not None:
+            grows = (lag - lag_before) * 1000 / (new.at_ms - old.at_ms)
+    group = new.groups[name]
+    return GroupActivity(
+        name,
+        group.state,
+        group.members,
+        len(group.committed.keys() | group.assigned),
+        _sum(one.lag for one in offsets),
+        grows,
+        sum(consumed) if consumed else None,
+        verdict,
+    )
+
+
+def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> Iterator[GroupOffsetActivity]:
+    before = None if old is None or name not in old.groups else old.groups[name].committed
+    committed = new.groups[name].committed
+    for tp in sorted(committed):
+        end = new.ends.get(tp)
+        lag = _lag_of(committed[tp], end, new.starts.get(tp))
+        # A fetch may have shown that fewer records than offsets are unread.
+        records = new.unread.get((tp, committed[tp]), NOTHING_FETCHED).records
+        yield GroupOffsetActivity(
+            name,
+            tp.topic,
+            tp.partition,
+            committed[tp],
+            end,
+            lag if lag is None or records is None else records,
+            _rate(before, committed, tp, old, new),
+        )
+
+
+def _lag_in_offsets(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
+    """Offsets that the group has not consumed, of partitions whose lag is known; None if there are none."""
+    group = sample.groups.get(name)
+    if group is None:
+        return None
+    return _sum(
+        _lag_of(offset, sample.ends.get(tp), sample.starts.get(tp, latest_starts.get(tp)))
+        for tp, offset in group.committed.items()
+    )
+
+
+def _sum(lags: Iterable[int | None]) -> int | None:
+    """The sum of the lags that are known; None if there are none."""
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _lag_of(committed: int, end: int | None, start: int | None) -> int | None:
+    """As in `kctl groups lag`: without the offsets that are deleted; None for a commit beyond the end too, since such
+    a group reads nothing at all.
+
+    The end is younger than the commit, so that it is no commit of a moment later.
+    """
+    return None if end is None or committed > end else end - max(committed, min(start or 0, end))
+
+
+def _rate(
+    before: Mapping[TopicPartition, int] | None,
+    now: Mapping[TopicPartition, int],
+    tp: TopicPartition,
+    old: ClusterSample | None,
+    new: ClusterSample,
+) -> float | None:
+    """Offsets per second; None if one is unknown or the offset went back."""
+    if before is None or old is None:
+        return None
+    return rate(before.get(tp), now.get(tp), new.at_ms - old.at_ms)

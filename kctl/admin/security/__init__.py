@@ -1,0 +1,1 @@
+"""ACLs, users, quotas, tokens and TLS."""

@@ -1,0 +1,1 @@
+"""The state that a cluster should have: documents, differences, changes."""

@@ -1,0 +1,1 @@
+"""Topics and their properties, offsets, records, replicas and transactions."""

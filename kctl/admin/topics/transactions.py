@@ -1,0 +1,285 @@
+"""Lists and describes transactions (KIP-664), and finds hanging ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.connections.transport import Connection, ConnectionLost
+from kctl.client.leaders import Outcomes, on_coordinators, on_leaders
+from kctl.client.outcome import Outcome, failure_of, outcome_of
+from kctl.client.retrying import COORDINATOR_MOVED
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+)
+from kctl.protocol.apis.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kctl.protocol.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+# Producer state of partitions (KIP-664), and abort of a single transaction of a producer.
+
+
+NO_TRANSACTION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """State of one producer in a partition; -1 for unknown, `txn_start_offset` -1 for no open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    txn_start_offset: int
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether a transaction is open in the partition."""
+        return self.txn_start_offset != NO_TRANSACTION
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """An abort marker for a transaction in one partition."""
+
+    tp: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+async def describe_producers(
+    client: ClusterClient, partitions: Collection[TopicPartition], *, broker: int | None = None
+) -> Outcomes[list[ActiveProducer]]:
+    """The producers of each partition, from its leader or from `broker`, in the order of the response."""
+
+    async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
+        topics: dict[str, TopicRequest] = {}
+        for tp in tps:
+            topic = topics.setdefault(tp.topic, TopicRequest(name=tp.topic, partition_indexes=[]))
+            topic.partition_indexes.append(tp.partition)
+        request = DescribeProducersRequest(topics=list(topics.values()))
+        response = await connection.send(request, DescribeProducersResponse)
+        return {
+            TopicPartition(topic.name, one.partition_index): _producers(one)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    if broker is None:
+        return await on_leaders(client, partitions, send_to)
+    return await send_to(await client.broker(broker), sorted(partitions))
+
+
+async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
+    """Makes the partition leader abort the transaction, regardless of its coordinator."""
+    tp = marker.tp
+
+    async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Outcome]:
+        request = WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    transaction_result=False,
+                    topics=[WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
+                    # A transaction that hangs before the first marker of its producer has no coordinator; as in
+                    # Kafka's tool, 0 is not above the epoch of any.
+                    coordinator_epoch=max(0, marker.coordinator_epoch),
+                )
+            ]
+        )
+        response = await connection.send(request, WriteTxnMarkersResponse)
+        results = [one.error_code for result in response.markers for topic in result.topics for one in topic.partitions]
+        if not results:
+            text = "The broker's response does not contain this partition."
+            return dict.fromkeys(tps, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        outcome = outcome_of(str(tp), results[0])
+        if not outcome.is_done:
+            return dict.fromkeys(tps, ApiError(outcome.error, outcome.message))
+        return dict.fromkeys(tps, outcome)
+
+    reply = (await on_leaders(client, [tp], send_to))[tp]
+    return Outcome(str(tp), reply.code, str(reply)) if isinstance(reply, ApiError) else reply
+
+
+def _producers(partition: PartitionResponse) -> list[ActiveProducer] | ApiError:
+    if partition.error_code:
+        return ApiError(ErrorCode.of(partition.error_code), partition.error_message)
+    return [_producer(one) for one in partition.active_producers]
+
+
+def _producer(one: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        one.producer_id,
+        one.producer_epoch,
+        one.coordinator_epoch,
+        one.last_sequence,
+        one.last_timestamp,
+        one.current_txn_start_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id and the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator_id: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """State of a transactional id; with an error outcome the other fields are empty."""
+
+    outcome: Outcome
+    coordinator: str = ""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    state: str = ""
+    timeout_ms: int = -1
+    start_ms: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """An open transaction in one partition."""
+
+    tp: TopicPartition
+    producer: ActiveProducer
+    transactional_id: str | None = None
+    """The transactional id of the producer, or None if no coordinator has it."""
+
+
+async def list_transactions(
+    client: ClusterClient, *, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+) -> tuple[list[ListedTransaction], list[Outcome]]:
+    """The transactional ids of all brokers, and the brokers with an error."""
+    metadata = await client.metadata([])
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+
+    async def send_to(broker_id: int) -> list[ListedTransaction] | Outcome:
+        try:
+            connection = await client.broker(broker_id)
+            response = await connection.send(request, ListTransactionsResponse)
+        except (ApiError, ConnectionLost) as error:
+            return failure_of(str(broker_id), error)
+        if response.error_code:
+            return outcome_of(str(broker_id), response.error_code)
+        return [
+            ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
+            for one in response.transaction_states
+        ]
+
+    listed: list[ListedTransaction] = []
+    failed: list[Outcome] = []
+    for result in await client.gather([send_to(broker_id) for broker_id in metadata.brokers]):
+        if isinstance(result, Outcome):
+            failed.append(result)
+        else:
+            listed.extend(result)
+    return listed, failed
+
+
+async def describe_transactions(client: ClusterClient, transactional_ids: Collection[str]) -> list[Transaction]:
+    """State, producer and partitions of transactional ids, by name; unknown ones have TRANSACTIONAL_ID_NOT_FOUND."""
+
+    async def send_to(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
+        request = DescribeTransactionsRequest(transactional_ids=names)
+        response = await connection.send(request, DescribeTransactionsResponse)
+        return {one.transactional_id: _described(one, connection.address) for one in response.transaction_states}
+
+    found = await on_coordinators(client, transactional_ids, send_to, CoordinatorType.TRANSACTION)
+    return [
+        Transaction(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
+        for name, one in found.items()
+    ]
+
+
+def _described(found: TransactionState, coordinator: str) -> Transaction | ApiError:
+    code = ErrorCode.of(found.error_code)
+    if code in COORDINATOR_MOVED:
+        return ApiError(code)
+    if found.error_code:
+        return Transaction(outcome_of(found.transactional_id, found.error_code))
+    return Transaction(
+        Outcome(found.transactional_id),
+        coordinator,
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_state,
+        found.transaction_timeout_ms,
+        found.transaction_start_time_ms,
+        tuple(sorted(TopicPartition(one.topic, number) for one in found.topics for number in one.partitions)),
+    )
+
+
+async def find_hanging(
+    client: ClusterClient, partitions: Collection[TopicPartition], *, idle_since_ms: int
+) -> tuple[list[OpenTransaction], list[Outcome]]:
+    """Transactions open in one of the partitions, without writes since the given time, and without a coordinator.
+
+    Also returns partitions and brokers with an error.  If a broker has an error, no transactions are returned, because
+    those that it coordinates would seem to hang.
+    """
+    candidates: list[OpenTransaction] = []
+    failed: list[Outcome] = []
+    for tp, result in (await describe_producers(client, partitions)).items():
+        if isinstance(result, ApiError):
+            failed.append(Outcome(str(tp), result.code, str(result)))
+            continue
+        by_id = sorted(result, key=lambda one: one.producer_id)
+        candidates.extend(
+            OpenTransaction(tp, one) for one in by_id if one.has_transaction and one.last_timestamp_ms < idle_since_ms
+        )
+    if not candidates:
+        return [], failed
+    owners, failed_brokers = await _owners(client, {one.producer.producer_id for one in candidates})
+    if failed_brokers:
+        return [], failed + failed_brokers
+    return [
+        OpenTransaction(one.tp, one.producer, owner.outcome.name if owner else None)
+        for one in candidates
+        if not is_coordinated(one, owner := owners.get(one.producer.producer_id))
+    ], failed
+
+
+async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | None:
+    """The transactional id of a producer.  Raises ApiError if a broker has an error."""
+    owners, failed_brokers = await _owners(client, {producer_id})
+    if failed_brokers:
+        raise ApiError(failed_brokers[0].error, f"broker {failed_brokers[0].name}: {failed_brokers[0].message}")
+    return owners.get(producer_id)
+
+
+def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
+    """Whether the coordinator has the transaction in its state and will end it in this partition."""
+    return owner is not None and owner.producer_id == one.producer.producer_id and one.tp in owner.partitions
+
+
+async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
+    """Transactional ids by producer id, and the coordinators with an error."""
+    listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
+    described = await describe_transactions(client, [one.transactional_id for one in listed])
+    failed += [one.outcome for one in described if not one.outcome.is_done]
+    return {one.producer_id: one for one in described if one.outcome.is_done}, failed

@@ -1,0 +1,222 @@
+"""The consumer for applications without an event loop: an AsyncConsumer on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Self, TypeVar
+
+from kctl.client.application.async_consumer import ITERATION_POLL_MS, AsyncConsumer, ConsumerRecord
+from kctl.client.application.settings import ConsumerConfig
+from kctl.client.connections.loop_thread import LoopThread
+from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
+from kctl.client.consuming.list_offsets import OffsetAt
+from kctl.client.consuming.positions import Position
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+
+T = TypeVar("T")
+
+
+class BlockingRebalanceListener:
+    """As RebalanceListener, called in the thread that calls `poll`; its methods may call the consumer's."""
+
+    def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were added and have start positions, which `seek` can change."""
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions are about to be revoked; their offsets can still be committed."""
+
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were lost, for example because the session has expired; others may own them already."""
+
+
+class Consumer:
+    """Reads the partitions that a group or the caller assigns; use as a context manager.  For one thread.
+
+    Heartbeats are sent in the background.  If the block raises, the last records are not committed.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._thread: LoopThread | None = None
+
+    def __enter__(self) -> Self:
+        """Sends nothing yet."""
+        self._thread = LoopThread("kctl consumer")
+        self._thread.run(self._open())
+        return self
+
+    def __exit__(self, error_type: object, *_: object) -> None:
+        self.close(commit=error_type is None)
+
+    def subscribe(self, topics: Sequence[str], listener: BlockingRebalanceListener | None = None) -> None:
+        """Reads the partitions of the topics that the group assigns; the group is joined by `poll`.
+
+        Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
+        """
+        thread = self._opened()
+        thread.run(self._consumer.subscribe(topics, None if listener is None else _InCaller(thread, listener)))
+
+    def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
+        """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
+
+        `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
+        ApiError and ClusterUnreachable.
+        """
+        self._opened().run(self._consumer.assign(partitions))
+
+    def unsubscribe(self) -> None:
+        """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
+        self._opened().run(self._consumer.unsubscribe())
+
+    def close(self, *, commit: bool = True) -> None:
+        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic."""
+        thread = self._thread
+        if thread is None:
+            return
+        try:
+            thread.run(self._consumer.close(commit=commit))
+        finally:
+            self._thread = None
+            thread.close()
+
+    def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """The next records, at most `max_poll_records`; empty if none arrived in time.
+
+        Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
+        offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
+        the records before a position, CorruptBatch, ClusterUnreachable, and what a deserializer raises; the next call
+        then continues with the same record.
+        """
+        return self._opened().run(self._consumer.poll(timeout_ms))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """All records, without end.  Raises as `poll` does."""
+        while True:
+            self._opened()
+            # Records that were fetched are taken without a switch of threads.
+            taken = self._consumer.take(1)
+            if taken:
+                yield taken[0]
+            else:
+                self._opened().run(self._consumer.wait_for_records(ITERATION_POLL_MS))
+
+    @property
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read."""
+        return self._on_loop(lambda: self._consumer.assignment)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._on_loop(lambda: self._consumer.paused)
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
+        return self._on_loop(lambda: self._consumer.position(tp))
+
+    def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+        """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
+        return self._on_loop(lambda: self._consumer.with_epochs(offsets))
+
+    def seek(self, tp: TopicPartition, offset: int | Position) -> None:
+        """Continues with this offset; with a Position, the history before it is checked.
+
+        Raises UsageError for a partition that is not read.
+        """
+        self._on_loop(lambda: self._consumer.seek(tp, offset))
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
+        """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
+        self._opened().run(self._consumer.seek_to_beginning(partitions))
+
+    def seek_to_end(self, partitions: Collection[TopicPartition]) -> None:
+        """Continues with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
+        self._opened().run(self._consumer.seek_to_end(partitions))
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Keeps partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
+        self._on_loop(lambda: self._consumer.pause(partitions))
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
+        self._on_loop(lambda: self._consumer.resume(partitions))
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits these offsets (of the next records to read), or those after the records returned so far.
+
+        The leader epochs of the records before them are committed too, as far as this consumer has read those.
+        Partitions lost in a rebalance are skipped.  Raises ApiError, ClusterUnreachable and UsageError.
+        """
+        self._opened().run(self._consumer.commit(offsets))
+
+    def commit_async(self, offsets: Mapping[TopicPartition, int] | None = None) -> Future[None]:
+        """As `commit`, in the background: the future ends with the commit, or raises its error."""
+        thread = self._opened()
+        chosen = self._on_loop(self._consumer.positions) if offsets is None else dict(offsets)
+        return asyncio.run_coroutine_threadsafe(self._consumer.commit(chosen), thread.loop)
+
+    def group_metadata(self) -> GroupMetadata:
+        """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
+        Raises UsageError.
+        """
+        return self._on_loop(self._consumer.group_metadata)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The committed offsets of the group, of those partitions that have one.
+
+        Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
+        """
+        return self._opened().run(self._consumer.committed(partitions))
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
+        return self._opened().run(self._consumer.partitions_of(topic))
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
+        return self._opened().run(self._consumer.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
+        return self._opened().run(self._consumer.end_offsets(partitions))
+
+    def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
+        """The first record at or after each time (ms since the epoch), None if there is none.
+
+        Raises ApiError and ClusterUnreachable.
+        """
+        return self._opened().run(self._consumer.offsets_for_times(times_ms))
+
+    async def _open(self) -> None:
+        self._consumer = AsyncConsumer(self._config)
+
+    def _on_loop(self, work: Callable[[], T]) -> T:
+        async def run() -> T:
+            return work()
+
+        return self._opened().run(run())
+
+    def _opened(self) -> LoopThread:
+        if self._thread is None:
+            raise UsageError("the consumer is closed, or was not opened: use it in a with statement")
+        return self._thread
+
+
+class _InCaller(RebalanceListener):
+    """Calls a listener in the thread that has called the consumer."""
+
+    def __init__(self, thread: LoopThread, listener: BlockingRebalanceListener) -> None:
+        self._thread = thread
+        self._listener = listener
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._thread.in_caller(lambda: self._listener.on_assigned(partitions))
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._thread.in_caller(lambda: self._listener.on_revoked(partitions))
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._thread.in_caller(lambda: self._listener.on_lost(partitions))

@@ -1,0 +1,268 @@
+"""Settings of the public producer and consumer, as keyword arguments or from Kafka's client properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from kctl.client.connections.transport import Security
+from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.consuming.membership.member import MembershipSettings
+from kctl.client.producing.partitioners import Partitioner
+from kctl.client.producing.producer import ACKS_ALL, ProducerSettings
+from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS
+from kctl.client.properties.values import offset_reset
+from kctl.client.settings import (
+    CONNECT_TIMEOUT_MS_MAX,
+    METADATA_MAX_AGE_MS,
+    PLAINTEXT,
+    RETRY_BACKOFF_MS,
+    RETRY_BACKOFF_MS_MAX,
+    ClientSettings,
+    parse_servers,
+)
+from kctl.errors import UsageError
+from kctl.records.compression import Codec
+
+if TYPE_CHECKING:
+    from kctl.client.producing.interceptors import ProducerInterceptor
+
+Serializer = Callable[[Any], bytes | None]
+Deserializer = Callable[[bytes | None], Any]
+Acks = Literal["all", "1", "0"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+OffsetReset = str
+"""earliest, latest, none, or by_duration:DURATION with a duration such as PT1H (KIP-1106)."""
+
+
+def as_bytes(data: Any) -> bytes | None:
+    """The default serializer: bytes, text as UTF-8, and None.  Raises UsageError for other types."""
+    if isinstance(data, str):
+        return data.encode()
+    if data is None or isinstance(data, bytes):
+        return data
+    raise UsageError(f"a {type(data).__name__} needs a serializer")
+
+
+def as_is(data: bytes | None) -> bytes | None:
+    """The default deserializer: the bytes of the record."""
+    return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig:
+    """Settings of a producer, with the meanings of Kafka's properties; sizes in bytes, times in ms."""
+
+    bootstrap_servers: str | Sequence[str]
+    """host:port, several separated by commas or as a list."""
+    client_id: str = "kctl"
+    security: Security | None = None
+    """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
+    acks: Acks = "all"
+    enable_idempotence: bool = True
+    """A batch that is retried is stored once; requires acks=all."""
+    compression_type: Compression = "none"
+    linger_ms: int = 5
+    batch_size: int = 64 << 10
+    buffer_memory: int = 32 << 20
+    max_block_ms: int = 60_000
+    """How long `send` waits while the buffer is full."""
+    max_request_size: int = 1 << 20
+    """The largest record."""
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    """How long a record is retried after it has been added to a batch."""
+    retries: int | None = None
+    """How often a batch is sent again; None for as long as `delivery_timeout_ms` permits."""
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    """How long the partitions of a topic are cached; added ones are used afterwards."""
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    partitioner: Partitioner | None = None
+    """None for DefaultPartitioner."""
+    key_serializer: Serializer = as_bytes
+    value_serializer: Serializer = as_bytes
+    interceptors: Sequence[ProducerInterceptor] = ()
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for settings that contradict each other."""
+        _require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
+        _require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
+        if self.acks not in _ACKS:
+            raise UsageError(f"acks is '{self.acks}'; it must be one of {', '.join(_ACKS)}")
+        if self.compression_type not in _COMPRESSIONS:
+            raise UsageError(
+                f"compression_type is '{self.compression_type}'; it must be one of {', '.join(_COMPRESSIONS)}"
+            )
+        if self.linger_ms < 0 or self.batch_size < 0:
+            raise UsageError("linger_ms and batch_size must not be negative")
+        if self.acks != "all" and (self.enable_idempotence or self.transactional_id is not None):
+            raise UsageError("idempotence and transactions require acks='all'; else set enable_idempotence=False")
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise UsageError("a transactional_id requires enable_idempotence")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
+        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+
+        Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
+        UsageError, also for a name that no client has.
+        """
+        from kctl.client.properties.settings import producer_fields  # noqa: PLC0415 - it also parses security
+
+        known = frozenset(field.name for field in fields(cls))
+        return cls(**(producer_fields(properties, known - overrides.keys()) | overrides))
+
+    def client_settings(self) -> ClientSettings:
+        """The settings of the connections."""
+        return _client_settings(self)
+
+    def producer_settings(self) -> ProducerSettings:
+        """The settings of the accumulator and the sender."""
+        return ProducerSettings(
+            acks=_ACKS[self.acks],
+            codec=Codec.named(self.compression_type),
+            idempotent=self.enable_idempotence,
+            linger_ms=self.linger_ms,
+            batch_bytes=self.batch_size,
+            buffered_bytes_max=self.buffer_memory,
+            max_block_ms=self.max_block_ms,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+            retries=self.retries,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig:
+    """Settings of a consumer, with the meanings of Kafka's properties; sizes in bytes, times in ms."""
+
+    bootstrap_servers: str | Sequence[str]
+    """host:port, several separated by commas or as a list."""
+    client_id: str = "kctl"
+    security: Security | None = None
+    """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    """Makes the consumer a static member: its partitions wait for it until the session times out (KIP-345)."""
+    client_rack: str = ""
+    auto_offset_reset: OffsetReset = "latest"
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
+    """Names: range, roundrobin, sticky, cooperative-sticky; the preferred one first."""
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """The most time between two calls of `poll`: the consumer leaves the group then; a rebalance waits as long."""
+    max_poll_records: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 << 20
+    """The most that one broker returns to a fetch; the next fetch starts when its records have been returned."""
+    max_partition_fetch_bytes: int = 1 << 20
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int | None = None
+    """The time of one operation with its retries; None for `request_timeout_ms`."""
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    key_deserializer: Deserializer = as_is
+    value_deserializer: Deserializer = as_is
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for settings that contradict each other."""
+        _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "heartbeat_interval_ms")
+        if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
+            raise UsageError(
+                "fetch_max_bytes, max_partition_fetch_bytes and auto_commit_interval_ms must not be negative"
+            )
+        try:
+            offset_reset(self.auto_offset_reset)
+        except UsageError as error:
+            raise UsageError(f"auto_offset_reset is '{self.auto_offset_reset}'; {error}") from None
+        if self.isolation_level.upper() not in IsolationLevel.__members__:
+            raise UsageError(f"isolation_level is '{self.isolation_level}'; use read_committed or read_uncommitted")
+        if wrong := [name for name in self.assignors if name not in ASSIGNORS]:
+            raise UsageError(f"'{wrong[0]}' is not an assignor; supported: {', '.join(ASSIGNORS)}")
+        if not self.assignors:
+            raise UsageError("at least one assignor is needed")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise UsageError("heartbeat_interval_ms must be less than session_timeout_ms")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
+        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+
+        Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
+        UsageError, also for a name that no client has.
+        """
+        from kctl.client.properties.settings import consumer_fields  # noqa: PLC0415 - it also parses security
+
+        known = frozenset(field.name for field in fields(cls))
+        return cls(**(consumer_fields(properties, known - overrides.keys()) | overrides))
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """The isolation level of requests."""
+        return IsolationLevel[self.isolation_level.upper()]
+
+    def client_settings(self) -> ClientSettings:
+        """The settings of the connections."""
+        settings = _client_settings(self)
+        timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
+        return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
+
+    def fetch_limits(self) -> FetchLimits:
+        """The limits of Fetch requests."""
+        return FetchLimits(
+            self.fetch_max_wait_ms, self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes
+        )
+
+    def membership(self, topics: Sequence[str]) -> MembershipSettings:
+        """The settings of the group member.  Raises UsageError without a group."""
+        if not self.group_id:
+            raise UsageError("subscribe requires group_id; without a group, assign partitions")
+        return MembershipSettings(
+            self.group_id,
+            tuple(topics),
+            self.group_instance_id,
+            self.session_timeout_ms,
+            self.max_poll_interval_ms,
+            self.heartbeat_interval_ms,
+            self.assignors,
+            self.client_rack,
+        )
+
+
+_ACKS: Mapping[str, int] = {"all": ACKS_ALL, "1": 1, "0": 0}
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _require_positive(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) <= 0:
+            raise UsageError(f"{name} must be positive")
+
+
+def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
+    protocol = PLAINTEXT if config.security is None else config.security.protocol
+    servers = config.bootstrap_servers
+    return ClientSettings(
+        bootstrap=parse_servers(servers if isinstance(servers, str) else ",".join(servers), protocol),
+        client_id=config.client_id,
+        timeout_ms=config.request_timeout_ms,
+        connect_timeout_ms=min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms),
+        security=config.security,
+        request_timeout_ms=config.request_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_ms_max=max(config.retry_backoff_ms, config.retry_backoff_max_ms),
+        metadata_max_age_ms=config.metadata_max_age_ms,
+    )

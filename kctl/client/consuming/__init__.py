@@ -1,0 +1,1 @@
+"""Reading: positions, fetches, groups."""

@@ -1,0 +1,46 @@
+"""The identity of a group member and the generation in which it has read records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kctl.client.consuming.assignors import NO_GENERATION
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+
+
+class GroupMetadata(NamedTuple):
+    """A group, and the member and generation in whose name offsets are committed (KIP-447)."""
+
+    group_id: str
+    generation: int = NO_GENERATION
+    """NO_GENERATION for a commit that is not checked against the members of the group."""
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+def require_offsets(offsets: Mapping[TopicPartition, object]) -> None:
+    """Raises UsageError unless the keys are partitions: the number of a partition alone does not name its topic."""
+    for tp in offsets:
+        if not isinstance(tp, TopicPartition):
+            raise UsageError(f"offsets are given by TopicPartition, not by {tp!r}")
+
+
+# The callbacks of a group consumer for changes of its partitions.
+
+
+class RebalanceListener:
+    """Called during `poll` and `close`; subclasses override what they need.  ConsumerRebalanceListener.
+
+    A cooperative member receives only the partitions that are added or revoked, an eager one all of them.
+    """
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were added and have start positions, which `seek` can change."""
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions are about to be revoked; their offsets can still be committed."""
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were lost, for example because the session has expired; others may own them already."""

@@ -1,0 +1,129 @@
+"""The offsets of a group member: next to read, processed, committed, lost; and records that wait for the application.
+Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, list_offsets_at
+from kctl.client.consuming.positions import Divergence, Position
+from kctl.errors import ApiError
+from kctl.model import TopicPartition
+from kctl.records.header import Record
+
+# Offsets of a group member by partition: next to read, processed, committed. Pure.
+
+
+class GroupProgress:
+    """Offsets of the assigned partitions whose start offset has been looked up."""
+
+    def __init__(self) -> None:
+        self.done: dict[TopicPartition, int] = {}
+        """Offsets after the last processed record: what a commit sends."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._known: set[TopicPartition] = set()
+
+    def missing(self, owned: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The partitions whose start offset is unknown."""
+        return [tp for tp in owned if tp not in self._known]
+
+    def begin(self, owned: Collection[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
+        """Sets start offsets and drops progress from an earlier assignment."""
+        self.forget(owned)
+        self._known.update(owned)
+        self.done.update(committed)
+        self._committed.update(committed)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Removes partitions that were lost, even if they have been assigned again."""
+        self._known.difference_update(partitions)
+        for offsets in (self.done, self._committed):
+            for tp in offsets.keys() - self._known:
+                del offsets[tp]
+
+    def keep_only(self, owned: Collection[TopicPartition]) -> None:
+        """Removes all partitions but these."""
+        self.forget(self._known.difference(owned))
+
+    def confirm(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Marks everything before these positions as processed."""
+        self.done.update((tp, offset) for tp, offset in positions.items() if tp in self._known)
+
+    def uncommitted(self, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Processed offsets not committed yet, without partitions lost in the meantime."""
+        return {tp: self.done[tp] for tp in owned if tp in self.done and self._committed.get(tp) != self.done[tp]}
+
+    def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Marks these offsets as committed; partitions lost in the meantime are ignored."""
+        self._committed.update((tp, offset) for tp, offset in offsets.items() if tp in self._known)
+
+
+# Records that were fetched and not yet returned to the application. Pure.
+
+
+class ReadyRecords:
+    """Records in the order of their arrival, by partition."""
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[TopicPartition, deque[Record]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, fetched: Sequence[tuple[TopicPartition, Sequence[Record]]]) -> None:
+        """Adds the records of one fetch."""
+        self._parts.extend((tp, deque(records)) for tp, records in fetched if records)
+
+    def take(self, count_max: int) -> Iterator[tuple[TopicPartition, Record]]:
+        """The next records.  A record is removed when the iterator continues after it, so that a failure keeps it."""
+        for _ in range(count_max):
+            if not self._parts:
+                return
+            tp, records = self._parts[0]
+            yield tp, records[0]
+            records.popleft()
+            if not records:
+                self._parts.popleft()
+
+    def drop(self, partitions: set[TopicPartition]) -> None:
+        """Removes the records of these partitions."""
+        self._parts = deque(part for part in self._parts if part[0] not in partitions)
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Removes the records of all other partitions."""
+        self._parts = deque(part for part in self._parts if part[0] in partitions)
+
+    def first_offsets(self) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        return {tp: records[0].offset for tp, records in reversed(self._parts)}
+
+
+# Positions whose records are gone, because they were deleted or the log was truncated, and where to continue.
+
+
+Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Position]]]
+"""Start positions of partitions by a reset policy, or an error."""
+
+
+async def lost_positions(client: ClusterClient, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, bool]:
+    """The partitions whose position is outside the log: True if it is after the end, as after a truncation.
+
+    Raises ApiError.
+    """
+    lost: dict[TopicPartition, bool] = {}
+    for tp, bounds in (await list_offsets_at(client, positions, (EARLIEST, LATEST))).items():
+        if isinstance(bounds, ApiError):
+            raise bounds
+        start, end = bounds
+        if not start.offset <= positions[tp] <= end.offset:
+            lost[tp] = positions[tp] > end.offset
+    return lost
+
+
+async def reset_positions(divergences: Collection[Divergence], begin: Begin) -> dict[TopicPartition, Position]:
+    """Where to continue: where the histories part, or by `begin` if that is unknown.  Raises what `begin` raises."""
+    parted = {one.tp: Position(one.end_offset, one.leader_epoch) for one in divergences if one.end_offset is not None}
+    unknown = [one.tp for one in divergences if one.tp not in parted]
+    return {**parted, **(await begin(unknown) if unknown else {})}

@@ -1,0 +1,218 @@
+"""Performs the actions of a group member: sends its requests to the coordinator and passes the responses to `step`.
+
+The rules are in kctl.client.consuming.membership; reading and committing are in kctl.client.consuming.group_consumer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.connections.transport import Connection, ConnectionLost
+from kctl.client.consuming.assignors import ASSIGNORS
+from kctl.client.consuming.membership.member import (
+    Action,
+    Assign,
+    Assigned,
+    Disconnected,
+    Event,
+    Fail,
+    HeartbeatResponseReceived,
+    Joined,
+    LookUpCoordinator,
+    Member,
+    MembershipSettings,
+    PartitionsChanged,
+    Phase,
+    Revoke,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    StartReading,
+    StopReading,
+    Synced,
+)
+from kctl.client.consuming.membership.step import step
+from kctl.client.retrying import COORDINATOR_MOVED, Deadline
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.heartbeat import HeartbeatResponse
+from kctl.protocol.apis.join_group import JoinGroupResponse
+from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kctl.protocol.apis.sync_group import SyncGroupResponse
+from kctl.system.reference_cycles import copy_of
+
+T = TypeVar("T")
+
+PURPOSE = "membership"
+"""The connection of the member's requests: the coordinator delays its responses, and those of later requests."""
+RESPONSE_MARGIN_MS = 5_000
+"""How much longer than the largest rebalance timeout a JoinGroup may take."""
+LEAVERS_VERSION_MIN = 3
+"""First version of LeaveGroup with several members."""
+
+
+class MembershipRunner:
+    """The member of a group and its requests.  Owner: event loop."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        settings: MembershipSettings,
+        on_assigned: Callable[[Collection[TopicPartition]], None],
+    ) -> None:
+        """`on_assigned` gets the partitions that the member may read from now on."""
+        self.member = Member(settings)
+        self.failure: ApiError | None = None
+        """The error that ended the membership."""
+        self.assigned_ms = 0
+        """Time of the last assignment."""
+        self.is_closing = False
+        self._client = client
+        self._on_assigned = on_assigned
+        self._partition_counts: Mapping[str, int] = {}
+        """Of the topics that members of the group subscribe to, as far as they exist."""
+        self._subscribed: Collection[str] = ()
+        self._counted_ms = 0
+        self._must_count = False
+        self._deadline: Deadline = client.deadline()
+
+    def step(self, event: Event) -> list[Action]:
+        """Applies an event to the member and returns the resulting actions, for `perform_all`."""
+        return step(self.member, event, self.now_ms())
+
+    async def drive(self, event: Event) -> None:
+        """Applies an event to the member and performs the resulting actions, until none is left."""
+        await self.perform_all(self.step(event))
+
+    async def perform_all(self, actions: Collection[Action]) -> None:
+        """Performs the actions and those that result from their outcomes.  Raises ApiError and ClusterUnreachable."""
+        waiting = deque(actions)
+        while waiting:
+            outcome = await self._perform(waiting.popleft())
+            if outcome is not None:
+                waiting += self.step(outcome)
+
+    async def look_for_changed_topics(self) -> None:
+        """If the member is the leader, rejoins if subscribed topics have new partitions, are gone or are there again.
+
+        After metadata.max.age.ms; at once while one does not exist, and after `expect_changed_topics`.
+        """
+        if not self.member.is_leader:
+            return
+        is_due = self.now_ms() >= self._counted_ms + self._client.settings.metadata_max_age_ms
+        if not (is_due or self._must_count or len(self._partition_counts) < len(self._subscribed)):
+            return
+        self._must_count = False
+        if await self._counts(self._subscribed) != self._partition_counts:
+            await self.drive(PartitionsChanged())
+
+    def expect_changed_topics(self) -> None:
+        """A broker has responded that a topic does not exist: look it up soon."""
+        self._must_count = True
+
+    async def connect(self, *, purpose: str = PURPOSE) -> Connection:
+        """Returns a connection to the coordinator of the group."""
+        # LeaveGroup must not wait behind an abandoned JoinGroup on the same connection.
+        purpose = "" if self.is_closing else purpose
+        return await self._client.coordinator(self.member.settings.group_id, purpose=purpose)
+
+    def forget_coordinator(self) -> None:
+        """Looks up the coordinator before the next request."""
+        self._client.forget_coordinator(self.member.settings.group_id)
+
+    async def look_elsewhere(self, problem: str) -> None:
+        """Waits before the coordinator is looked up again.  Raises ClusterUnreachable with the problem at the
+        deadline.
+        """
+        self.forget_coordinator()
+        if not await self._deadline.pause():
+            raise ClusterUnreachable(f"group '{self.member.settings.group_id}': {problem}")
+
+    def renew_deadline(self) -> None:
+        """Restarts the time within which the group must respond."""
+        self._deadline = self._client.deadline()
+
+    def now_ms(self) -> int:
+        """The monotonic time in milliseconds."""
+        return self._client.transport.monotonic_ms()
+
+    async def _perform(self, action: Action) -> Event | None:
+        match action:
+            case SendJoin(request):
+                return await self._send_request(
+                    request, JoinGroupResponse, self._joined, self._rebalance_request_timeout_ms
+                )
+            case SendSync(request):
+                return await self._send_request(request, SyncGroupResponse, Synced, self._rebalance_request_timeout_ms)
+            case SendHeartbeat(request):
+                generation = request.generation_id
+                return await self._send_request(
+                    request, HeartbeatResponse, lambda reply: HeartbeatResponseReceived(reply, generation)
+                )
+            case SendLeave(member_id):
+                await self._send_leave(member_id)
+            case Assign(assignor, members):
+                topics = frozenset[str]().union(*(one.topics for one in members))
+                self._subscribed = topics
+                self._partition_counts = await self._counts(topics)
+                return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
+            case StartReading(partitions):
+                self._on_assigned(partitions)
+                self.assigned_ms = self.now_ms()
+            case LookUpCoordinator():
+                self.forget_coordinator()
+                if self.member.phase is Phase.OUTSIDE:
+                    await self.look_elsewhere("its coordinator does not respond")
+            case Fail(error):
+                self.failure = copy_of(error)
+            case Revoke() | StopReading():
+                pass  # The consumer examines the phase at the next poll.
+        return None
+
+    async def _send_leave(self, member_id: str) -> None:
+        """Sends LeaveGroup.  Raises ConnectionLost and ApiError."""
+        connection = await self.connect()
+        request = LeaveGroupRequest(group_id=self.member.settings.group_id)
+        if connection.versions.highest(LeaveGroupRequest) < LEAVERS_VERSION_MIN:
+            request.member_id = member_id
+        else:
+            request.members = [MemberIdentity(member_id=member_id)]
+        await connection.send(request, LeaveGroupResponse)
+
+    async def _send_request(
+        self,
+        request: object,
+        response_class: type[T],
+        event: Callable[[T], Event | None],
+        timeout_ms: int | None = None,
+    ) -> Event | None:
+        during = self.member.phase
+        try:
+            connection = await self.connect()
+            return event(await connection.send(request, response_class, timeout_ms=timeout_ms))
+        except (ConnectionLost, ClusterUnreachable):
+            return Disconnected(during)
+        except ApiError as error:
+            if error.code not in COORDINATOR_MOVED:
+                raise
+            return Disconnected(during)
+
+    def _joined(self, response: JoinGroupResponse) -> Joined:
+        if response.error_code == ErrorCode.NONE:
+            self.renew_deadline()
+        return Joined(response)
+
+    @property
+    def _rebalance_request_timeout_ms(self) -> int:
+        """Timeout of JoinGroup and SyncGroup: the largest rebalance timeout, with a margin."""
+        return self.member.settings.rebalance_timeout_ms + RESPONSE_MARGIN_MS
+
+    async def _counts(self, topics: Collection[str]) -> dict[str, int]:
+        """Partition counts of the topics that exist."""
+        metadata = await self._client.metadata(topics)
+        self._counted_ms = self.now_ms()
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}

@@ -1,1 +1,0 @@
-"""State machine of a consumer group member.  Pure: `step` decides, kctl.client.membership_runner performs."""

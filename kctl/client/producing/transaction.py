@@ -1,0 +1,223 @@
+"""Transactions: records in any partitions, and offsets of a group, that become visible to read-committed consumers
+together, or never.
+
+Initialising a transactional id fences its previous producer and aborts that producer's open transaction.  After a crash
+the transaction is aborted by the next producer with the id, or after transaction.timeout.ms.  Source: KIP-98.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Self
+
+from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.connections.framing import first_result
+from kctl.client.connections.transport import Connection
+from kctl.client.consuming.assignors import NO_GENERATION
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
+from kctl.client.consuming.group_metadata import GroupMetadata
+from kctl.client.consuming.positions import Position
+from kctl.errors import ApiError, ErrorCode, KctlError
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kctl.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+TRANSACTION_TIMEOUT_MS = 60_000
+"""transaction.timeout.ms of Kafka's producer."""
+
+GENERATION_VERSION_MIN = 3
+"""First version of TxnOffsetCommit that fences former members (KIP-447)."""
+
+_BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
+"""The previous transaction is still being completed."""
+_REBALANCED = "the group has rebalanced since the records were read: abort, and read them again"
+_WORDS = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the transactional id, or the transaction has timed out",
+    ErrorCode.PRODUCER_FENCED: "another producer uses the transactional id, or the transaction has timed out",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is larger than the broker allows",
+    ErrorCode.INVALID_TXN_STATE: "the transaction has already been completed",
+    ErrorCode.ILLEGAL_GENERATION: _REBALANCED,
+    ErrorCode.UNKNOWN_MEMBER_ID: _REBALANCED,
+    ErrorCode.FENCED_INSTANCE_ID: "another consumer uses the group.instance.id",
+}
+
+
+class Transaction:
+    """The open transaction of a transactional id; after its end, the next one.  Owner: event loop."""
+
+    def __init__(self, client: ClusterClient, transactional_id: str, producer: ProducerIdAndEpoch) -> None:
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self._client = client
+        self._adding: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._is_started = False
+        """Whether the coordinator has a transaction, or may have one because the outcome of a request is unknown."""
+
+    @classmethod
+    async def begin(
+        cls, client: ClusterClient, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> Self:
+        """Initialises the transactional id and fences other producers; after `timeout_ms` the coordinator aborts.
+
+        Raises ApiError.
+        """
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+
+        async def send_to(connection: Connection) -> ProducerIdAndEpoch:
+            response = await connection.send(request, InitProducerIdResponse)
+            _raise_for(response.error_code, transactional_id)
+            return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+
+        producer = await client.on_coordinator(transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
+        return cls(client, transactional_id, producer)
+
+    async def add(self, tp: TopicPartition) -> None:
+        """Adds a partition to the transaction; required before the first batch is sent to it.  Raises ApiError."""
+        if tp not in self._adding:
+            self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
+        adding = self._adding[tp]
+        try:
+            await asyncio.shield(adding)  # a batch that is given up must not stop the request of the next one
+        except KctlError:
+            if self._adding.get(tp) is adding:
+                del self._adding[tp]  # it may be repeated
+            raise
+        finally:
+            del adding
+
+    async def add_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position | CommittedOffset]
+    ) -> None:
+        """Commits offsets of a group as part of the transaction.
+
+        Raises ApiError with the first error: UNSUPPORTED_VERSION if the group has a generation and the broker is older
+        than Kafka 2.5.
+        """
+        join = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            group_id=group.group_id,
+        )
+        commits = {tp: commit_of(offset) for tp, offset in offsets.items()}
+        commit = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=tp.partition,
+                            committed_offset=commits[tp].offset,
+                            committed_leader_epoch=commits[tp].leader_epoch,
+                            committed_metadata=commits[tp].metadata,
+                        )
+                        for tp in sorted(offsets)
+                        if tp.topic == topic
+                    ],
+                )
+                for topic in sorted({tp.topic for tp in offsets})
+            ],
+        )
+
+        async def send_join(connection: Connection) -> None:
+            response = await connection.send(join, AddOffsetsToTxnResponse)
+            _raise_for(response.error_code, self.transactional_id)
+
+        async def send_commit(connection: Connection) -> None:
+            has_generation = connection.versions.highest(TxnOffsetCommitRequest) >= GENERATION_VERSION_MIN
+            if group.generation != NO_GENERATION and not has_generation:
+                text = "the broker cannot check the generation of the group, which needs Kafka 2.5 or newer"
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{text}: commit by the group's id")
+            response = await connection.send(commit, TxnOffsetCommitResponse)
+            codes = [one.error_code for topic in response.topics for one in topic.partitions]
+            _raise_for(next((code for code in codes if code), 0), self.transactional_id)
+
+        await self._start(
+            self._client.on_coordinator(self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY)
+        )
+        await self._client.on_coordinator(group.group_id, send_commit)
+
+    async def commit(self) -> None:
+        """Commits the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""
+        await self._end(is_commit=True)
+
+    async def abort(self) -> None:
+        """Aborts the transaction.  Raises ApiError, and ClusterUnreachable; then the coordinator aborts it after the
+        timeout.
+        """
+        await self._end(is_commit=False)
+
+    async def _add(self, tp: TopicPartition) -> None:
+        request = AddPartitionsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            topics=[AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition])],
+        )
+
+        async def send_to(connection: Connection) -> None:
+            response = await connection.send(request, AddPartitionsToTxnResponse)
+            result = first_result(first_result(response.results).results)
+            _raise_for(result.error_code, self.transactional_id)
+
+        await self._start(
+            self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
+        )
+
+    async def _start(self, adding: Awaitable[None]) -> None:
+        """Waits until a partition or group has been added, which starts the transaction at the coordinator."""
+        try:
+            await adding
+        except ApiError:
+            raise  # refused: nothing was added
+        except BaseException:
+            self._is_started = True
+            raise
+        self._is_started = True
+
+    async def _end(self, *, is_commit: bool) -> None:
+        """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
+        await asyncio.gather(*self._adding.values(), return_exceptions=True)
+        if not self._is_started:  # The coordinator would refuse to end a transaction in which nothing is.
+            self._adding.clear()
+            return
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            committed=is_commit,
+        )
+
+        async def send_to(connection: Connection) -> None:
+            response = await connection.send(request, EndTxnResponse)
+            _raise_for(response.error_code, self.transactional_id)
+
+        await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
+        self._adding.clear()
+        self._is_started = False
+
+
+def _raise_for(error_code: int, transactional_id: str) -> None:
+    if error_code:
+        code = ErrorCode.of(error_code)
+        raise ApiError(code, f"transactional id '{transactional_id}': {_WORDS.get(code, code.description)}")

@@ -1,0 +1,1 @@
+"""Kafka's client properties: which exist, their values, and what they set."""

@@ -1,0 +1,466 @@
+"""`kctl acls`: list, check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.security.acls import Resources, Rules, filters, list_acls, read_document
+from kctl.admin.security.acls import list_acls as query
+from kctl.admin.topics.configs import ConfigResource, describe_configs, entry_named
+from kctl.admin.topics.configs import ResourceType as ConfigResourceType
+from kctl.commands.compat.java import Compat
+from kctl.commands.compat.resources import listed, listed_by_principal
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import outcome_error
+from kctl.commands.frame.shown import shows, shows_one
+from kctl.commands.frame.values import parse_ip_address
+from kctl.errors import UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    WILDCARD,
+    AclBinding,
+    Operation,
+    PatternType,
+    ResourceType,
+    principal_problem,
+)
+from kctl.security.authorization import AccessPolicy, AclIndex, Client, decide, java_address, parse_super_users
+from kctl.system.user_files import read_input
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.outcome import Outcome
+
+
+# Options that several verbs of `kctl acls` share.
+
+
+RESOURCES = "Resources"
+RULES = "Rules"
+
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Topic; * for all.", rich_help_panel=RESOURCES)
+]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="NAME", help="Group; * for all.", rich_help_panel=RESOURCES)
+]
+TransactionalIds = Annotated[
+    list[str] | None,
+    typer.Option("--transactional-id", metavar="ID", help="Transactional id; * for all.", rich_help_panel=RESOURCES),
+]
+DelegationTokens = Annotated[
+    list[str] | None,
+    typer.Option("--delegation-token", metavar="ID", help="Delegation token id; * for all.", rich_help_panel=RESOURCES),
+]
+Users = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user",
+        metavar="PRINCIPAL",
+        help="Delegation tokens of the user User:NAME (Kafka 3.3 or later).",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster resource.", rich_help_panel=RESOURCES)]
+Prefix = Annotated[
+    bool, typer.Option("--prefix", help="The names are prefixes (Kafka 2.0 or later).", rich_help_panel=RESOURCES)
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="PRINCIPAL", help="Principal to allow, such as User:bob.", rich_help_panel=RULES),
+]
+Deny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny", metavar="PRINCIPAL", help="Principal to deny; this overrides --allow.", rich_help_panel=RULES
+    ),
+]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option("--operation", metavar="NAME", help="Operation, such as read or all.", rich_help_panel=RULES),
+]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="ADDRESS", help="Address of the clients; * for all.", rich_help_panel=RULES),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
+
+
+def resources_of(
+    *,
+    topics: list[str] | None,
+    groups: list[str] | None,
+    transactional_ids: list[str] | None,
+    delegation_tokens: list[str] | None,
+    users: list[str] | None,
+    cluster: bool,
+    pattern_type: PatternType,
+) -> Resources:
+    """The resources in the options."""
+    return Resources(
+        topics=tuple(topics or ()),
+        groups=tuple(groups or ()),
+        transactional_ids=tuple(transactional_ids or ()),
+        delegation_tokens=tuple(delegation_tokens or ()),
+        users=tuple(users or ()),
+        is_cluster=cluster,
+        pattern_type=pattern_type,
+    )
+
+
+def rules_of(
+    *,
+    allow: list[str] | None,
+    deny: list[str] | None,
+    operations: list[str] | None,
+    hosts: list[str] | None,
+) -> Rules:
+    """The rules in the options.  Raises UsageError."""
+    return Rules(
+        allowed=tuple(allow or ()),
+        denied=tuple(deny or ()),
+        operations=tuple(operation_of(text) for text in operations or ()),
+        hosts=tuple(hosts or ()),
+    )
+
+
+def hosts_of_new_acls(hosts: list[str] | None) -> list[str]:
+    """The hosts as brokers compare them with the addresses of clients.
+
+    Raises UsageError for a text that is the address of no client: the ACL would never apply, also one that denies.
+    """
+    found = []
+    for host in hosts or ():
+        if (address := _host_address(host)) is None:
+            raise UsageError(f"--host takes * or an IP address, such as 192.0.2.4, not '{host}'")
+        found.append(address)
+    return found
+
+
+def hosts_of_stored_acls(hosts: list[str] | None) -> list[str]:
+    """The hosts as given and as brokers compare them: Kafka's tools store what was given."""
+    given = hosts or []
+    return list(dict.fromkeys([*given, *(address for host in given if (address := _host_address(host)) is not None)]))
+
+
+def hosts_without_effect(acls: Iterable[AclBinding]) -> list[str]:
+    """A sentence for each host of the ACLs that is the address of no client."""
+    sentences = []
+    for host in sorted({each.entry.host for each in acls}):
+        if (address := _host_address(host)) != host:
+            remedy = "" if address is None else f"; write {address}"
+            sentences.append(f"ACLs with the host '{host}' never apply, because no client has this address{remedy}")
+    return sentences
+
+
+def _host_address(host: str) -> str | None:
+    """The address in the form of ACLs, or `*`; None for other texts."""
+    try:
+        return host if host == WILDCARD else java_address(parse_ip_address(host, "--host"))
+    except UsageError:
+        return None
+
+
+def operation_of(text: str) -> Operation:
+    """An operation by its name.  Raises UsageError."""
+    try:
+        operation = Operation.of_label(text)
+    except ValueError:
+        operation = Operation.ANY
+    if operation is Operation.ANY:
+        names = ", ".join(each.label for each in Operation if each is not Operation.ANY)
+        raise UsageError(f"'{text}' is not an operation; use one of {names}")
+    return operation
+
+
+# ACLs as rows.
+
+
+_ACL_COLUMNS = (
+    Column("resource_type"),
+    Column("resource_name"),
+    Column("pattern_type"),
+    Column("principal"),
+    Column("host"),
+    Column("operation"),
+    Column("permission"),
+)
+LIST_COLUMNS = _ACL_COLUMNS
+CHANGE_COLUMNS = (*_ACL_COLUMNS, Column("status"), *ERROR_COLUMNS)
+
+
+class AclRow(NamedTuple):
+    """An ACL, in the fields of an exported document."""
+
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class AclChangeRow(NamedTuple):
+    """An ACL that was changed, or that would be changed without --dry-run."""
+
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+def acl_row(binding: AclBinding) -> AclRow:
+    """The row of an ACL."""
+    pattern, entry = binding
+    return AclRow(
+        pattern.type.label,
+        pattern.name,
+        pattern.pattern_type.label,
+        entry.principal,
+        entry.host,
+        entry.operation.label,
+        entry.permission.label,
+    )
+
+
+def change_row(binding: AclBinding, status: str, outcome: Outcome | None = None) -> AclChangeRow:
+    """The row of a changed ACL with its outcome; without an outcome for a dry run."""
+    row = AclChangeRow(*acl_row(binding), status=status)
+    if outcome is None or outcome.is_done:
+        return row
+    return row._replace(status=None, **outcome_error(outcome))
+
+
+# `kctl acls list`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+
+@verbs.command(
+    "list",
+    cls=QueryCommand,
+    epilog=examples(
+        "kctl acls list",
+        "kctl acls list --topic orders --match",
+        "kctl acls list --allow User:bob --operation write --format json",
+    ),
+)
+@shows(AclRow)
+def list_verb(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    delegation_token: DelegationTokens = None,
+    user: Users = None,
+    cluster: Cluster = False,
+    prefix: Annotated[bool, typer.Option("--prefix", help="Only rules about prefixes.")] = False,
+    literal: Annotated[bool, typer.Option("--literal", help="Only rules about exact names.")] = False,
+    match: Annotated[
+        bool, typer.Option("--match", help="All rules that apply to the resource: exact names, prefixes and *.")
+    ] = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    host: Hosts = None,
+    compat: Compat = None,
+) -> ExitStatus:
+    """List ACLs; without options all of them.
+
+    An ACL is listed if it matches one value of each option that is given.
+    """
+    run: Invocation = ctx.obj
+    if prefix + literal + match > 1:
+        raise UsageError("give only one of --prefix, --literal and --match")
+    pattern_type = (
+        PatternType.PREFIXED
+        if prefix
+        else PatternType.LITERAL
+        if literal
+        else PatternType.MATCH
+        if match
+        else PatternType.ANY
+    )
+    resources = resources_of(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        delegation_tokens=delegation_token,
+        users=user,
+        cluster=cluster,
+        pattern_type=pattern_type,
+    )
+    hosts = host if compat else hosts_of_stored_acls(host)
+    selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts))
+    acls = run.on_cluster(lambda client: query(client, selected))
+    principals = dict.fromkeys([*(allow or ()), *(deny or ())])
+    if compat and principals:
+        run.console.verbatim(listed_by_principal(compat, principals, acls))
+    elif compat:
+        run.console.verbatim(listed(compat, acls))
+    else:
+        run.console.show(LIST_COLUMNS, [acl_row(binding) for binding in acls])
+    return ExitStatus.DONE
+
+
+# Reads documents of ACLs.
+
+
+def read_acls(path: str) -> list[AclBinding]:
+    """The ACLs of a document.  Raises UsageError."""
+    try:
+        return read_document(read_input(path), path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+# `kctl acls check`.
+
+
+ANY_HOST = "any other host"
+"""The host for the decision if --host is not given: no ACL names it."""
+
+
+class CheckRow(NamedTuple):
+    """The decision and the rule that decides."""
+
+    principal: str
+    host: str
+    operation: str
+    resource: str
+    allowed: bool
+    reason: str
+    rule: str | None
+
+
+class BrokerSettings(NamedTuple):
+    """The broker's properties; None for those that it does not return."""
+
+    policy: AccessPolicy
+    unknown: list[str]
+
+
+@verbs.command(
+    "check",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl acls check User:bob read topic:orders",
+        "kctl acls check User:bob write topic:orders --host 10.0.0.7",
+        "kctl acls check User:bob alter cluster --from acls.json",
+    ),
+)
+@shows_one(CheckRow)
+def check(
+    ctx: typer.Context,
+    principal: Annotated[str, typer.Argument(help="Principal, such as User:bob.", metavar="PRINCIPAL")],
+    operation: Annotated[str, typer.Argument(help="Operation, such as read.", metavar="OPERATION")],
+    resource: Annotated[
+        str, typer.Argument(help="Resource as TYPE:NAME, such as topic:orders, or cluster.", metavar="RESOURCE")
+    ],
+    *,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address of the client.  Default: a host without ACLs of its own."
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Use a document of 'kctl acls export' instead of a cluster."),
+    ] = None,
+) -> ExitStatus:
+    """Check whether an operation is allowed, and show the rule that decides; the exit status is 3 if it is denied.
+
+    The rules are those of Kafka's AclAuthorizer.  Super users and allow.everyone.if.no.acl.found are properties of the
+    brokers; they are used if DescribeConfigs returns them; otherwise there is a warning.
+    """
+    run: Invocation = ctx.obj
+    problem = principal_problem(principal)
+    if problem is not None:
+        raise UsageError(problem)
+    requested = operation_of(operation)
+    kind, name = _resource(resource)
+    if requested not in SUPPORTED_OPERATIONS[kind]:
+        names = ", ".join(each.label for each in SUPPORTED_OPERATIONS[kind])
+        raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
+    address = None if host is None else _address(host)
+    if from_ is None:
+        acls, settings = run.on_cluster(_query)
+    else:
+        acls, settings = read_acls(from_), BrokerSettings(AccessPolicy(), ["super.users"])
+    for property_name in settings.unknown:
+        run.console.warn(f"the value of the broker property {property_name} is not known")
+    decision = decide(AclIndex(acls), settings.policy, Client(principal, address or ANY_HOST), requested, kind, name)
+    row = CheckRow(
+        principal,
+        address or ANY_HOST,
+        requested.label,
+        f"{kind.label}:{name}",
+        decision.is_allowed,
+        _reason(decision.reason.value, decision.acl, requested),
+        None if decision.acl is None else str(decision.acl),
+    )
+    run.console.show_one(row)
+    return ExitStatus.DONE if decision.is_allowed else ExitStatus.UNMET
+
+
+def _address(host: str) -> str:
+    """The address in the form of ACLs, which brokers compare as text.  Raises UsageError."""
+    return java_address(parse_ip_address(host, "--host"))
+
+
+def _reason(text: str, acl: AclBinding | None, requested: Operation) -> str:
+    if acl is None or acl.entry.operation in {requested, Operation.ALL}:
+        return text
+    return f"{text}, because {acl.entry.operation.label} implies {requested.label}"
+
+
+def _resource(text: str) -> tuple[ResourceType, str]:
+    """Raises UsageError."""
+    if text == "cluster":
+        return ResourceType.CLUSTER, CLUSTER_NAME
+    type_name, separator, name = text.partition(":")
+    try:
+        kind = ResourceType.of_label(type_name)
+    except ValueError:
+        kind = ResourceType.ANY
+    if kind is ResourceType.ANY or not separator or not name:
+        raise UsageError(f"'{text}' is not a resource; use TYPE:NAME, such as topic:orders, or cluster")
+    return kind, name
+
+
+async def _query(client: ClusterClient) -> tuple[list[AclBinding], BrokerSettings]:
+    return await list_acls(client), await _settings(client)
+
+
+async def _settings(client: ClusterClient) -> BrokerSettings:
+    metadata = await client.metadata([])
+    broker = ConfigResource(ConfigResourceType.BROKER, str(min(metadata.brokers)))
+    names = ["super.users", "allow.everyone.if.no.acl.found"]
+    described = (await describe_configs(client, [broker], names=names))[broker]
+    if not isinstance(described, list):
+        return BrokerSettings(AccessPolicy(), names)
+    super_users, is_open = (entry_named(described, name) for name in names)
+    # A broker without the property does not return it; sensitive properties are returned without a value.
+    unknown = [each.name for each in (super_users, is_open) if each is not None and each.value is None]
+    principals = parse_super_users((super_users.value if super_users else None) or "")
+    allows = is_open is not None and (is_open.value or "").lower() == "true"
+    return BrokerSettings(AccessPolicy(principals, allows_without_acl=allows), unknown)

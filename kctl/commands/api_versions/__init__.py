@@ -1,1 +1,0 @@
-"""`kctl api-versions`: show the API versions that the brokers support."""

@@ -1,0 +1,424 @@
+"""`kctl broker`: status, stop, check, bundle."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
+
+import typer
+
+from kctl.admin.cluster.metrics import scrape
+from kctl.commands.broker.start import (
+    ConfigFile,
+    DataDir,
+    Overrides,
+    Port,
+    PortStep,
+    Processes,
+    data_dir_of,
+    machine_of,
+    overrides_of,
+)
+from kctl.commands.frame.command import LocalCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.secrets import exposed_files, read_properties
+from kctl.commands.frame.shown import shows, shows_one
+from kctl.config.redaction import redacted, secrets_of
+from kctl.errors import ClusterUnreachable, KctlError, UsageError
+from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX
+from kctl.output.console import Column, Format
+from kctl.output.quantities import INT32_MAX, counted
+from kctl.server.process.bundle import SIGNAL, Missing, Part, machine_parts, redactor, tail, write_archive
+from kctl.server.process.host import DataFolder, RunningBroker, brokers_in
+from kctl.server.process.machine.layout import unexpected_data
+from kctl.server.process.preflight import Finding, Severity, findings
+from kctl.server.process.process import StartOptions
+from kctl.system.operating_system import open_files_of
+from kctl.zookeeper.four_letter_words import write_problem
+
+# `kctl broker status`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+STATUS_COLUMNS = (
+    Column("state"),
+    Column("address"),
+    Column("broker_id", numeric=True),
+    Column("pid", numeric=True),
+    Column("zookeeper"),
+    Column("data_dir"),
+    Column("metrics_url"),
+    Column("problem"),
+)
+
+
+class BrokerRow(NamedTuple):
+    """The broker of a data folder; only state and folder are set if none is running."""
+
+    state: str
+    address: str | None
+    broker_id: int | None
+    pid: int | None
+    zookeeper: str | None
+    data_dir: str
+    metrics_url: str | None
+    """The endpoint for metrics, with --processes that of the service; null without one."""
+    problem: str | None = None
+    """Why the broker does not act as leader, or cannot change anything in ZooKeeper; null if nothing is known."""
+
+
+@verbs.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
+@shows(BrokerRow)
+def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
+    """Check whether the broker of a data folder is running; with --processes, a row for each broker.
+
+    A broker that has lost its registration in ZooKeeper, or cannot verify it, is fenced: it runs, but does not act as
+    the leader of its partitions.
+
+    The exit status is 0 if it serves clients and its ZooKeeper can be reached and written, else 3; of several brokers,
+    all have to.
+    """
+    run: Invocation = ctx.obj
+    root = DataFolder(data_dir_of(data_dir))
+    found = brokers_in(root)
+    service = root.running()
+    metrics_url = service.metrics_url or None if service else None
+    rows = [_row(folder, running, metrics_url) for folder, running in found]
+    run.console.show(STATUS_COLUMNS, rows)
+    is_serving = all(running for _, running in found) and not any(row.problem for row in rows)
+    return ExitStatus.DONE if is_serving else ExitStatus.UNMET
+
+
+def _state(folder: DataFolder, running: RunningBroker | None) -> str:
+    if running is None:
+        return "starting" if folder.is_locked() else "stopped"
+    return "fenced" if running.problem else "serving"
+
+
+def _row(folder: DataFolder, running: RunningBroker | None, metrics_url: str | None) -> BrokerRow:
+    return BrokerRow(
+        state=_state(folder, running),
+        address=running.address if running else None,
+        broker_id=running.broker_id if running else None,
+        pid=running.pid if running else None,
+        zookeeper=running.zookeeper if running else None,
+        data_dir=str(folder.path),
+        metrics_url=metrics_url if running else None,
+        problem=(running.problem or write_problem(running.zookeeper)) if running else None,
+    )
+
+
+# `kctl broker stop`.
+
+
+STOP_WAIT_S = 60.0
+_POLL_S = 0.05
+
+
+@verbs.command("stop", cls=LocalCommand, epilog=examples("kctl broker stop", "kctl broker stop --data-dir /srv/kafka"))
+def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
+    """Stop the broker of a data folder by a controlled shutdown, and wait until it has ended.
+
+    With --processes all brokers are stopped.  A single one of them, given by its own folder DATA_DIR/process-N, is
+    restarted by the service.
+
+    The exit status is 3 if no broker is running in the folder.
+    """
+    run: Invocation = ctx.obj
+    folder = DataFolder(data_dir_of(data_dir))
+    running = folder.running()
+    if running is None:
+        run.console.note(f"no broker is running in {folder.path}")
+        return ExitStatus.UNMET
+    os.kill(running.pid, signal.SIGTERM)
+    if not _wait_ended(folder, running.pid):
+        raise KctlError(
+            f"the broker at {running.address} (process {running.pid}) has not stopped in {STOP_WAIT_S:.0f} s"
+        )
+    what = counted(running.processes, "broker") if running.processes else "broker"
+    run.console.note(f"stopped the {what} at {running.address}")
+    return ExitStatus.DONE
+
+
+def _wait_ended(folder: DataFolder, pid: int) -> bool:
+    """Waits until the folder is unlocked, or its broker is another process."""
+    deadline = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < deadline:
+        if not folder.is_locked():
+            return True
+        following = folder.running()
+        if following is not None and following.pid != pid:
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+# `kctl broker check`.
+
+
+CHECK_COLUMNS = (Column("severity"), Column("subject"), Column("message", wraps=True))
+_WARNING, _ERROR = "warning", "error"
+
+
+class FindingRow(NamedTuple):
+    """A problem of the configuration or of the machine."""
+
+    severity: str
+    subject: str
+    message: str
+
+
+@verbs.command(
+    "check",
+    cls=LocalCommand,
+    epilog=examples(
+        "kctl broker check --config server.properties",
+        "kctl broker check --config server.properties --data-dir /srv/kafka --connect --strict",
+        "kctl broker check --config server.properties --processes 4",
+        "kctl broker check --config server.properties --format json",
+    ),
+)
+@shows(FindingRow)
+def check(
+    ctx: typer.Context,
+    *,
+    config: ConfigFile = None,
+    override: Overrides = None,
+    data_dir: DataDir = None,
+    port: Port = None,
+    processes: Processes = None,
+    port_step: PortStep = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also connect to ZooKeeper and compare the ids of cluster and broker.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 3 for warnings too.")] = False,
+) -> ExitStatus:
+    """Check whether a broker could start with these properties, and list every problem, without starting it.
+
+    Reads the properties, the key stores and the log directories, and binds the ports briefly.  An error is a
+    reason why the broker would not start; a warning names what it would ignore or what is risky.  No row: no problem.
+
+    The exit status is 3 if there is an error.
+    """
+    run: Invocation = ctx.obj
+    options = StartOptions(
+        folder=DataFolder(data_dir_of(data_dir)),
+        file_properties=read_properties(config) if config is not None else {},
+        overrides=overrides_of(override or [], port=port),
+    )
+    rows = [
+        FindingRow(_WARNING, path, "contains secrets, and every user can read it; run chmod 600 on it")
+        for path in exposed_files(config or "", options.given)
+    ]
+    machine = machine_of(options, processes, port_step)
+    checked = [options] if machine is None else machine.processes()
+    found = dict.fromkeys(asyncio.run(_findings(options, checked, processes, connects=connect)))
+    rows += [FindingRow(each.severity.value, each.subject, each.message) for each in found]
+    # The errors first, each kind in the order of the checks.
+    rows.sort(key=lambda row: row.severity != _ERROR)
+    if rows or run.console.format not in {Format.TABLE, Format.PLAIN}:
+        run.console.show(CHECK_COLUMNS, rows)
+    errors = sum(row.severity == _ERROR for row in rows)
+    run.console.note(f"{counted(errors, 'error')}, {counted(len(rows) - errors, 'warning')}")
+    return ExitStatus.UNMET if errors or (strict and rows) else ExitStatus.DONE
+
+
+async def _findings(
+    service: StartOptions, checked: list[StartOptions], processes: int | None, *, connects: bool
+) -> list[Finding]:
+    problem = unexpected_data(service.folder, processes, service.given)
+    of_folder = [] if problem is None else [Finding(Severity.ERROR, str(service.folder.path), problem)]
+    return [*of_folder, *[finding for options in checked async for finding in findings(options, connects=connects)]]
+
+
+# `kctl broker bundle`.
+
+
+_DUMP_WAIT_S = 10.0
+_METRICS_WAIT_S = 30.0
+
+
+class MissingRow(NamedTuple):
+    """A part that the archive does not have."""
+
+    name: str
+    message: str
+
+
+class BundleItem(NamedTuple):
+    """The archive."""
+
+    file: str
+    bytes: int
+    parts: int
+    missing: list[MissingRow]
+
+
+class BundleOverview(NamedTuple):
+    """The archive, for people."""
+
+    file: str
+    bytes: int
+    parts: int
+    missing: str
+
+
+@verbs.command(
+    "bundle",
+    cls=LocalCommand,
+    epilog=examples(
+        "kctl broker bundle",
+        "kctl broker bundle --data-dir /srv/kafka --config server.properties --output report.tar.gz",
+        "kctl broker bundle --pid 4711 --log /var/log/kctl.log",
+    ),
+)
+@shows_one(BundleItem)
+def bundle(
+    ctx: typer.Context,
+    *,
+    data_dir: DataDir = None,
+    pid: Annotated[
+        int | None,
+        typer.Option("--pid", metavar="N", help="Process of the broker, instead of --data-dir.", min=1, max=INT32_MAX),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config", metavar="FILE", help="The broker's server.properties; its secrets are hidden everywhere."
+        ),
+    ] = None,
+    log: Annotated[
+        list[str] | None, typer.Option("--log", metavar="FILE", help="Another file with the output of the broker.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="The archive.  Default: kctl-bundle-TIME.tar.gz in this folder."),
+    ] = None,
+) -> ExitStatus:
+    """Write one archive for a bug report about a broker.
+
+    The archive contains versions, properties, the end of the log, metrics, the tasks and threads of the running broker,
+    a listing of its directories with sizes, checkpoints and meta.properties.  It contains no records, and passwords are
+    hidden.  It contains names of hosts, topics and files.  Only its owner can read it; review it before you send it.
+
+    The broker may run or not.  With --processes it contains all brokers of the service.
+    """
+    run: Invocation = ctx.obj
+    if pid is not None and data_dir is not None:
+        raise UsageError("--pid and --data-dir contradict each other: give one of them")
+    folder = DataFolder(data_dir_of(data_dir) if pid is None else _folder_of(pid))
+    if not folder.path.is_dir():
+        raise UsageError(f"{folder.path} does not exist: give the data folder of a broker with --data-dir")
+    properties = run.secret_properties(config) if config is not None else {}
+    running = folder.running()
+    named = properties.get("log.dirs") or properties.get("log.dir") or ""
+    log_dirs = [each.strip() for each in named.split(",") if each.strip()]
+    several = [(each, there) for each, there in brokers_in(folder) if each.path != folder.path]
+    if several:
+        log_dirs = [directory for each, there in several for directory in _log_dirs(each, there)]
+    log_dirs = log_dirs or _log_dirs(folder, running)
+    now = datetime.now(UTC)
+    path = Path(output or f"kctl-bundle-{now:%Y%m%d-%H%M%S}.tar.gz").expanduser()
+    parts = [
+        *_broker_parts(folder, running, properties if config is not None else None),
+        *(
+            part._replace(name=f"{each.path.name}/{part.name}")
+            for each, there in several
+            for part in _broker_parts(each, there, None)
+        ),
+        *machine_parts(folder.path, log_dirs, [folder.output, *map(Path, log or [])]),
+    ]
+    try:
+        results = write_archive(path, parts, redactor(secrets_of(properties)))
+    except OSError as error:
+        raise KctlError(f"{path} cannot be written: {error.strerror}; choose another file with --output") from None
+    missing = [MissingRow(each.name, each.problem) for each in results if each.problem is not None]
+    item = BundleItem(str(path), path.stat().st_size, len(results) - len(missing), missing)
+    if run.console.is_machine_readable:
+        run.console.show_one(item)
+    else:
+        shown = "; ".join(f"{name} ({message})" for name, message in missing)
+        run.console.show_one(BundleOverview(item.file, item.bytes, item.parts, shown))
+    return ExitStatus.DONE
+
+
+def _log_dirs(folder: DataFolder, running: RunningBroker | None) -> list[str]:
+    return list(running.log_dirs if running else ()) or [str(folder.logs)]
+
+
+def _broker_parts(
+    folder: DataFolder, running: RunningBroker | None, properties: dict[str, str] | None
+) -> Iterator[Part]:
+    def dump() -> str:
+        if running is None:
+            raise Missing("the broker does not run")
+        _request_dump(folder, running)
+        return tail(folder.dump, BUNDLE_FILE_BYTES_MAX)
+
+    def metrics() -> str:
+        if running is None or not running.metrics_url:
+            raise Missing("there is no endpoint for metrics")
+        url = urlsplit(running.metrics_url)
+        assert url.hostname is not None
+        assert url.port is not None
+        host = "127.0.0.1" if url.hostname == "0.0.0.0" else url.hostname  # noqa: S104 - compared
+        end_s = monotonic() + _METRICS_WAIT_S
+        try:
+            return scrape(host, url.port, lambda: end_s - monotonic(), bytes_max=BUNDLE_METRICS_BYTES_MAX)
+        except ClusterUnreachable as error:
+            raise Missing(str(error)) from None
+
+    yield Part("tasks-and-threads.txt", dump)
+    yield Part("metrics.txt", metrics)
+    yield Part("broker.json", lambda: tail(folder.path / "broker.json", BUNDLE_FILE_BYTES_MAX))
+    if properties is not None:
+        text = "".join(f"{name}={value}\n" for name, value in redacted(properties).items())
+        yield Part("server.properties", lambda: text)
+
+
+def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
+    """Sends the signal, and waits until the broker has written its dump.  Raises Missing."""
+    if not running.version:
+        raise Missing("this version of the broker does not write a dump of its state")
+    before = _identity(folder.dump)
+    try:
+        os.kill(running.pid, SIGNAL)
+    except OSError as error:
+        raise Missing(f"no signal may be sent to process {running.pid}: {error.strerror}") from None
+    end_s = monotonic() + _DUMP_WAIT_S
+    while _identity(folder.dump) == before:
+        if monotonic() > end_s:
+            raise Missing(f"the broker has not written the dump of its state in {_DUMP_WAIT_S:.0f} s")
+        sleep(_POLL_S)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Changes whenever the file is replaced."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _folder_of(pid: int) -> Path:
+    """The data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
+    try:
+        opened = open_files_of(pid)
+    except OSError as error:
+        raise UsageError(f"--pid {pid}: its open files cannot be listed: {error.strerror}; use --data-dir") from None
+    for path in map(Path, opened):
+        if path.name == "broker.lock":
+            return path.parent
+    raise UsageError(f"--pid {pid}: the process is not a kctl broker")

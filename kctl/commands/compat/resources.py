@@ -1,0 +1,260 @@
+"""The output of kafka-configs, kafka-acls, kafka-log-dirs and kafka-leader-election."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Container, Iterable, Sequence
+from typing import Any
+
+from kctl.admin.placement.election import Election, ElectionType
+from kctl.admin.placement.log_dirs import LogDir, LogDirReplica
+from kctl.admin.security.quotas import Entity, EntityQuotas, ScramUser
+from kctl.admin.topics.configs import BROKER_DEFAULTS, ConfigEntry, ConfigResource, ResourceType
+from kctl.commands.compat.java import KAFKA_4, KAFKA_28, java_class, java_double, java_order, scala_mutable_order
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition, java_hash
+from kctl.security.acls import AclBinding, AclEntry, ResourcePattern
+from kctl.security.quotas import EntityType
+
+# The output of Kafka's kafka-configs, byte for byte. Pure.
+#
+# ConfigCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
+
+
+_TYPE_NAMES = {EntityType.USER: "user-principal", EntityType.CLIENT_ID: "client-id", EntityType.IP: "ip"}
+
+
+def quotas(found: Sequence[EntityQuotas]) -> str:
+    """The output of `--describe` for quotas, in the order of the client's HashMap."""
+    by_hash: dict[int, list[EntityQuotas]] = {}
+    for one in found:
+        by_hash.setdefault(_hash(one.entity), []).append(one)
+    ordered = [one for number in java_order(by_hash, room=len(found)) for one in by_hash[number]]
+    return "".join(f"Quota configs for {_entity(one.entity)} are {_values(one)}\n" for one in ordered)
+
+
+def scram_users(found: Iterable[ScramUser]) -> str:
+    """The output of `--describe` for SCRAM credentials of users."""
+    return "".join(
+        f"SCRAM credential configs for user-principal '{one.outcome.name}' are "
+        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in one.credentials)
+        + "\n"
+        for one in found
+        if one.outcome.is_done
+    )
+
+
+def described(
+    compat: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, with_inherited: bool = False
+) -> str:
+    """The output of `--describe` for a topic, a broker or the defaults of all brokers.
+
+    `entries` are all properties in the order of the response; `with_inherited` is the option --all.
+    """
+    by_name = {entry.name: entry for entry in entries}
+    names = java_order(by_name) if compat == KAFKA_28 else sorted(by_name)
+    shown = [by_name[name] for name in names if with_inherited or by_name[name].source == resource.own_source]
+    if resource.name == BROKER_DEFAULTS:
+        heading = "Default configs for brokers in the cluster are:"
+    else:
+        kind = "All" if with_inherited else "Dynamic"
+        heading = f"{kind} configs for {resource.type.name.lower()} {resource.name} are:"
+    return "".join(f"{line}\n" for line in (heading, *map(_property, shown)))
+
+
+def not_described(compat: str, resource: ConfigResource) -> str:
+    """The output of `--describe` for a resource that does not exist: 4 looks topics up first."""
+    kind = resource.type.name.lower()
+    if resource.type is not ResourceType.TOPIC:
+        return ""
+    if compat == KAFKA_4:
+        return f"The {kind} '{resource.name}' doesn't exist and doesn't have dynamic config.\n"
+    return f"Dynamic configs for {kind} {resource.name} are:\n"
+
+
+def _property(entry: ConfigEntry) -> str:
+    synonyms = ", ".join(f"{one.source}:{one.name}={_java_text(one.value)}" for one in entry.synonyms)
+    sensitive = "true" if entry.is_sensitive else "false"
+    return f"  {entry.name}={_java_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _java_text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def altered(type_name: str, name: str | None) -> str:
+    """The output of `--alter` after a change of the named entity, or of the default; `type_name` is in the singular."""
+    if name is None:
+        return f"Completed updating default config for {type_name}s in the cluster.\n"
+    return f"Completed updating config for {type_name} {name}.\n"
+
+
+def _entity(entity: Entity) -> str:
+    names = dict(entity)
+    return ", ".join(
+        f"the default {text}" if names[kind] is None else f"{text} '{names[kind]}'"
+        for kind, text in _TYPE_NAMES.items()
+        if kind in names
+    )
+
+
+def _values(one: EntityQuotas) -> str:
+    keys = java_order(one.quotas, room=len(one.quotas))
+    return ", ".join(f"{key}={java_double(one.quotas[key])}" for key in keys)
+
+
+def _hash(entity: Entity) -> int:
+    """ClientQuotaEntity.hashCode, without its sign."""
+    parts = (java_hash(kind) ^ (0 if name is None else java_hash(name)) for kind, name in entity)
+    return 31 + sum(parts) & 0xFFFFFFFF
+
+
+# The output of kafka-acls of 2.8, 3.9 and 4.3; 2.8 also lists the ACLs of the resources after a change.
+#
+# Kafka prints the ACLs of a resource in the order of a Scala set of objects whose hash codes change from run to run;
+# here they are sorted.
+
+
+def listed(compat: str, acls: Iterable[AclBinding]) -> str:
+    """The output of --list."""
+    if compat != KAFKA_4:
+        return _blocks("Current ACLs for resource", acls)
+    return "".join(
+        f"Current ACLs for resource `{_pattern(pattern)}`:\n{_entries(entries)}\n\n"
+        for pattern, entries in _by_pattern(acls)
+    )
+
+
+def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[AclBinding]) -> str:
+    """The output of --list --principal."""
+    return "".join(
+        f"ACLs for principal `{principal}`\n"
+        + listed(compat, [each for each in acls if each.entry.principal == principal])
+        for principal in principals
+    )
+
+
+def adding(acls: Iterable[AclBinding]) -> str:
+    """The output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
+    return _blocks("Adding ACLs for resource", acls)
+
+
+def adding_unless_present(acls: Iterable[AclBinding], present: Container[AclBinding]) -> str:
+    """The output of --add of 4.3, which does not add those that exist."""
+    text = ""
+    for pattern, entries in _by_pattern(acls):
+        shown, new = _pattern(pattern), [entry for entry in entries if AclBinding(pattern, entry) not in present]
+        text += "".join(
+            f"Acl (pattern={shown}, entry={_entry(entry)}) already exists.\n" for entry in entries if entry not in new
+        )
+        text += f"Adding ACLs for resource `{shown}`: \n {_entries(new)}\n\n" if new else ""
+    return text
+
+
+def _blocks(title: str, acls: Iterable[AclBinding]) -> str:
+    return "".join(
+        f"{title} `{_pattern(pattern)}`: \n {_entries(entries)} \n\n" for pattern, entries in _by_pattern(acls)
+    )
+
+
+def _by_pattern(acls: Iterable[AclBinding]) -> Iterable[tuple[ResourcePattern, list[AclEntry]]]:
+    by_pattern: dict[ResourcePattern, list[AclEntry]] = {}
+    for pattern, entry in acls:
+        by_pattern.setdefault(pattern, []).append(entry)
+    return by_pattern.items()
+
+
+def _entries(entries: Iterable[AclEntry]) -> str:
+    return "\n".join(f"\t{_entry(each)}" for each in entries)
+
+
+def _pattern(pattern: ResourcePattern) -> str:
+    return (
+        f"ResourcePattern(resourceType={pattern.type.name}, name={pattern.name}, "
+        f"patternType={pattern.pattern_type.name})"
+    )
+
+
+def _entry(entry: AclEntry) -> str:
+    return (
+        f"(principal={entry.principal}, host={entry.host}, operation={entry.operation.name}, "
+        f"permissionType={entry.permission.name})"
+    )
+
+
+# The output of Kafka's kafka-log-dirs, byte for byte. Pure.
+#
+# LogDirsCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
+
+
+def log_dirs_described(
+    compat: str, brokers: Sequence[int], found: Sequence[LogDir], topics: Collection[str] | None
+) -> str:
+    """The output of --describe for all replicas, or for those of `topics`; `found` is in the order of the responses."""
+    ids = sorted(brokers)
+    by_broker: dict[int, dict[str, LogDir]] = {broker: {} for broker in java_order(ids, room=len(ids))}
+    for log_dir in found:
+        by_broker[log_dir.broker_id][log_dir.path] = log_dir
+    listed = [
+        {"broker": broker, "logDirs": [_log_dir(compat, by_path[path], topics) for path in java_order(by_path)]}
+        for broker, by_path in by_broker.items()
+    ]
+    document: dict[str, Any]
+    document = {"version": 1, "brokers": listed} if compat == KAFKA_28 else {"brokers": listed, "version": 1}
+    return (
+        "Querying brokers for log directories information\n"
+        f"Received log directory information from brokers {','.join(map(str, ids))}\n"
+        f"{json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n"
+    )
+
+
+def _log_dir(compat: str, log_dir: LogDir, topics: Collection[str] | None) -> dict[str, Any]:
+    by_tp = {one.tp: one for one in log_dir.replicas}
+    selected = [tp for tp in java_order(by_tp) if topics is None or tp.topic in topics]
+    # What is selected is copied to another map.
+    order = scala_mutable_order(selected) if compat == KAFKA_28 else java_order(selected)
+    partitions = [_replica(by_tp[tp]) for tp in order]
+    error = None if log_dir.error is ErrorCode.NONE else java_class(log_dir.error)
+    if compat == KAFKA_28:
+        return {"logDir": log_dir.path, "error": error, "partitions": partitions}
+    return {"partitions": partitions, "error": error, "logDir": log_dir.path}
+
+
+def _replica(one: LogDirReplica) -> dict[str, Any]:
+    return {
+        "partition": str(one.tp),
+        "size": one.size_bytes,
+        "offsetLag": one.offset_lag,
+        "isFuture": one.is_future,
+    }
+
+
+# The output of Kafka's kafka-leader-election, byte for byte. Pure.
+#
+# LeaderElectionCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
+
+
+def elected(compat: str, kind: ElectionType, elections: Sequence[Election]) -> str:
+    """The lines about elected partitions, those that needed no election, and failures.
+
+    The second line of 2.8 has the elected partitions in place of those that needed no election.
+    """
+    order = scala_mutable_order if compat == KAFKA_28 else java_order
+    by_tp = {one.tp: one for one in elections}
+    done = order(tp for tp in by_tp if by_tp[tp].is_elected)
+    noop = order(tp for tp in by_tp if not by_tp[tp].is_needed)
+    lines = []
+    if done:
+        lines.append(f"Successfully completed leader election ({kind.name}) for partitions {_joined(done)}")
+    if noop:
+        shown = done if compat == KAFKA_28 else noop
+        lines.append(f"Valid replica already elected for partitions {_joined(shown)}")
+    for tp in order(tp for tp, one in by_tp.items() if one.is_needed and not one.is_elected):
+        outcome = by_tp[tp].outcome
+        reason = f"{java_class(outcome.error)}: {outcome.message}"
+        lines.append(f"Error completing leader election ({kind.name}) for partition: {tp}: {reason}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _joined(tps: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, tps))

@@ -1,1 +1,0 @@
-"""`kctl elect`: elect leaders of partitions now."""

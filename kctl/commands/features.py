@@ -1,0 +1,251 @@
+"""`kctl features`: describe, upgrade and downgrade the features of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.cluster.features import (
+    METADATA_VERSION,
+    Features,
+    UpdateType,
+    describe_features,
+    metadata_version_level,
+    metadata_version_name,
+    update_features,
+)
+from kctl.client.outcome import Outcome
+from kctl.commands.frame.command import ChangingCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import known, outcome_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import parse_pairs
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import parse_integer
+
+if TYPE_CHECKING:
+    from kctl.admin.cluster.features import Feature
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["describe", "upgrade", "downgrade"]),
+    help="Describe, upgrade and downgrade the features of a cluster.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# `kctl features describe`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+FEATURE_COLUMNS = (
+    Column("feature"),
+    Column("supported_min", numeric=True),
+    Column("supported_max", numeric=True),
+    Column("finalized", numeric=True),
+    Column("version", is_rare=True),
+    Column("epoch", numeric=True),
+    Column("differs"),
+)
+
+
+class FeatureRow(NamedTuple):
+    """A feature; `version` is the name of the finalized metadata.version."""
+
+    feature: str
+    supported_min: int | None
+    supported_max: int | None
+    finalized: int
+    version: str | None
+    epoch: int | None
+    differs: bool
+
+
+@verbs.command(
+    "describe", cls=QueryCommand, epilog=examples("kctl features describe", "kctl features describe --format json")
+)
+@shows(FeatureRow)
+def describe(ctx: typer.Context) -> ExitStatus:
+    """Describe the features of the cluster: the levels that all brokers support and the finalized one.
+
+    One row per feature.  A finalized level of 0 means that the feature is disabled.  EPOCH increases with each change
+    of a finalized level.  DIFFERS: not all brokers support the same levels.  A cluster whose metadata is in ZooKeeper
+    has no features.
+    """
+    run: Invocation = ctx.obj
+    found = run.on_brokers(describe_features)
+    run.console.show(FEATURE_COLUMNS, [_row(found, one) for one in found.features])
+    if not found.features:
+        run.console.note("the cluster has no features")
+    return ExitStatus.DONE
+
+
+def _row(found: Features, one: Feature) -> FeatureRow:
+    return FeatureRow(
+        feature=one.name,
+        supported_min=one.supported_min,
+        supported_max=one.supported_max,
+        finalized=one.finalized,
+        version=metadata_version_name(one.finalized) if one.name == METADATA_VERSION else None,
+        epoch=known(found.epoch),
+        differs=one.differs,
+    )
+
+
+# Options, plan and rows of `kctl features upgrade` and `downgrade`.
+
+
+LEVEL_MAX = 32_767
+
+UPDATE_COLUMNS = (
+    Column("feature"),
+    Column("level_before", numeric=True),
+    Column("level", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+FeatureOption = Annotated[
+    list[str] | None,
+    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature and its new level."),
+]
+MetadataVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata-version",
+        metavar="VERSION",
+        help="The new metadata.version: a name such as 4.0-IV3, a release such as 4.0 (its last), or a level.",
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only let the controller validate the change (Kafka 3.3 or newer).")
+]
+
+
+class UpdateRow(NamedTuple):
+    """The change of one feature."""
+
+    feature: str
+    level_before: int | None
+    level: int
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+def levels_of(feature: list[str] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
+    """The new levels by feature.  Raises UsageError if there are none."""
+    levels = {
+        name: parse_integer(value, f"the level of {name}", low=low, high=LEVEL_MAX)
+        for name, value in parse_pairs(feature, "--feature").items()
+    }
+    if metadata_version is not None:
+        if METADATA_VERSION in levels:
+            raise UsageError(f"give --metadata-version or --feature {METADATA_VERSION}=LEVEL, not both")
+        levels[METADATA_VERSION] = metadata_version_level(metadata_version)
+    if not levels:
+        raise UsageError("name at least one feature with --feature NAME=LEVEL or --metadata-version")
+    return levels
+
+
+def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, dry_run: bool) -> ExitStatus:
+    """Shows the change, asks for consent, and performs it."""
+    before = run.on_brokers(describe_features)
+    if not dry_run:
+        verb = "Upgrade" if kind is UpdateType.UPGRADE else "Downgrade"
+        changes = ", ".join(f"{name} from {_level(before, name)} to {level}" for name, level in sorted(levels.items()))
+        run.consent(f"{verb} {changes}?")
+    try:
+        outcomes = run.on_cluster(lambda client: update_features(client, levels, kind, validate_only=dry_run))
+    except ApiError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        outcomes = [Outcome(name, error.code, str(error)) for name in sorted(levels)]
+    status = ("would be " if dry_run else "") + ("upgraded" if kind is UpdateType.UPGRADE else "downgraded")
+    rows = [
+        UpdateRow(
+            feature=one.name,
+            level_before=_level(before, one.name),
+            level=levels[one.name],
+            status=status if one.is_done else None,
+            **outcome_error(one),
+        )
+        for one in outcomes
+    ]
+    run.console.show(UPDATE_COLUMNS, rows)
+    return run.status_of(rows)
+
+
+def _level(found: Features, name: str) -> int | None:
+    return next((one.finalized for one in found.features if one.name == name), None)
+
+
+# `kctl features upgrade`.
+
+
+@verbs.command(
+    "upgrade",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl features upgrade --metadata-version 4.0 --dry-run",
+        "kctl features upgrade --metadata-version 4.0-IV3 --yes",
+        "kctl features upgrade --feature transaction.version=2 --feature group.version=1",
+    ),
+)
+@shows(UpdateRow)
+def upgrade(
+    ctx: typer.Context,
+    *,
+    feature: FeatureOption = None,
+    metadata_version: MetadataVersionOption = None,
+    dry_run: DryRunOption = False,
+) -> ExitStatus:
+    """Finalize higher levels of features.
+
+    Brokers that do not support a finalized level cannot join the cluster any more, and most levels cannot be lowered
+    without loss of metadata.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    levels = levels_of(feature, metadata_version, low=1)
+    return update(run, levels, UpdateType.UPGRADE, dry_run=dry_run)
+
+
+# `kctl features downgrade`.
+
+
+@verbs.command(
+    "downgrade",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl features downgrade --feature transaction.version=1 --dry-run",
+        "kctl features downgrade --metadata-version 3.9 --yes",
+        "kctl features downgrade --feature group.version=0 --yes",
+    ),
+)
+@shows(UpdateRow)
+def downgrade(
+    ctx: typer.Context,
+    *,
+    feature: FeatureOption = None,
+    metadata_version: MetadataVersionOption = None,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Allow a downgrade that loses metadata, if the controller supports it.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> ExitStatus:
+    """Finalize lower levels of features; level 0 disables a feature.
+
+    Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    levels = levels_of(feature, metadata_version, low=0)
+    kind = UpdateType.UNSAFE_DOWNGRADE if unsafe else UpdateType.SAFE_DOWNGRADE
+    return update(run, levels, kind, dry_run=dry_run)

@@ -1,0 +1,1 @@
+"""What all commands share: their classes, options, values, help and exit statuses."""

@@ -1,0 +1,321 @@
+"""The typer command classes of kctl: common options, checked values, and help with examples and exit statuses.
+
+A verb is declared as in any typer application and names one of these classes:
+
+    app = typer.Typer(add_completion=False)
+
+    @app.command("create", cls=ClusterCommand, epilog=examples("kctl topics create orders --partitions 6"))
+    def create(ctx: typer.Context, name: Annotated[str, typer.Argument(help="Name of the topic.")]) -> ExitStatus:
+        run: Invocation = ctx.obj
+
+`LocalCommand` adds the output options, `ClusterCommand` also those that select the cluster, and `ChangingCommand` also
+those that confirm a change.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import typer
+import typer.core
+
+from kctl.client.guard import SentChanges
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import summary_of, write_command_help, write_exit_statuses
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import (
+    Parameter,
+    change_options,
+    choices_of,
+    cluster_options,
+    completes,
+    consent_options,
+    flags_of,
+    is_argument,
+    metavar_of,
+    name_of,
+    number_range,
+    output_options,
+    repeats,
+)
+from kctl.commands.frame.shown import shown_by
+from kctl.errors import KctlError, UsageError
+from kctl.limits import NAMES_FROM_INPUT_MAX
+from kctl.output.console import Console, Format
+from kctl.output.quantities import parse_integer
+from kctl.system.user_files import STANDARD_INPUT, read_input
+
+# `-` in a list of names: the names are read from standard input, one per line.
+#
+# A topic or group can have the name `-`: it is written `+-`, and further `+` before it are part of the name.
+
+
+def takes_names(param: Parameter) -> bool:
+    """True for an argument that takes any number of names, which are not those of files."""
+    return is_argument(param) and repeats(param) and not completes(param) and not metavar_of(param).startswith("T:P")
+
+
+def with_names_from_input(names: list[str] | None) -> list[str] | None:
+    """The names, with those of standard input in place of `-`.  Raises UsageError and OSError."""
+    if not names or STANDARD_INPUT not in names:
+        return names if names is None else [_literal(name) for name in names]
+    if names.count(STANDARD_INPUT) > 1:
+        raise UsageError("- is given twice; standard input can be read once")
+    position = names.index(STANDARD_INPUT)
+    before, after = names[:position], names[position + 1 :]
+    return [*map(_literal, before), *_names_from_input(), *map(_literal, after)]
+
+
+def _literal(name: str) -> str:
+    """The name that an argument other than `-` gives."""
+    return name[1:] if name.startswith("+") and name.lstrip("+") == STANDARD_INPUT else name
+
+
+def _names_from_input() -> list[str]:
+    """The lines without surrounding spaces, except empty ones.  Raises UsageError if there are none."""
+    try:
+        lines = read_input(STANDARD_INPUT).decode().splitlines()
+    except UnicodeDecodeError:
+        raise UsageError("- reads names from standard input, which is not UTF-8") from None
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise UsageError("- reads names from standard input, which has none")
+    if len(names) > NAMES_FROM_INPUT_MAX:
+        raise UsageError(f"- reads names from standard input, which has more than {NAMES_FROM_INPUT_MAX:,}")
+    return names
+
+
+# Checks the values of options and arguments before typer converts them, with kctl's error texts.
+#
+# Every command line is checked, so that no command has to check an option for emptiness, for UTF-8 or for the range
+# of its number, and that an error in a size, a duration, a time or an offset names the option.
+
+
+_SIGNED = "--by-duration"
+"""The option whose duration may be negative, as in Kafka's tool."""
+
+
+def any_text(text: str) -> str:
+    """The parser of an option whose value may be empty: `typer.Option(parser=any_text)`."""
+    return text
+
+
+def check(param: Parameter, given: object) -> None:
+    """Check the values of a parameter.  Raises UsageError."""
+    for text in given if isinstance(given, (list, tuple)) else [given]:
+        if isinstance(text, str):
+            _check_text(param, text)
+
+
+def _check_text(param: Parameter, text: str) -> None:
+    name = name_of(param)
+    choices = choices_of(param)
+    if choices and text not in choices:
+        raise UsageError(f"invalid value for {name}: '{text}' is not one of {', '.join(choices)}.")
+    if not text and getattr(param.type, "func", None) is not any_text:
+        raise UsageError(f"{name} is empty; is a shell variable not set?")
+    bounds = number_range(param)
+    if bounds:
+        parse_integer(text, name, low=bounds[0], high=bounds[1])
+    if not completes(param):
+        _check_unicode(text, name)
+    read = _reader(metavar_of(param), name)
+    if read is not None:
+        try:
+            read(text)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+
+def _check_unicode(text: str, name: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} is not valid UTF-8: {text!a}") from None
+
+
+def _reader(metavar: str, name: str) -> Callable[[str], object] | None:
+    """The function that reads such a value and raises UsageError; None if its command reads it."""
+    from kctl.commands.frame import values  # noqa: PLC0415 - few options have such values
+
+    now_ms = round(time.time() * 1000)
+    match metavar:
+        case "SIZE":
+            return values.parse_size
+        case "BYTES_PER_S":
+            return values.parse_rate
+        case "DURATION" | "[DURATION]":
+            return lambda text: values.parse_duration_ms(text, may_be_negative=name == _SIGNED)
+        case "TIME":
+            return lambda text: values.parse_time_ms(text, now_ms=now_ms)
+        case "OFFSET":
+            return lambda text: values.parse_offset(text, now_ms=now_ms)
+        case "N,N-N":
+            return values.parse_partitions
+    return None
+
+
+class LocalCommand(typer.core.TyperCommand):
+    """A command with the output options; its function gets an `Invocation` as `ctx.obj`."""
+
+    takes_cluster_options = False
+    takes_change_options = False
+    takes_consent = False
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        declared: list[Parameter] = list(self.params)
+        own_flags = {flag for param in declared for flag in flags_of(param)}
+        # A command's own option replaces the common one of the same name.
+        self.common_params = [param for param in self.common_options() if not own_flags.intersection(flags_of(param))]
+        self.params = [*declared, *self.common_params]
+        self.own_params = declared + [param for param in self.common_params if param in consent_options()]
+        """Those that the documentation describes for each command, not once for all."""
+
+    def common_options(self) -> list[Parameter]:
+        """The options that commands of this class have in common."""
+        return [
+            *(consent_options() if self.takes_consent else []),
+            *(cluster_options() if self.takes_cluster_options else []),
+            *(change_options() if self.takes_change_options else []),
+            *output_options(),
+        ]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Check the texts of all values before typer converts them.  Raises UsageError."""
+        if has_help_option(args):
+            return super().parse_args(ctx, [ctx.help_option_names[0]])
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if given.get("schema"):
+            self._print_schema(ctx, is_line=given.get("format_") == "jsonl")
+        for param in self.params:
+            check(param, given.get(str(param.name)))
+        rest = super().parse_args(ctx, args)
+        for param in self.own_params:
+            if takes_names(param):
+                ctx.params[str(param.name)] = with_names_from_input(ctx.params.get(str(param.name)))
+        return rest
+
+    def _print_schema(self, ctx: Any, *, is_line: bool) -> NoReturn:
+        """Prints the schema of the output and ends the command.  Raises UsageError if it shows no rows."""
+        from kctl.commands.frame.json_schema import schema_text  # noqa: PLC0415 - rarely used
+
+        shown = shown_by(self.callback)
+        if shown is None:
+            raise UsageError(f"{ctx.command_path} shows no rows, so that there is no schema")
+        Console.standard().text(schema_text(ctx.command_path, summary_of(self), shown, is_line=is_line))
+        raise typer.Exit(ExitStatus.DONE)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
+        common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
+        ctx.obj = self.invocation(common, ctx)
+        status = self.run(ctx, common)
+        self._complete_document(ctx)
+        return status
+
+    def _complete_document(self, ctx: Any) -> None:
+        """Writes the empty list of json and yaml if the command has found nothing to show."""
+        shown, console = shown_by(self.callback), ctx.obj.console
+        writes_other_text = ctx.params.get("compat") is not None
+        if shown and shown.is_list and console.format.is_document and not (console.has_output or writes_other_text):
+            console.show([], [])
+
+    def run(self, ctx: Any, common: dict[str, Any]) -> Any:
+        """Calls the function of the command and returns its status."""
+        return super().invoke(ctx)
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """The invocation with these values of the common options."""
+        console = Console.standard(
+            common["format_"],
+            header=bool(common.get("header")),
+            no_color=common["no_color"],
+            quiet=common["quiet"],
+            human=bool(common.get("human")),
+        )
+        return Invocation(console, common)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes help: with rich to a terminal, otherwise as plain text."""
+        if sys.stdout.isatty():
+            super().format_help(ctx, formatter)
+            write_exit_statuses(formatter)
+        else:
+            self.write_plain_help(ctx, formatter)
+
+    def write_plain_help(self, ctx: Any, formatter: Any) -> None:
+        """Write help without rich."""
+        write_command_help(self, ctx, formatter)
+
+
+class LocalChange(LocalCommand):
+    """A command that changes files."""
+
+    takes_consent = True
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """The change is completed although the reader of its output leaves."""
+        run = super().invocation(common, ctx)
+        run.console.outlive_reader()
+        return run
+
+
+class ClusterCommand(LocalCommand):
+    """A command that connects to a cluster."""
+
+    takes_cluster_options = True
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """Applies the output format of the profile in use."""
+        run = super().invocation(common, ctx)
+        if common["format_"] is None and run.profile is not None and run.profile.format:
+            Console.default_format = run.console.format = Format(run.profile.format)
+        return run
+
+
+class ConfirmedCommand(ClusterCommand):
+    """A command that changes a cluster with some options only, and then calls `Invocation.authorize_change`."""
+
+    takes_change_options = True
+
+
+class ChangingCommand(ConfirmedCommand):
+    """A command that changes a cluster, unless --dry-run or --check is given or --execute is not."""
+
+    takes_consent = True
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """Returns if the profile in use allows the change.  Raises Refused."""
+        run = super().invocation(common, ctx)
+        if not (ctx.params.get("dry_run") or ctx.params.get("check") or ctx.params.get("execute") is False):
+            run.authorize_change(ctx.command_path)
+        run.console.outlive_reader()
+        run.changes = SentChanges()
+        return run
+
+    def run(self, ctx: Any, common: dict[str, Any]) -> Any:
+        """After an interruption or an error, writes what was done, unless the command itself does."""
+        try:
+            status = super().run(ctx, common)
+            ctx.obj.console.flush()  # A full disk is an error of this command.
+            return status
+        except KeyboardInterrupt:
+            changes = ctx.obj.changes
+            if changes is not None:
+                ctx.obj.console.warn(f"interrupted: {changes}")
+            raise
+        except (KctlError, OSError):
+            changes = ctx.obj.changes
+            if changes is not None and changes.has_any:
+                ctx.obj.console.warn(f"not completed: {changes}")
+            raise
+
+
+def has_help_option(arguments: Sequence[str]) -> bool:
+    """True if the command line contains --help or -h before `--`, even if it has errors elsewhere."""
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--help" in before or "-h" in before

@@ -1,0 +1,285 @@
+"""Properties of the parameters of typer commands, and the common options of all commands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, get_args
+
+import typer
+import typer.main
+
+# Properties of a parameter of a typer command, for help, completion scripts, the reference and checks. Pure.
+
+
+Parameter = Any
+"""A TyperOption or TyperArgument; the module of their base class depends on the version of typer."""
+
+
+def is_argument(param: Parameter) -> bool:
+    """True for a positional parameter."""
+    return bool(param.param_type_name == "argument")
+
+
+def is_flag(param: Parameter) -> bool:
+    """True for an option without a value."""
+    return bool(getattr(param, "is_flag", False))
+
+
+def flags_of(param: Parameter) -> tuple[str, ...]:
+    """`-n`, `--max-records`; empty for an argument."""
+    return () if is_argument(param) else tuple(sorted(param.opts, key=lambda flag: flag.startswith("--")))
+
+
+def choices_of(param: Parameter) -> tuple[str, ...]:
+    """The values that a parameter is limited to; empty when it is not."""
+    return tuple(getattr(param.type, "choices", ()))
+
+
+def number_range(param: Parameter) -> tuple[int, int] | None:
+    """The least and greatest value of an integer; None for other types."""
+    low, high = getattr(param.type, "min", None), getattr(param.type, "max", None)
+    return None if low is None or high is None else (low, high)
+
+
+def words_of(params: Iterable[Parameter], values: Mapping[str, Any]) -> list[str]:
+    """The words of a command line with these values by name; parameters with their default are left out."""
+    words: list[str] = []
+    for param in params:
+        value = values.get(str(param.name))
+        if value is None or (not is_argument(param) and value == param.default):
+            continue
+        if is_flag(param):
+            words += flags_of(param)[-1:] if value else []
+            continue
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            words += [str(one)] if is_argument(param) else [flags_of(param)[-1], str(one)]
+    return words
+
+
+def repeats(param: Parameter) -> bool:
+    """True if it may be given more than once."""
+    return bool(param.nargs == -1 or getattr(param, "multiple", False))
+
+
+def metavar_of(param: Parameter) -> str:
+    """The placeholder of the value in help."""
+    if param.metavar:
+        return str(param.metavar)
+    if choices_of(param):
+        return "|".join(choices_of(param))
+    if is_argument(param):
+        return str(param.name).upper()
+    return "N" if number_range(param) else "TEXT"
+
+
+def completes(param: Parameter) -> str:
+    """ "file" or "directory" if a shell should complete paths, as the metavar implies; else empty."""
+    return {"FILE": "file", "FILE[,...]": "file", "DIR": "directory"}.get(metavar_of(param), "")
+
+
+_NAMES = {
+    "TOPIC": "topics",
+    "TOPIC[:N,N-N]": "topics",
+    "TOPIC:PARTITION": "topics",
+    "SRC": "topics",
+    "DST": "topics",
+    "GROUP": "groups",
+    "GROUP[,...]": "groups",
+    "BROKER": "brokers",
+    "USER": "users",
+    "TRANSACTIONAL_ID": "transactions",
+    "PROFILE": "profiles",
+}
+"""Kinds of names by the metavar."""
+
+
+def completes_names(param: Parameter) -> str:
+    """The kind of names that a shell completes (kctl.commands.frame.name_cache); "resources" depends on the type
+    before."""
+    if choices_of(param):
+        return ""
+    if param.name in {"broker", "brokers", "to_brokers"}:
+        return "brokers"
+    if param.name == "names" and metavar_of(param) == "NAME":
+        return "resources"
+    return _NAMES.get(metavar_of(param), "")
+
+
+def name_of(param: Parameter) -> str:
+    """The name in error messages: the longest flag, or the metavar of an argument."""
+    return metavar_of(param) if is_argument(param) else max(param.opts, key=len)
+
+
+def help_of(param: Parameter) -> str:
+    """Its help, whether it is required or repeatable, and its default."""
+    text = str(param.help)
+    if param.required and not is_argument(param):
+        text += "  Required."
+    if repeats(param) and not is_argument(param):
+        text += "  May be repeated."
+    if not is_flag(param) and not repeats(param) and param.default not in {None, ""}:
+        text += f"  Default: {param.default}."
+    return text
+
+
+# The common options of all commands, and those of all commands that connect to a cluster.
+#
+# They may be anywhere on a command line: `kctl --format json topics list` is `kctl topics list --format json`.
+
+
+Format = Literal["table", "plain", "json", "jsonl", "yaml", "csv"]
+FORMATS: tuple[str, ...] = get_args(Format)
+DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_MS = 30_000
+CLUSTER_PANEL = "Cluster options"
+OUTPUT_PANEL = "Output options"
+QUERY_PANEL = "Options of lists"
+
+_cluster = typer.Typer(add_completion=False)
+_change = typer.Typer(add_completion=False)
+_consent = typer.Typer(add_completion=False)
+_output = typer.Typer(add_completion=False)
+
+
+@_cluster.command()
+def _cluster_options(
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            metavar="HOST:PORT[,...]",
+            help="Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+    command_config: Annotated[
+        str | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="Properties file with client settings, as Kafka's tools take it; also KCTL_COMMAND_CONFIG.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="PROFILE",
+            help="Stored settings of a cluster ('kctl profile add'); also KCTL_PROFILE.  Default: the current profile"
+            " ('kctl profile use'), if any.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+    resolve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--resolve",
+            metavar="NAME=ADDRESS",
+            help="Reach brokers of this host name at this address; certificates are checked for the name.  Repeatable;"
+            " also KCTL_RESOLVE and the property kctl.resolve, separated by commas.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="How long the cluster may take to respond, such as 10s or 500ms.  Default: 30s, of which at most 5s to"
+            " connect.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+) -> None: ...
+
+
+@_change.command()
+def _change_options(
+    confirm: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm",
+            metavar="PROFILE",
+            help="Confirm the change of a cluster whose profile is protected, by the name of that profile.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+) -> None: ...
+
+
+@_consent.command()
+def _consent_options(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> None: ...
+
+
+@_output.command()
+def _output_options(
+    format_: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="How to show the result.  Default: table on a terminal, plain elsewhere.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None,
+    header: Annotated[
+        bool,
+        typer.Option("--header", help="With plain, begin with a line of column titles.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            help="Print the JSON Schema of the output, or with --format jsonl that of a line, and do nothing else.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
+    human: Annotated[
+        bool,
+        typer.Option(
+            "--human",
+            help="With table and plain, show sizes, durations and counts as 1.5 GiB, 3m5s and 12.3k.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
+    no_color: Annotated[
+        bool,
+        typer.Option(
+            "--no-color", help="No colours; NO_COLOR and TERM=dumb do the same.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No notes and no progress on stderr.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+) -> None: ...
+
+
+@functools.cache
+def cluster_options() -> list[Parameter]:
+    """--bootstrap-server, --command-config, --profile and --timeout."""
+    return list(typer.main.get_command(_cluster).params)
+
+
+@functools.cache
+def change_options() -> list[Parameter]:
+    """--confirm, of the commands that change a cluster."""
+    return list(typer.main.get_command(_change).params)
+
+
+@functools.cache
+def consent_options() -> list[Parameter]:
+    """--yes, of the commands that change something; those that never ask accept it for scripts."""
+    return list(typer.main.get_command(_consent).params)
+
+
+@functools.cache
+def output_options() -> list[Parameter]:
+    """--format, --schema, --header, --human, --no-color, --quiet and --debug."""
+    return list(typer.main.get_command(_output).params)

@@ -1,0 +1,207 @@
+"""The root of the command line: all nouns, and the only call of typer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import typer
+import typer.main
+
+from kctl.commands.frame.help import WIDTH, examples
+from kctl.commands.frame.help_pages import format_pages
+from kctl.commands.frame.lazy_group import LazyGroup, Member, lazy_group, load
+from kctl.commands.frame.parameters import flags_of, is_argument, metavar_of
+from kctl.commands.frame.peer_words import option_meant
+from kctl.errors import UsageError
+
+NOUNS: dict[str, Member] = {
+    "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
+    "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
+    "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
+    "copy": Member("kctl.commands.copy", "Copy records of a topic to another topic, which may be in another cluster."),
+    "groups": Member(
+        "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
+    ),
+    "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
+    "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
+    "streams": Member("kctl.commands.streams", "Reset applications of Kafka Streams."),
+    "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
+    "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
+    "cluster": Member(
+        "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
+    ),
+    "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
+    "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
+    "api-versions": Member(
+        "kctl.commands.api_versions", "Show the API versions that each broker supports, beside those of kctl."
+    ),
+    "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
+    "metadata-quorum": Member("kctl.commands.metadata_quorum", "Describe the controllers of a KRaft cluster."),
+    "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
+    "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
+    "elect": Member("kctl.commands.elect", "Elect leaders of partitions."),
+    "configs": Member(
+        "kctl.commands.configs", "Describe, change and compare properties of topics, brokers, groups and clients."
+    ),
+    "plan": Member("kctl.commands.plan", "Show how a cluster differs from a YAML document, or write such a document."),
+    "apply": Member("kctl.commands.apply", "Change a cluster so that it has what a YAML document requires."),
+    "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
+    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
+    "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
+    "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),
+    "dump-log": Member(
+        "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
+    ),
+    "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
+    "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
+    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
+    "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
+    "zookeeper": Member(
+        "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
+    ),
+    "export": Member(
+        "kctl.commands.export.command",
+        "Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.",
+    ),
+    "tables": Member(
+        "kctl.commands.tables",
+        "Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
+    ),
+    "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
+    "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
+    "mcp": Member(
+        "kctl.commands.mcp.command",
+        "Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.",
+    ),
+    "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
+}
+"""Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""
+
+app = typer.Typer(
+    name="kctl",
+    cls=lazy_group(NOUNS, "command"),
+    help="Manage Apache-Kafka-compatible clusters, and run a broker.\n\n"
+    "Common options, such as --bootstrap-server and --format, may stand anywhere in the line; 'kctl NOUN VERB --help'"
+    " lists them.  'kctl --version' prints the version.",
+    epilog=examples(
+        "kctl broker start",
+        "kctl topics create orders --partitions 6",
+        "echo hello | kctl produce orders",
+        "kctl consume orders --from start --until end",
+    ),
+    subcommand_metavar="NOUN [VERB] [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit status.  Raises UsageError if it is invalid."""
+    return run_command(typer.main.get_group(app), "kctl", arguments)
+
+
+def run_command(command: Any, name: str, arguments: Sequence[str]) -> int:
+    """Run one click command under that name and return its exit status.  Raises UsageError for invalid `arguments`.
+
+    `command.main` is not used, because it ends the process on a broken pipe and reads variables for typer's own
+    completion.
+    """
+    try:
+        with command.make_context(name, list(arguments), **CONTEXT) as ctx:
+            return int(command.invoke(ctx) or 0)
+    except typer.Exit as end:
+        return end.exit_code
+    except Exception as error:
+        context = getattr(error, "ctx", None)
+        # The module of these classes depends on the version of typer.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            message = _message(error) + _flag_with_value(error, arguments)
+            path = context.command_path if context else "kctl"
+            raise UsageError(f"{message}  Try '{path} --help'.") from None
+        raise
+
+
+CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--help", "-h"]}
+"""Settings of every click context, which the contexts of nouns and verbs inherit."""
+
+
+def _message(error: Any) -> str:
+    """The error text, which does not depend on the version of typer."""
+    if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
+        meant = _option_meant(error.option_name, error.ctx)
+        if meant:
+            return f"no such option: {error.option_name}.  Did you mean {meant}?"
+        may_be_name = not error.option_name.startswith("--") and any(map(is_argument, error.ctx.command.params))
+        hint = "  A name that begins with - is given after --." if may_be_name else ""
+        return f"no such option: {error.option_name}.{hint}"
+    message = str(error.format_message()).removesuffix(".") + "."
+    return message[:1].lower() + message[1:]
+
+
+def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
+    """The end of the text of an error about an extra argument that follows an option without a value."""
+    extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\S+)[ )]", error.format_message())
+    if extra is None or error.ctx is None:
+        return ""
+    flags = [flag for param in error.ctx.command.params for flag in flags_of(param)]
+    for flag, following in pairwise(arguments):
+        meant = [one for one in flags if flag.startswith("--") and one.endswith(flag[1:]) and one != flag]
+        if following == extra[1].rstrip(")") and meant:
+            return f"  {flag} takes no value; did you mean {meant[0]}?"
+    return ""
+
+
+def _option_meant(flag: str, context: Any) -> str | None:
+    """The option or argument that an unknown option of the command of a click context corresponds to."""
+    params = context.command.params
+    group = context.parent.command if context.parent is not None else None
+    return option_meant(
+        context.command_path.partition(" ")[2],
+        flag,
+        [one for param in params for one in flags_of(param)],
+        [metavar_of(param) for param in params if is_argument(param)],
+        list(getattr(group, "members", ())),
+    )
+
+
+@cache
+def all_commands() -> dict[str, dict[str, Any]]:
+    """All commands by noun and verb; a noun that is a verb has one command of its own name.
+
+    The first call imports every module, which takes half a second.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for noun, member in NOUNS.items():
+        loaded = load(member)
+        members = loaded.members if isinstance(loaded, LazyGroup) else {noun: member}
+        found[noun] = {verb: load(one) for verb, one in members.items()}
+    return found
+
+
+def help_pages() -> str:
+    """The text of help_pages.txt for the program, all nouns and all verbs.  Imports every module."""
+    pages = {"": help_text("", typer.main.get_group(app))}
+    for noun, verbs in all_commands().items():
+        if list(verbs) != [noun]:
+            pages[noun] = help_text(noun, load(NOUNS[noun]))
+        for verb, command in verbs.items():
+            name = noun if noun == verb else f"{noun} {verb}"
+            pages[name] = help_text(name, command)
+    return format_pages(pages)
+
+
+def help_text(name: str, command: Any) -> str:
+    """The plain help text of a command, a noun or, with an empty name, the program."""
+    root = typer.main.get_group(app).make_context("kctl", ["--help"], resilient_parsing=True, **CONTEXT)
+    if name:
+        parent, _, verb = f"kctl {name}".rpartition(" ")
+        root.info_name = parent
+        ctx = command.make_context(verb, ["--help"], parent=root, resilient_parsing=True)
+    else:
+        ctx = root
+    formatter = ctx.make_formatter()
+    command.write_plain_help(ctx, formatter)
+    return str(formatter.getvalue())

@@ -1,0 +1,129 @@
+"""`kctl metadata-quorum`: describe the controllers of a KRaft cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.cluster.quorum import describe_metadata_quorum
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time
+from kctl.model import uuid_text
+from kctl.output.console import Column
+
+if TYPE_CHECKING:
+    from kctl.admin.cluster.quorum import QuorumReplica
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["describe"]),
+    help="Describe the controllers of a KRaft cluster.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# `kctl metadata-quorum describe`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+COLUMNS = (
+    Column("node", numeric=True),
+    Column("role"),
+    Column("log_end_offset", numeric=True),
+    Column("lag", numeric=True),
+    Column("last_fetch"),
+    Column("last_caught_up"),
+    Column("directory_id"),
+    Column("endpoints", wraps=True, is_rare=True),
+)
+
+
+class ReplicaRow(NamedTuple):
+    """A controller, or a broker that reads the metadata log."""
+
+    node: int
+    role: str
+    log_end_offset: int | None
+    lag: int | None
+    last_fetch_ms: int | None
+    last_fetch: str | None
+    last_caught_up_ms: int | None
+    last_caught_up: str | None
+    directory_id: str | None
+    endpoints: list[str]
+
+
+class QuorumItem(NamedTuple):
+    """The state of the quorum."""
+
+    leader_id: int | None
+    leader_epoch: int
+    high_watermark: int
+    max_follower_lag: int | None
+    max_follower_lag_ms: int | None
+    voters: list[int]
+    observers: list[int]
+
+
+@verbs.command(
+    "describe",
+    cls=QueryCommand,
+    epilog=examples(
+        "kctl metadata-quorum describe",
+        "kctl metadata-quorum describe --replication",
+        "kctl metadata-quorum describe --replication --format json",
+    ),
+)
+@shows(ReplicaRow, instead=QuorumItem)
+def describe(
+    ctx: typer.Context,
+    *,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="One row per controller and broker, with its lag.")
+    ] = False,
+) -> ExitStatus:
+    """Describe the quorum of controllers: the leader, its epoch, voters and observers.
+
+    Voters are the controllers that elect the leader; observers are the brokers, which read the metadata log.  A lag is
+    in offsets of this log.  A cluster whose metadata is in ZooKeeper has no quorum: exit status 1.
+    """
+    run: Invocation = ctx.obj
+    quorum = run.on_cluster(describe_metadata_quorum)
+    if replication:
+        run.console.show(COLUMNS, [_row(one) for one in quorum.replicas])
+        return ExitStatus.DONE
+    run.console.show_one(
+        QuorumItem(
+            leader_id=quorum.leader_id,
+            leader_epoch=quorum.leader_epoch,
+            high_watermark=quorum.high_watermark,
+            max_follower_lag=quorum.max_follower_lag,
+            max_follower_lag_ms=quorum.max_follower_lag_ms,
+            voters=sorted(one.node_id for one in quorum.replicas if one.is_voter),
+            observers=sorted(one.node_id for one in quorum.replicas if not one.is_voter),
+        )
+    )
+    return ExitStatus.DONE
+
+
+def _row(one: QuorumReplica) -> ReplicaRow:
+    return ReplicaRow(
+        node=one.node_id,
+        role=one.role,
+        log_end_offset=one.log_end_offset,
+        lag=one.lag,
+        last_fetch_ms=one.last_fetch_ms,
+        last_fetch=None if one.last_fetch_ms is None else format_time(one.last_fetch_ms),
+        last_caught_up_ms=one.last_caught_up_ms,
+        last_caught_up=None if one.last_caught_up_ms is None else format_time(one.last_caught_up_ms),
+        directory_id=None if one.directory_id is None else uuid_text(one.directory_id),
+        endpoints=list(one.endpoints),
+    )

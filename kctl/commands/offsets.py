@@ -1,0 +1,189 @@
+"""`kctl offsets`: look up offsets of partitions."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.topics.offsets import partitions_by_topic
+from kctl.client.consuming.list_offsets import SPECIAL, IsolationLevel, list_offsets
+from kctl.commands.compat import formatters as offset_compat
+from kctl.commands.compat.java import Compat
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import exception_error, known
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, known_time, parse_partitions, parse_time_ms
+from kctl.commands.reading.searches import NamePattern
+from kctl.commands.topics.options import TopicRegex
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+from kctl.output.console import ERROR_COLUMNS, Column
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.consuming.list_offsets import OffsetAt
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["get"]),
+    help="Look up offsets of partitions.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# `kctl offsets get`.
+
+
+_EPOCH_MS_DIGITS = 13
+
+verbs = typer.Typer(add_completion=False)
+
+
+COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("offset", numeric=True),
+    Column("time"),
+    Column("leader_epoch", numeric=True),
+    *ERROR_COLUMNS,
+)
+
+
+class OffsetRow(NamedTuple):
+    """An offset of a partition, or the error."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    time: str | None = None
+    leader_epoch: int | None = None
+    error: str | None = None
+    message: str | None = None
+
+
+class TopicFailureRow(NamedTuple):
+    """A topic whose partitions are unknown."""
+
+    topic: str
+    error: str | None
+    message: str | None
+
+
+@verbs.command(
+    "get",
+    cls=QueryCommand,
+    epilog=examples(
+        "kctl offsets get orders",
+        "kctl offsets get orders payments --time earliest",
+        "kctl offsets get orders --time @2026-11-21T09:30:00Z --partition 0,3-5",
+    ),
+)
+@shows(OffsetRow, TopicFailureRow)
+def get(
+    ctx: typer.Context,
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics whose offsets to show.", metavar="TOPIC")] = None,
+    *,
+    topic_regex: TopicRegex = None,
+    at: Annotated[
+        str,
+        typer.Option(
+            "--time",
+            metavar="NAME|@TIME",
+            help="Which offset: earliest, latest, max-timestamp (the record with the largest one; Kafka 3.0),"
+            " earliest-local and latest-tiered (with remote storage; Kafka 3.4 and 3.8), or Kafka's numbers for these,"
+            " -2, -1, -3, -4 and -5.  @TIME is that of the first record at or after the time: RFC 3339 (UTC without a"
+            " zone), a date, epoch seconds (10 digits) or milliseconds (13 digits), or a duration back from now: @-1h.",
+        ),
+    ] = "latest",
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    committed: Annotated[
+        bool,
+        typer.Option(
+            "--committed", help="Use the end that readers of committed transactions see (the last stable offset)."
+        ),
+    ] = False,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Show the first, last or time-based offset of every partition.
+
+    A time after the last record has no offset.
+    """
+    run: Invocation = ctx.obj
+    timestamp = _timestamp(at)
+    requested = parse_partitions(partition)
+    if bool(topics) == (topic_regex is not None):
+        raise UsageError("give topics or --topic-regex")
+    pattern = None if topic_regex is None else NamePattern("--topic-regex", topic_regex)
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    async def query(client: ClusterClient) -> list[OffsetRow | TopicFailureRow]:
+        names = sorted(set(topics or ()))
+        if pattern is not None:
+            present = (await client.metadata()).topics.values()
+            names = sorted(pattern.select(topic.name for topic in present if not topic.is_internal))
+        found = await partitions_by_topic(client, names)
+        if requested is not None:
+            for name, of_topic in found.items():
+                if not isinstance(of_topic, ApiError):
+                    found[name] = [TopicPartition(name, number) for number in requested]
+        tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
+        offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
+        rows: list[OffsetRow | TopicFailureRow] = []
+        for name, one in found.items():
+            if isinstance(one, ApiError):
+                rows.append(TopicFailureRow(name, **exception_error(one)))
+            else:
+                rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(one)))
+        return rows
+
+    rows = run.on_brokers(query)
+    if compat:
+        known_offsets = {
+            TopicPartition(row.topic, row.partition): row.offset
+            for row in rows
+            if isinstance(row, OffsetRow) and row.error is None
+        }
+        run.console.verbatim(offset_compat.offsets(compat, known_offsets))
+        for row in rows:
+            if row.error is not None:
+                run.console.warn(str(row.message))
+        return run.status_of(rows)
+    run.console.show(COLUMNS, rows)
+    return run.status_of(rows)
+
+
+def _timestamp(text: str) -> int:
+
+    name = {"start": "earliest", "end": "latest"}.get(text, text)
+    if name in SPECIAL:
+        return SPECIAL[name]
+    if text in {str(number) for number in SPECIAL.values()}:
+        return int(text)
+    if not text.startswith("@") and not (len(text) == _EPOCH_MS_DIGITS and text.isdecimal()):  # as Kafka's tool takes
+        raise UsageError(f"--time takes {', '.join(SPECIAL)}, their numbers or @TIME, not '{text}'")
+    return parse_time_ms(text, now_ms=round(time.time() * 1000))
+
+
+def _row(tp: TopicPartition, outcome: OffsetAt | ApiError) -> OffsetRow:
+    if isinstance(outcome, ApiError):
+        if outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            outcome = ApiError(outcome.code, f"{tp.topic} has no partition {tp.partition}")
+        return OffsetRow(tp.topic, tp.partition, **exception_error(outcome))
+    return OffsetRow(
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=known(outcome.offset),
+        timestamp_ms=known_time(outcome.timestamp_ms),
+        time=format_time(outcome.timestamp_ms),
+        leader_epoch=known(outcome.leader_epoch),
+    )

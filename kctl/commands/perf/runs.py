@@ -1,0 +1,468 @@
+"""`kctl perf`: produce, consume, latency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from kctl.admin.perf.client_choice import ClientName, choose_client
+from kctl.admin.perf.load_client import ProducedRecords, SizeDistribution, SizeRange, random_values, values_of_lines
+from kctl.admin.perf.measurement import Load
+from kctl.admin.topics.offsets import OffsetRange, offset_ranges, partitions_of
+from kctl.admin.topics.topics import BROKER_DEFAULT, NewTopic, create_topics
+from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.producing.producer import ProducerSettings
+from kctl.client.properties.settings import fetch_limits, writing_settings
+from kctl.commands.frame.command import ChangingCommand, ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.values import parse_duration_ms, parse_size
+from kctl.commands.perf.results import ResultRow, Results
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.limits import PERF_PAYLOAD_BYTES_MAX
+from kctl.model import TopicPartition
+from kctl.output.quantities import INT16_MAX, INT32_MAX, INT64_MAX, counted, parse_integer
+from kctl.system.user_files import read_regular
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+
+# Options that the verbs of `kctl perf` share, and their values.
+
+
+NS_PER_MS = 1_000_000
+DURATION_MS_MAX = 7 * 86_400_000
+RECORDS_MAX = 10**12
+RATE_MAX = 10**9
+INTERVAL_MS_MIN = 100
+_WEIGHT_MAX = 1_000_000
+_RANGES_MAX = 100
+
+Topic = Annotated[str, typer.Argument(help="Topic for the test records.", metavar="TOPIC")]
+Client = Annotated[
+    ClientName,
+    typer.Option(
+        "--client",
+        help="Measure with librdkafka or with kctl's own client; auto takes librdkafka if it is installed and the"
+        " listener has no TLS and SASL.",
+    ),
+]
+Records = Annotated[
+    int | None,
+    typer.Option("--records", metavar="N", help="End after this many records.", min=1, max=RECORDS_MAX),
+]
+Duration = Annotated[str | None, typer.Option("--duration", metavar="DURATION", help="End after this time.")]
+Rate = Annotated[
+    int | None,
+    typer.Option("--rate", metavar="N", help="Records per second.  Default: as many as possible.", min=1, max=RATE_MAX),
+]
+Size = Annotated[
+    str,
+    typer.Option(
+        "--size",
+        metavar="SIZE|A-B|A-B:WEIGHT,...",
+        help="Size of the values in bytes: 1k, 100-2k (all equally likely), or several with weights: 100:9,10k:1.",
+    ),
+]
+PayloadFile = Annotated[
+    str | None,
+    typer.Option("--payload-file", metavar="FILE", help="Take the values from the lines of this file, at random."),
+]
+Warmup = Annotated[
+    str, typer.Option("--warmup", metavar="DURATION", help="Do not count records in this time at the start.")
+]
+Interval = Annotated[
+    str, typer.Option("--interval", metavar="DURATION", help="Time between two rows of intermediate results.")
+]
+HistogramOption = Annotated[
+    bool,
+    typer.Option(
+        "--histogram",
+        help="Show how often each range of latencies occurred; with plain and csv instead of the total, which is then a"
+        " note on stderr.",
+    ),
+]
+Create = Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")]
+Partitions = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        metavar="N",
+        help="Number of partitions of the topic to --create.  Default: the broker's.",
+        min=1,
+        max=INT32_MAX,
+    ),
+]
+ReplicationFactor = Annotated[
+    int | None,
+    typer.Option(
+        "--replication-factor",
+        metavar="N",
+        help="Number of replicas of the topic to --create.  Default: the broker's.",
+        min=1,
+        max=INT16_MAX,
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check topic and options, without creating or writing anything.")
+]
+
+
+def parse_load(
+    records: int | None, duration: str | None, *, warmup: str = "0s", rate: int | None = None, default_ms: int | None
+) -> Load:
+    """The load of the options; `default_ms` is the duration without --records and --duration.  Raises UsageError."""
+    duration_ms = _bounded_ms(duration, "--duration") if duration else None
+    if records is None and duration_ms is None:
+        duration_ms = default_ms
+    return Load(
+        records=records,
+        duration_ns=None if duration_ms is None else duration_ms * NS_PER_MS,
+        warmup_ns=_bounded_ms(warmup, "--warmup", low=0) * NS_PER_MS,
+        rate=rate,
+    )
+
+
+def parse_interval_ns(text: str) -> int:
+    """The time between two rows.  Raises UsageError."""
+    return _bounded_ms(text, "--interval", low=INTERVAL_MS_MIN) * NS_PER_MS
+
+
+def _bounded_ms(text: str, option: str, *, low: int = 1) -> int:
+    duration_ms = parse_duration_ms(text)
+    if not low <= duration_ms <= DURATION_MS_MAX:
+        raise UsageError(f"{option} must be between {low}ms and 7d, not '{text}'")
+    return duration_ms
+
+
+def parse_sizes(text: str) -> SizeDistribution:
+    """Sizes, ranges of sizes and their weights.  Raises UsageError."""
+    ranges, weights = [], []
+    for part in text.split(","):
+        found = re.fullmatch(r"([^-:]+)(?:-([^-:]+))?(?::([0-9]+))?", part)
+        try:
+            if not found:
+                raise UsageError(f"'{part}' is not a size; use 1k, 100-2k or 100-2k:9")
+            ranges.append(SizeRange(parse_size(found[1]), parse_size(found[2] or found[1])))
+            weights.append(parse_integer(found[3] or "1", "a weight", high=_WEIGHT_MAX))
+        except UsageError as error:
+            raise UsageError(f"--size: {error}") from None
+    if len(ranges) > _RANGES_MAX:
+        raise UsageError(f"--size takes at most {_RANGES_MAX} ranges")
+    return SizeDistribution(tuple(ranges), tuple(weights))
+
+
+def record_values(size: str, payload_file: str | None, random: Random) -> Iterator[bytes]:
+    """The values of the test records.  Raises UsageError."""
+    if payload_file is None:
+        return random_values(parse_sizes(size), random)
+    try:
+        data = read_regular(payload_file)
+    except OSError as error:
+        raise UsageError(f"cannot read {payload_file}: {error.strerror}") from None
+    if len(data) > PERF_PAYLOAD_BYTES_MAX:
+        raise UsageError(f"{payload_file} has more than {PERF_PAYLOAD_BYTES_MAX} bytes")
+    return values_of_lines(data, random)
+
+
+# The topic of a load test: creates it on request, and requires a confirmation if it has records.
+
+
+class Creation(NamedTuple):
+    """Whether a missing topic is created, and its settings."""
+
+    is_wanted: bool
+    partitions: int | None
+    replication_factor: int | None
+
+
+class DryRunItem(NamedTuple):
+    """The plan of a load test."""
+
+    topic: str
+    status: str
+    partitions: int | None
+    records_in_topic: int
+    client: str
+
+
+Ranges = dict[TopicPartition, OffsetRange]
+
+
+def ranges_of(run: Invocation, topic: str) -> Ranges | None:
+    """The offsets of the topic; None if it does not exist."""
+
+    async def look(client: ClusterClient) -> Ranges | None:
+        try:
+            partitions = await partitions_of(client, [topic])
+        except ApiError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return None
+            raise
+        return await offset_ranges(client, partitions)
+
+    return run.on_brokers(look)
+
+
+def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry_run: bool) -> Ranges | None:
+    """The offsets of a topic that may be written to; None after a dry run, which has shown what would be done.
+
+    Raises ApiError without the topic, and Refused without consent to write to a topic with records.
+    """
+    if not creation.is_wanted and (creation.partitions or creation.replication_factor):
+        raise UsageError("--partitions and --replication-factor require --create")
+    found = ranges_of(run, topic)
+    if found is None:
+        if not creation.is_wanted:
+            text = f"topic '{topic}' does not exist; add --create to create it"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        _create(run, topic, creation, dry_run=dry_run)
+        if dry_run:
+            run.console.show_one(DryRunItem(topic, "would be created", creation.partitions, 0, client))
+            return None
+        run.console.note(f"topic '{topic}' was created; 'kctl topics delete {topic}' deletes it")
+        run.restart_timeout()
+        found = ranges_of(run, topic) or {}
+    records = sum(one.end - one.start for one in found.values())
+    if dry_run:
+        run.console.show_one(DryRunItem(topic, "would be written to", len(found), records, client))
+        return None
+    if records:
+        run.consent(f"Write test records to topic '{topic}', which has {counted(records, 'record')}?")
+    return found
+
+
+def _create(run: Invocation, topic: str, creation: Creation, *, dry_run: bool) -> None:
+    new = NewTopic(topic, creation.partitions or BROKER_DEFAULT, creation.replication_factor or BROKER_DEFAULT)
+    (created,) = run.on_brokers(lambda client: create_topics(client, [new], validate_only=dry_run))
+    if not created.outcome.is_done:
+        raise ApiError(created.outcome.error, f"topic '{topic}': {created.outcome.message}")
+
+
+# `kctl perf produce`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+Acks = Literal["all", "-1", "1", "0"]
+ACK_TEXTS: dict[str, str] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+DEFAULT_DURATION_MS = 10_000
+LINGER_MS_MAX = 900_000
+BATCH_BYTES_MAX = 64 << 20
+
+
+@verbs.command(
+    "produce",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl perf produce load-test --create --partitions 6 --records 1000000 --size 1k",
+        "kctl perf produce load-test --duration 60s --warmup 5s --rate 20000 --acks all --histogram --yes",
+        "kctl perf produce load-test --size 100:90,10k:10 --compression zstd --format jsonl --yes",
+    ),
+)
+@shows_one(ResultRow, DryRunItem)
+def produce(
+    ctx: typer.Context,
+    topic: Topic,
+    *,
+    records: Records = None,
+    duration: Duration = None,
+    rate: Rate = None,
+    size: Size = "1k",
+    payload_file: PayloadFile = None,
+    acks: Annotated[
+        Acks,
+        typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, the leader (1), none (0)."),
+    ] = "all",
+    compression: Annotated[Compression, typer.Option("--compression", help="Compression codec of batches.")] = "none",
+    linger: Annotated[
+        int,
+        typer.Option(
+            "--linger", metavar="MS", help="How long a batch waits for more records.", min=0, max=LINGER_MS_MAX
+        ),
+    ] = 5,
+    batch_size: Annotated[str, typer.Option("--batch-size", metavar="SIZE", help="Size of a batch.")] = "64k",
+    warmup: Warmup = "0s",
+    interval: Interval = "1s",
+    histogram: HistogramOption = False,
+    client: Client = "auto",
+    create: Create = False,
+    partitions: Partitions = None,
+    replication_factor: ReplicationFactor = None,
+    dry_run: DryRun = False,
+) -> ExitStatus:
+    """Write test records, and measure throughput and the time until they are acknowledged.
+
+    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
+    The values are random bytes without keys, spread over all partitions.  With --acks all the producer is idempotent.
+
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are
+    accurate to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required
+    (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    load = parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
+    values = record_values(size, payload_file, Random())
+    run.note_unused("perf produce")
+    properties = run.producer_properties()
+    batch_bytes = parse_size(batch_size)
+    if not 0 < batch_bytes <= BATCH_BYTES_MAX:
+        raise UsageError(f"--batch-size must be between 1 and {BATCH_BYTES_MAX} bytes, not '{batch_size}'")
+    writing = writing_settings(
+        properties,
+        ProducerSettings(),
+        request_timeout_ms=run.client_settings().response_timeout_ms,
+        acks=ACK_TEXTS[run.setting(ctx, "acks", "acks")],
+        compression_type=run.setting(ctx, "compression", "compression.type"),
+        linger_ms=int(run.setting(ctx, "linger", "linger.ms")),
+        batch_size=parse_size(run.setting(ctx, "batch_size", "batch.size")),
+    )
+    if writing.partitioner is not None:
+        raise UsageError(
+            "partitioner.class, partitioner.ignore.keys: test records go to all partitions in turn; remove them"
+        )
+    test_records = ProducedRecords(values, writing.settings)
+    interval_ns = parse_interval_ns(interval)
+    chosen = choose_client(client, run.client_settings())
+    results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
+    creation = Creation(create, partitions, replication_factor)
+    if prepare(run, topic, creation, chosen.name, dry_run=dry_run) is None:
+        return ExitStatus.DONE
+    with results.shown() as load_run:
+        chosen.produce(topic, test_records, load_run)
+    return results.status()
+
+
+# `kctl perf consume`.
+
+
+@verbs.command(
+    "consume",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl perf consume orders",
+        "kctl perf consume orders --records 1000000 --warmup 2s",
+        "kctl perf consume orders --from end --duration 60s --format jsonl",
+    ),
+)
+@shows_one(ResultRow)
+def consume(
+    ctx: typer.Context,
+    topic: Topic,
+    *,
+    from_: Annotated[
+        Literal["start", "end"],
+        typer.Option("--from", help="Read what the topic has, or only what is written from now on."),
+    ] = "start",
+    records: Records = None,
+    duration: Duration = None,
+    warmup: Warmup = "0s",
+    interval: Interval = "1s",
+    client: Client = "auto",
+) -> ExitStatus:
+    """Read a topic without a group, and measure the throughput.
+
+    Stops at the offsets that were the end of the topic when it started, after --records or after --duration, or when
+    interrupted; the results until then are shown.  With --from end it ends after --records or --duration, by default
+    after 10 s.
+
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.
+    """
+    run: Invocation = ctx.obj
+    default_ms = 10_000 if from_ == "end" else None
+    load = parse_load(records, duration, warmup=warmup, default_ms=default_ms)
+    interval_ns = parse_interval_ns(interval)
+    run.note_unused("perf consume")
+    properties = run.consumer_properties()
+    isolation = IsolationLevel[properties.get("isolation.level", "read_committed").strip().upper()]
+    limits = fetch_limits(properties, FetchLimits())
+    chosen = choose_client(client, run.client_settings(), limits, isolation)
+    results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=False)
+    found = ranges_of(run, topic)
+    if found is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic}' does not exist")
+    if from_ == "end":
+        ranges = {tp: (one.end, INT64_MAX) for tp, one in found.items()}
+    else:
+        ranges = {tp: (one.start, one.end) for tp, one in found.items()}
+    with results.shown() as load_run:
+        chosen.consume(ranges, load_run)
+    return results.status()
+
+
+# `kctl perf latency`.
+
+
+@verbs.command(
+    "latency",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl perf latency load-test --create --records 10000 --acks all --histogram",
+        "kctl perf latency load-test --rate 100 --duration 60s --warmup 5s --yes",
+    ),
+)
+@shows_one(ResultRow, DryRunItem)
+def latency(
+    ctx: typer.Context,
+    topic: Topic,
+    *,
+    records: Records = None,
+    duration: Duration = None,
+    rate: Rate = None,
+    size: Size = "100",
+    payload_file: PayloadFile = None,
+    acks: Annotated[
+        Literal["all", "1"],
+        typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, or the leader (1)."),
+    ] = "all",
+    warmup: Warmup = "0s",
+    interval: Interval = "1s",
+    histogram: HistogramOption = False,
+    client: Client = "auto",
+    create: Create = False,
+    partitions: Partitions = None,
+    replication_factor: ReplicationFactor = None,
+    dry_run: DryRun = False,
+) -> ExitStatus:
+    """Write one test record at a time and read it, and measure the time between the two.
+
+    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
+    The records go to the partitions in turn.  Records of other producers in the topic are skipped.
+
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are
+    accurate to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required
+    (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    load = parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
+    writing = writing_settings(
+        run.producer_properties(),
+        ProducerSettings(),
+        request_timeout_ms=run.client_settings().response_timeout_ms,
+        acks=run.setting(ctx, "acks", "acks"),
+        linger_ms=0,
+    )
+    if writing.settings.acks == 0:
+        raise UsageError("acks=0: the latency is measured to the acknowledgement and the reader; use all or 1")
+    test_records = ProducedRecords(record_values(size, payload_file, Random()), writing.settings)
+    interval_ns = parse_interval_ns(interval)
+    run.note_unused("perf latency")
+    limits = fetch_limits(run.consumer_properties(), FetchLimits())
+    chosen = choose_client(client, run.client_settings(), limits)
+    results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
+    creation = Creation(create, partitions, replication_factor)
+    found = prepare(run, topic, creation, chosen.name, dry_run=dry_run)
+    if found is None:
+        return ExitStatus.DONE
+    with results.shown() as load_run:
+        chosen.round_trips({tp: one.end for tp, one in found.items()}, test_records, load_run)
+    return results.status()

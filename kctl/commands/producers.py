@@ -1,0 +1,186 @@
+"""`kctl producers`: describe idempotent and transactional producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.topics.offsets import partitions_of
+from kctl.admin.topics.transactions import describe_producers
+from kctl.commands.compat import formatters as transaction_compat
+from kctl.commands.compat.java import CompatSinceKafka3
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.rows import exception_error, known
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, parse_partitions
+from kctl.errors import ApiError
+from kctl.model import TopicPartition
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import INT32_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.admin.topics.transactions import ActiveProducer
+    from kctl.client.cluster import ClusterClient
+
+    ProducerResult = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
+    """The producers of a partition, or an error; the partition is None if the error is about the topic."""
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["describe"]),
+    help="Describe idempotent and transactional producers.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# `kctl producers describe`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+
+COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True, drop_order=2),
+    Column("coordinator_epoch", numeric=True, drop_order=1),
+    Column("last_sequence", numeric=True, drop_order=3),
+    Column("last_time", drop_order=4),
+    Column("txn_start_offset", numeric=True),
+    *ERROR_COLUMNS,
+)
+
+
+class ProducerRow(NamedTuple):
+    """A producer of a partition."""
+
+    topic: str
+    partition: int | None
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+    last_time: str | None
+    txn_start_offset: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class PartitionFailureRow(NamedTuple):
+    """A partition, or a topic, whose producers are unknown."""
+
+    topic: str
+    partition: int | None
+    error: str | None
+    message: str | None
+
+
+@verbs.command(
+    "describe",
+    cls=QueryCommand,
+    epilog=examples("kctl producers describe orders", "kctl producers describe orders --partition 0,3-5 --open"),
+)
+@shows(ProducerRow, PartitionFailureRow)
+def describe(
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
+    *,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(
+            "--broker",
+            metavar="N",
+            help="Query this broker, which must be a replica.  Default: the leaders.",
+            min=0,
+            max=INT32_MAX,
+        ),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Only producers with an open transaction.")] = False,
+    compat: CompatSinceKafka3 = None,
+) -> ExitStatus:
+    """Describe the idempotent and transactional producers of partitions.
+
+    TXN-START-OFFSET is the first offset of a producer's open transaction, and empty if there is none.  Requires Kafka
+    2.8 or later.
+    """
+    run: Invocation = ctx.obj
+    requested = parse_partitions(partition)
+    found = run.on_brokers(lambda client: _query(client, topics, requested, broker=broker))
+    if open_:
+        found = [
+            (
+                topic,
+                number,
+                producers if isinstance(producers, ApiError) else [one for one in producers if one.has_transaction],
+            )
+            for topic, number, producers in found
+        ]
+    if compat:
+        return _describe_as_kafka(run, found)
+    rows: list[ProducerRow | PartitionFailureRow] = []
+    for topic, number, producers in found:
+        if isinstance(producers, ApiError):
+            rows.append(PartitionFailureRow(topic, number, **exception_error(producers)))
+        else:
+            by_id = sorted(producers, key=lambda one: one.producer_id)
+            rows.extend(producer_row(topic, number, one) for one in by_id)
+    run.console.show(COLUMNS, rows)
+    return run.status_of(rows)
+
+
+async def _query(
+    client: ClusterClient, topics: Sequence[str], requested: Sequence[int] | None, *, broker: int | None
+) -> list[ProducerResult]:
+
+    async def send_one(topic: str) -> list[ProducerResult]:
+        try:
+            tps = await partitions_of(client, [topic])
+            if requested is not None:
+                tps = [TopicPartition(topic, number) for number in requested]
+            found = await describe_producers(client, tps, broker=broker)
+        except ApiError as error:
+            return [(topic, None, error)]
+        return [(tp.topic, tp.partition, producers) for tp, producers in found.items()]
+
+    responses = await client.gather([send_one(topic) for topic in sorted(set(topics))])
+    return [one for some in responses for one in some]
+
+
+def _describe_as_kafka(run: Invocation, found: Sequence[ProducerResult]) -> ExitStatus:
+    """Prints the output of Kafka's tool on stdout, and errors on stderr."""
+    status = ExitStatus.DONE
+    for topic, number, producers in found:
+        if isinstance(producers, ApiError):
+            run.console.warn(f"{topic if number is None else f'{topic}-{number}'}: {producers.code.name}: {producers}")
+            status = ExitStatus.FAILED
+        else:
+            run.console.verbatim(transaction_compat.producers(producers))
+    return status
+
+
+def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> ProducerRow:
+    """One producer of one partition."""
+    return ProducerRow(
+        topic=topic,
+        partition=partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=known(producer.coordinator_epoch),
+        last_sequence=known(producer.last_sequence),
+        last_timestamp_ms=known(producer.last_timestamp_ms),
+        last_time=format_time(producer.last_timestamp_ms),
+        txn_start_offset=known(producer.txn_start_offset),
+    )

@@ -1,0 +1,263 @@
+"""Records as rows and JSON objects: `produce --input jsonl` reads the output of `consume --format jsonl` back
+unchanged.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from json.encoder import encode_basestring as encode_text
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kctl.commands.frame.values import format_time, known_time
+from kctl.commands.record_format.reading import ReadRecord
+from kctl.errors import UsageError
+from kctl.output.console import Column
+from kctl.output.quantities import INT32_MAX, INT64_MAX, is_integer
+from kctl.records.dump_text import encode_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kctl.model import TopicPartition
+    from kctl.records.header import Record
+
+RECORD_COLUMNS = (
+    Column("partition", numeric=True),
+    Column("offset", numeric=True),
+    Column("time"),
+    Column("key", wraps=True),
+    Column("value", wraps=True),
+    Column("headers", wraps=True),
+)
+
+
+class HeaderItem(NamedTuple):
+    """A header of a record; `encoding` is utf-8 or base64, None for a null value."""
+
+    key: str
+    value: str | None
+    encoding: str | None
+
+
+class RecordItem(NamedTuple):
+    """A record as a JSON object, which `read_record` reads back."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: str | None
+    key_encoding: str | None
+    value: str | None
+    value_encoding: str | None
+    headers: list[HeaderItem]
+
+
+class DecodedItem(NamedTuple):
+    """A record whose key or value was decoded by a schema registry; `read_record` reads it back.
+
+    With the encoding `json`, a key or value is any JSON value, else text as in RecordItem.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: object
+    key_encoding: str | None
+    key_schema_id: int | None
+    value: object
+    value_encoding: str | None
+    value_schema_id: int | None
+    headers: list[HeaderItem]
+
+
+class RecordRow(NamedTuple):
+    """A record in the table."""
+
+    partition: int
+    offset: int
+    time: str | None
+    key: str | None
+    value: str | None
+    headers: list[dict[str, str | None]]
+    """One mapping per header, because a name may occur more than once."""
+
+
+def record_item(tp: TopicPartition, record: Record) -> RecordItem:
+    """A record with keys and values as text where the bytes are UTF-8, else as base64."""
+    key, key_encoding = encode_bytes(record.key)
+    value, value_encoding = encode_bytes(record.value)
+    return RecordItem(
+        tp.topic,
+        tp.partition,
+        record.offset,
+        known_time(record.timestamp),
+        format_time(record.timestamp),
+        key,
+        key_encoding,
+        value,
+        value_encoding,
+        [HeaderItem(name, *encode_bytes(data)) for name, data in record.headers],
+    )
+
+
+def record_lines(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
+    """The JSON of `record_item` for each record, without an object for each."""
+    return (f"{{{members}}}" for members in record_members(tp, records))
+
+
+def record_members(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
+    """The members of the JSON object of `record_item`, without braces."""
+    start = f'"topic":{encode_text(tp.topic)},"partition":{tp.partition},"offset":'
+    before_ms, times = -1, _times(-1)
+    for offset, timestamp_ms, key, value, headers in records:
+        if timestamp_ms != before_ms:
+            before_ms, times = timestamp_ms, _times(timestamp_ms)
+        shown_headers = ",".join([header_json(name, data) for name, data in headers]) if headers else ""
+        yield (
+            f'{start}{offset},{times},"key":{json_of(key, "key_encoding")},'
+            f'"value":{json_of(value, "value_encoding")},"headers":[{shown_headers}]'
+        )
+
+
+def _times(timestamp_ms: int) -> str:
+    shown_ms, text = known_time(timestamp_ms), format_time(timestamp_ms)
+    shown_text = "null" if text is None else f'"{text}"'
+    return f'"timestamp_ms":{"null" if shown_ms is None else shown_ms},"time":{shown_text}'
+
+
+def header_json(name: str, data: bytes | None) -> str:
+    """A header as a JSON object."""
+    return f'{{"key":{encode_text(name)},"value":{json_of(data, "encoding")}}}'
+
+
+def json_of(data: bytes | None, encoding_name: str) -> str:
+    """The bytes as JSON, and after a comma their encoding as the member of this name."""
+    if data is None:
+        return f'null,"{encoding_name}":null'
+    try:
+        return f'{encode_text(data.decode())},"{encoding_name}":"utf-8"'
+    except UnicodeDecodeError:
+        return f'"{base64.b64encode(data).decode()}","{encoding_name}":"base64"'
+
+
+def decoded_item(
+    tp: TopicPartition, record: Record, key_schema_id: int | None, value_schema_id: int | None
+) -> DecodedItem:
+    """A record with JSON values where there is a schema."""
+    key, key_encoding = encode_bytes(record.key) if key_schema_id is None else _parsed(record.key)
+    value, value_encoding = encode_bytes(record.value) if value_schema_id is None else _parsed(record.value)
+    return DecodedItem(
+        tp.topic,
+        tp.partition,
+        record.offset,
+        known_time(record.timestamp),
+        format_time(record.timestamp),
+        key,
+        key_encoding,
+        key_schema_id,
+        value,
+        value_encoding,
+        value_schema_id,
+        [HeaderItem(name, *encode_bytes(data)) for name, data in record.headers],
+    )
+
+
+def _parsed(data: bytes | None) -> tuple[object, str | None]:
+    """(JSON value, "json"); text if a mask has left no JSON."""
+    try:
+        return json.loads(data or b""), "json"
+    except (ValueError, RecursionError):
+        return encode_bytes(data)
+
+
+def record_row(tp: TopicPartition, record: Record) -> RecordRow:
+    """A record with bytes that are not UTF-8 as \\xNN."""
+    return RecordRow(
+        tp.partition,
+        record.offset,
+        format_time(record.timestamp),
+        text_of(record.key),
+        text_of(record.value),
+        header_cells(record.headers),
+    )
+
+
+def header_cells(headers: Sequence[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
+    """The headers as the console shows them in one cell: `name=value`, and `name` alone where the value is null."""
+    return [{name: text_of(data)} for name, data in headers]
+
+
+def decode_bytes(text: object, encoding: object) -> bytes | None:
+    """The inverse of encode_bytes, and the text of a JSON value with the encoding `json`.  Raises UsageError."""
+    if encoding == "json":
+        return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise UsageError(f"{text!r} is neither text nor null")
+    if encoding == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise UsageError(f"'{text}' is not valid base64: {error}") from None
+    if encoding not in {None, "utf-8"}:
+        raise UsageError(f"unknown encoding {encoding!r}")
+    _check_unicode(text)
+    return text.encode()
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!a} contains an unpaired surrogate, which is not a character") from None
+
+
+def read_record(item: object) -> ReadRecord:
+    """A record from the object of record_item, or from some of its fields.  Raises UsageError.
+
+    The value has to be one of them: a record with a key and without a value deletes the key in a compacted topic.
+    """
+    if not isinstance(item, dict):
+        raise UsageError("not a JSON object")
+    if "value" not in item:
+        raise UsageError('no "value" in it; that of a record without one is null')
+    headers = item.get("headers") or []
+    if not isinstance(headers, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
+    ):
+        raise UsageError('headers are a list of {"key", "value"}')
+    for one in headers:
+        _check_unicode(one["key"])
+    return ReadRecord(
+        decode_bytes(item.get("key"), item.get("key_encoding")),
+        decode_bytes(item.get("value"), item.get("value_encoding")),
+        tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
+        _integer(item, "partition", INT32_MAX),
+        _timestamp(item),
+    )
+
+
+def _timestamp(item: dict[str, Any]) -> int | None:
+    value: int | None = item.get("timestamp_ms")
+    if value is not None and not is_integer(value, low=-INT64_MAX, high=INT64_MAX):
+        raise UsageError(f"timestamp_ms is {value!r}, not a whole number of 64 bits")
+    return None if value is None else known_time(value)
+
+
+def _integer(item: dict[str, Any], name: str, high: int) -> int | None:
+    value: int | None = item.get(name)
+    if value is not None and not is_integer(value, high=high):
+        raise UsageError(f"{name} is {value!r}, not a whole number from 0 to {high}")
+    return value
+
+
+def text_of(data: bytes | None) -> str | None:
+    r"""UTF-8, with invalid bytes as surrogates, which the console shows as \xNN."""
+    return None if data is None else data.decode(errors="surrogateescape")

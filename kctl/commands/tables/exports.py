@@ -1,0 +1,497 @@
+"""`kctl tables`: status, verify, compact, import."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS
+from kctl.commands.frame.command import ChangingCommand, ClusterCommand, LocalChange
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.rows import exception_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, parse_condition, parse_partitions, parse_size
+from kctl.errors import UsageError
+from kctl.output.console import ERROR_COLUMNS, Column, is_present
+from kctl.output.quantities import counted, format_duration
+from kctl.records.compression import Codec
+from kctl.server.loop.tasks import SystemClock
+from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.commits.inventory import UnknownFiles
+from kctl.tables.compaction.bins import CompactedTable, NotCompactable
+from kctl.tables.compaction.table_files import CompactRequest, compact_export
+from kctl.tables.exec.files import Locked
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.target import PackageMissing, open_files, parse_target, require_arrow
+from kctl.tables.exports.importing import Import, ImportRequest, NotImportable, import_export
+from kctl.tables.exports.status import PartitionStatus, ReplacedRange, State, export_status
+from kctl.tables.plans.plan import Compression, Isolation
+from kctl.tables.verification.request import VerifyRequest, verify_export
+from kctl.tables.verification.rows import VerifiedRange
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.tables.commits.existing import ExportState
+
+
+# Options and errors that the verbs of `kctl tables` share.
+
+
+Catalog = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME",
+        help="Iceberg: the catalogue of the export, as for 'kctl export'.  Default: the database in the target.",
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", metavar="NAME", help="Iceberg: namespace of the tables.  Default: kafka."),
+]
+TARGET_HELP = "Folder or URL of an export, as --to of 'kctl export'."
+
+
+# `kctl tables status`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+STATUS_COLUMNS = (
+    Column("target"),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("exported_offset", numeric=True),
+    Column("end_offset", numeric=True),
+    Column("lag", numeric=True),
+    Column("time_lag", numeric=True),
+    Column("lost", numeric=True, is_rare=True),
+    Column("diverged_offset", numeric=True, is_rare=True),
+    Column("replaced", numeric=True, is_rare=True),
+    Column("pending", numeric=True, is_rare=True),
+    Column("batch", numeric=True),
+    Column("committed"),
+    Column("state", trouble=lambda text: text != State.CURRENT and is_present(text)),
+    *ERROR_COLUMNS,
+)
+
+
+class StatusRow(NamedTuple):
+    """One partition of an export as a JSON object; null for unknown.  `pending` and `lag` are numbers of offsets."""
+
+    target: str
+    table: str
+    topic: str
+    partition: int
+    exported_offset: int | None
+    end_offset: int | None
+    lag: int | None
+    time_lag_ms: int | None
+    lost: int | None
+    pending: int | None
+    batch: int | None
+    committed_ms: int | None
+    state: str
+    diverged_offset: int | None
+    """The first offset at which the log has, or may have, other records than those that were exported."""
+    replaced: int
+    """Number of offsets whose rows are of records that the topic lost; they are in `replaced_ranges`."""
+    replaced_ranges: list[ReplacedRange]
+    error: str | None = None
+    message: str | None = None
+
+
+@verbs.command(
+    "status",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl tables status /data/orders",
+        "kctl tables status s3://lake/shop s3://lake/web --format json",
+        "kctl tables status /data/orders --lag '>15m' --check --quiet",
+    ),
+)
+@shows(StatusRow)
+def status(
+    ctx: typer.Context,
+    targets: Annotated[list[str], typer.Argument(help=TARGET_HELP, metavar="TARGET")],
+    *,
+    condition: Annotated[
+        str | None,
+        typer.Option(
+            "--lag", metavar="CONDITION", help="Only rows with this lag, such as '>1000' in records or '>5m' in time."
+        ),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Exit with status 3 unless every partition is current; with --lag, if there is such a row."
+        ),
+    ] = False,
+    catalog: Catalog = None,
+    namespace: Namespace = None,
+) -> ExitStatus:
+    """Show how far exports are behind their topics, in records and in time.
+
+    One row per partition.  LAG is the number of offsets after the last commit of the export, up to the last stable
+    offset; TIME-LAG is the age of the first of their records.  PENDING are offsets of a batch that was planned and is
+    not committed: an export is running or was interrupted.
+
+    States: current; behind; interrupted (see PENDING); new (not exported yet); losing (LOST records were deleted
+    before they were exported); truncated (the log ends before the exported offset, or has other records from
+    DIVERGED-OFFSET on, as after an unclean leader election); recreated (the topic was deleted and created again);
+    damaged (a data file is gone or does not have the size with which it was committed: a warning names it); gone
+    (there is no such topic or partition).
+
+    REPLACED are exported rows of records that the topic lost later, of all former truncations; JSON has their offsets
+    and incarnations.
+    """
+    run: Invocation = ctx.obj
+    required = parse_condition(condition)
+    exports: dict[str, ExportState] = {}
+    try:
+        for target in dict.fromkeys(map(parse_target, targets)):
+            existing = ExistingExport(open_files(target), catalog=catalog, namespace=namespace or "")
+            exports[target] = existing.state()
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    for target, state in exports.items():
+        for loss in dict.fromkeys(state.losses.values()):
+            run.console.warn(f"{target}: {loss}")
+    now_ms = round(time.time() * 1000)
+
+    async def read(client: ClusterClient) -> list[StatusRow]:
+        return [
+            _item(target, state, one)
+            for target, state in exports.items()
+            for one in await export_status(client, state, now_ms)
+        ]
+
+    items = [item for item in run.on_brokers(read) if required is None or item.error or required.holds(item)]
+    run.console.show(STATUS_COLUMNS, items, rows=[_row(item) for item in items])
+    failed = run.status_of(items)
+    if (
+        failed is ExitStatus.DONE
+        and check
+        and (items if required else any(one.state != State.CURRENT for one in items))
+    ):
+        return ExitStatus.UNMET
+    return failed
+
+
+def _item(target: str, export: ExportState, one: PartitionStatus) -> StatusRow:
+    error = exception_error(one.error) if one.error else {"error": None, "message": None}
+    return StatusRow(
+        target=target,
+        table=export.kind.value,
+        topic=one.topic,
+        partition=one.partition,
+        exported_offset=one.exported_offset,
+        end_offset=one.end_offset,
+        lag=one.lag,
+        time_lag_ms=one.time_lag_ms,
+        lost=one.lost,
+        pending=one.pending,
+        batch=one.batch,
+        committed_ms=one.committed_ms,
+        state=one.state.value,
+        diverged_offset=one.diverged_offset,
+        replaced=sum(range_.end - range_.start for range_ in one.replaced_ranges),
+        replaced_ranges=list(one.replaced_ranges),
+        **error,
+    )
+
+
+def _row(item: StatusRow) -> dict[str, object]:
+    """The cells of a table: the times as text."""
+    committed = None if item.committed_ms is None else format_time(item.committed_ms)
+    time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
+    return {
+        **item._asdict(),
+        "time_lag": time_lag,
+        "committed": committed,
+        "lost": item.lost or None,
+        "replaced": item.replaced or None,
+    }
+
+
+# `kctl tables verify`.
+
+
+VERIFY_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("start", numeric=True),
+    Column("end", numeric=True),
+    Column("status"),
+    Column("topic_records", numeric=True),
+    Column("table_records", numeric=True),
+    Column("missing", numeric=True),
+    Column("twice", numeric=True),
+    Column("different", numeric=True),
+    Column("unexpected", numeric=True),
+    Column("not_compared", numeric=True),
+    Column("offset", numeric=True, is_rare=True),
+    Column("difference", is_rare=True),
+    Column("reason", wraps=True, is_rare=True),
+)
+
+
+@verbs.command(
+    "verify",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl tables verify orders /data/orders",
+        "kctl tables verify orders s3://lake/shop --format json",
+        "kctl tables verify orders /data/shop --partitions 0-3 --from-start",
+    ),
+)
+@shows(VerifiedRange)
+def verify(
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to compare.", metavar="TOPIC")],
+    target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
+    *,
+    partitions: Annotated[
+        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    from_start: Annotated[
+        bool,
+        typer.Option(
+            "--from-start",
+            help="Iceberg and Delta: compare from the first offset of the topic on, not from that of the table.",
+        ),
+    ] = False,
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"] | None,
+        typer.Option(
+            "--isolation",
+            help="The isolation of the export.  Default: that of a folder's export; for tables read_committed.",
+        ),
+    ] = None,
+    catalog: Catalog = None,
+    namespace: Namespace = None,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
+) -> ExitStatus:
+    """Compare an exported topic with its files or table, record by record.
+
+    Reads all exported records from the topic and all rows from the files, and compares keys, values, timestamps and,
+    if they were exported, headers.  Changes nothing, takes no lock, and may run beside an export.
+
+    One row per range of offsets: the number of records and rows, how many records are MISSING in the files, there
+    TWICE, DIFFERENT, or UNEXPECTED because the topic does not have them, and the first such OFFSET.  JSON has hashes of
+    both sides too, which do not depend on the order.  What the topic no longer has cannot be compared, and is listed
+    with the REASON: records that were deleted, compacted or truncated, and aborted transactions.
+
+    The exit status is 3 if there is a difference, or if a file of the export is missing.
+    """
+    run: Invocation = ctx.obj
+    request = VerifyRequest(
+        topic=topic,
+        target=parse_target(target),
+        client=run.client_settings(),
+        partitions=parse_partitions(partitions),
+        from_start=from_start,
+        isolation=Isolation(isolation) if isolation else None,
+        catalog=catalog,
+        namespace=namespace or "",
+    )
+    try:
+        with contextlib.ExitStack() as stack:
+            bar = None if no_progress else stack.enter_context(run.console.progress("compared", unit="offsets"))
+            found = verify_export(request, bar.update if bar else lambda done: None)
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    for warning in found.warnings:
+        run.console.warn(warning)
+    if found.filtered:
+        filtered = counted(found.filtered, "record of the topic does", "records of the topic do")
+        run.console.note(f"{filtered} not match --where of the export and are not expected in it")
+    run.console.show(VERIFY_COLUMNS, found.ranges)
+    return ExitStatus.DONE if found.is_equal else ExitStatus.UNMET
+
+
+# `kctl tables compact`.
+
+
+COMPACT_COLUMNS = (
+    Column("table"),
+    Column("files_before", numeric=True),
+    Column("files_after", numeric=True),
+    Column("bytes_before", numeric=True),
+    Column("bytes_after", numeric=True),
+    Column("status"),
+)
+
+
+@verbs.command(
+    "compact",
+    cls=LocalChange,
+    epilog=examples(
+        "kctl tables compact /data/orders --dry-run",
+        "kctl tables compact s3://lake/shop --target-file-size 512m --yes",
+    ),
+)
+@shows(CompactedTable)
+def compact(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
+    *,
+    target_file_size: Annotated[
+        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of merged files.")
+    ] = "256m",
+    compression: Annotated[
+        Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of merged files.")
+    ] = "zstd",
+    catalog: Catalog = None,
+    namespace: Namespace = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be merged; change nothing.")] = False,
+) -> ExitStatus:
+    """Merge the small files of an export into large ones.
+
+    Files of less than three quarters of the target size are merged, within a topic or table and a partition.  Each
+    table is replaced by one commit, or a folder of Parquet files by commits of its log.  Records, columns and positions
+    do not change, and exports continue as before.
+
+    Readers of Iceberg and Delta tables are not disturbed; replaced files remain until snapshots are expired, or the
+    table is vacuumed.  In a folder of Parquet files, replaced files are removed: readers that list the folder may see
+    records twice until then, and readers of the commit log see each record once at any time.
+
+    The exit status is 5 if an export into the folder is running or was interrupted, and 3 if files are missing.
+    """
+    run: Invocation = ctx.obj
+    size = parse_size(target_file_size)
+    if size < 1:
+        raise UsageError("--target-file-size must be greater than 0")
+    location = parse_target(target)
+    request = CompactRequest(
+        target_bytes=size,
+        compression=Compression(compression),
+        catalog=catalog,
+        namespace=namespace or "",
+        is_dry_run=dry_run,
+    )
+    if not dry_run:
+        run.consent(f"Merge the small files of {location}?")
+    try:
+        found = compact_export(request, open_files(location), SystemClock())
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    except DataLoss as error:
+        run.console.fail("DATA_LOSS", str(error))
+        return ExitStatus.UNMET
+    except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
+        raise Refused(str(error)) from None
+    run.console.show(COMPACT_COLUMNS, found)
+    return ExitStatus.DONE
+
+
+# `kctl tables import`.
+
+
+IMPORT_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("start", numeric=True),
+    Column("end", numeric=True),
+    Column("records", numeric=True),
+    Column("status"),
+)
+
+
+class ImportedRow(NamedTuple):
+    """One partition: the exported offsets `start` to `end` (exclusive), and how many records they were."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    status: str
+
+
+@verbs.command(
+    "import",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl tables import /data/orders orders-restored --dry-run",
+        "kctl tables import s3://lake/shop orders --from-topic orders --compression lz4",
+    ),
+)
+@shows(ImportedRow)
+def import_(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
+    topic: Annotated[str, typer.Argument(help="Existing topic to write to.", metavar="TOPIC")],
+    *,
+    from_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--from-topic",
+            metavar="TOPIC",
+            help="The exported topic.  Default: that of the same name, or the only one.",
+        ),
+    ] = None,
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], typer.Option("--compression", help="Codec of the records.")
+    ] = "none",
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Also write into partitions that have records but no progress of this import."),
+    ] = False,
+    catalog: Catalog = None,
+    namespace: Namespace = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show where the import would start; write nothing.")
+    ] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
+) -> ExitStatus:
+    """Write exported records back into a topic, each exactly once.
+
+    Keeps keys, values, timestamps, partitions and their order, and headers if they were exported.  Offsets are assigned
+    anew.  An import that was interrupted is continued by the same command, and one that is complete adds only what was
+    exported since.
+
+    Records are written in transactions, which also commit the progress, as offsets of the group kctl-import.TOPIC.ID.
+    Readers with read_committed see each record once.
+
+    The exit status is 5 if the topic has records but the group has no progress (see --append), or if files are missing
+    or overlap.
+    """
+    run: Invocation = ctx.obj
+    request = ImportRequest(
+        topic=topic,
+        source=from_topic,
+        codec=Codec.named(compression),
+        appends=append,
+        is_dry_run=dry_run,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+    )
+    try:
+        require_arrow()
+        files = open_files(parse_target(target))
+        existing = ExistingExport(files, catalog=catalog, namespace=namespace or "")
+        with contextlib.ExitStack() as stack:
+            bar = None if no_progress else stack.enter_context(run.console.progress("imported", unit="records"))
+
+            async def work(client: ClusterClient) -> Import:
+                return await import_export(client, files, existing, request, bar.update if bar else lambda rows: None)
+
+            found = run.on_cluster_concurrently(work)
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    except NotImportable as error:
+        raise Refused(str(error)) from None
+    for warning in found.warnings:
+        run.console.warn(warning)
+    run.console.show(IMPORT_COLUMNS, [ImportedRow(topic, *one) for one in found.partitions])
+    return ExitStatus.DONE

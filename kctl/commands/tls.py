@@ -1,0 +1,194 @@
+"""`kctl tls`: check the TLS listener of a broker."""
+
+from __future__ import annotations
+
+from time import monotonic, time
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.security.tls_check import check_tls
+from kctl.client.settings import parse_servers
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.values import format_time
+from kctl.config.addresses import address_text, is_host
+from kctl.errors import ConfigError, UsageError
+from kctl.output.console import Column, Format
+from kctl.security.tls import TlsSettings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kctl.admin.security.tls_check import CertificateReport, TlsReport
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["check"]),
+    help="Check the TLS listener of a broker.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# `kctl tls check`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+DEFAULT_PORT = 9093
+_MS_PER_DAY = 86_400_000
+COLUMNS = (
+    Column("subject", wraps=True),
+    Column("issuer", wraps=True),
+    Column("names", wraps=True),
+    Column("valid_until"),
+    Column("days_left", numeric=True),
+    Column("key"),
+)
+
+
+class CertificateItem(NamedTuple):
+    """A certificate of the server as a JSON object."""
+
+    subject: str
+    issuer: str
+    names: list[str]
+    valid_from: str | None
+    valid_until: str | None
+    days_left: int
+    key: str
+    sha256: str
+
+
+class TlsItem(NamedTuple):
+    """A TLS listener as a JSON object."""
+
+    address: str
+    trusted: bool
+    version: str | None
+    cipher: str | None
+    versions: list[str]
+    problems: list[str]
+    certificates: list[CertificateItem]
+
+
+class TlsOverview(NamedTuple):
+    """A TLS listener above the table of its certificates."""
+
+    address: str
+    trusted: bool
+    version: str | None
+    cipher: str | None
+    versions: str
+    problems: str
+
+
+class CertificateRow(NamedTuple):
+    """A certificate in the table."""
+
+    subject: str
+    issuer: str
+    names: str
+    valid_until: str | None
+    days_left: int
+    key: str
+
+
+@verbs.command(
+    "check",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl tls check broker1.example:9093 --command-config client.properties",
+        "kctl tls check 10.0.0.7:9093 --server-name broker1.example --expires-after 30",
+        "kctl tls check broker1.example:9093 --format json",
+    ),
+)
+@shows_one(TlsItem)
+def check(
+    ctx: typer.Context,
+    address: Annotated[str, typer.Argument(help="Address of the TLS listener.", metavar="HOST:PORT")],
+    *,
+    server_name: Annotated[
+        str | None,
+        typer.Option("--server-name", metavar="NAME", help="Name to expect in the certificate.  Default: the host."),
+    ] = None,
+    expires_after: Annotated[
+        int,
+        typer.Option(
+            "--expires-after", metavar="DAYS", min=0, help="Report certificates that expire within this many days."
+        ),
+    ] = 0,
+) -> ExitStatus:
+    """Check a TLS listener: show certificates, protocol versions and cipher, and verify that a client trusts it.
+
+    The ssl.* properties of --command-config select the trusted certificates; the default is those of the system.  The
+    exit status is 3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
+    """
+    run: Invocation = ctx.obj
+    addresses = parse_servers(address, default_port=DEFAULT_PORT)
+    if len(addresses) != 1:
+        raise UsageError(f"'{address}' is more than one address; give one")
+    if server_name is not None and not is_host(server_name):
+        raise UsageError(f"--server-name takes the name of a host or an IP address, not '{server_name}'")
+    (host, port) = addresses[0]
+    end_s = monotonic() + run.client_settings().timeout_ms / 1000
+    try:
+        settings = TlsSettings.of(run.client_properties())
+        report = check_tls(host, port, settings, server_name=server_name, left_s=lambda: end_s - monotonic())
+    except ConfigError as error:
+        raise UsageError(f"--command-config: {error}") from None
+    item = _item(report, now_ms=round(time() * 1000), days=expires_after)
+    if run.console.is_machine_readable:
+        run.console.show_one(item)
+    elif run.console.format is Format.CSV:
+        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+    else:
+        versions, problems = ", ".join(item.versions), ", ".join(item.problems)
+        run.console.show_one(TlsOverview(item.address, item.trusted, item.version, item.cipher, versions, problems))
+        run.console.text("")
+        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+    return ExitStatus.UNMET if item.problems else ExitStatus.DONE
+
+
+def _item(report: TlsReport, *, now_ms: int, days: int) -> TlsItem:
+    certificates = [_certificate_item(entry, now_ms) for entry in report.certificates]
+    problems = [] if report.problem is None else [f"not trusted: {report.problem}"]
+    problems += [f"accepts {version}" for version in report.old_versions]
+    problems += [
+        f"{entry.subject} expires in {entry.days_left} days" for entry in certificates if entry.days_left < days
+    ]
+    return TlsItem(
+        address=address_text(report.host, report.port),
+        trusted=report.problem is None,
+        version=report.version,
+        cipher=report.cipher,
+        versions=list(report.versions),
+        problems=problems,
+        certificates=certificates,
+    )
+
+
+def _certificate_item(entry: CertificateReport, now_ms: int) -> CertificateItem:
+    return CertificateItem(
+        subject=entry.subject,
+        issuer=entry.issuer,
+        names=list(entry.names),
+        valid_from=format_time(_ms(entry.valid_from)),
+        valid_until=format_time(_ms(entry.valid_until)),
+        days_left=(_ms(entry.valid_until) - now_ms) // _MS_PER_DAY,
+        key=entry.key,
+        sha256=entry.fingerprint,
+    )
+
+
+def _certificate_row(item: CertificateItem) -> CertificateRow:
+    return CertificateRow(item.subject, item.issuer, ", ".join(item.names), item.valid_until, item.days_left, item.key)
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

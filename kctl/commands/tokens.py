@@ -1,0 +1,286 @@
+"""`kctl tokens`: create, describe, renew and expire delegation tokens."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.security.tokens import (
+    BROKER_DEFAULT,
+    create_token,
+    describe_tokens,
+    expire_token,
+    find_token,
+    renew_token,
+)
+from kctl.commands.frame.command import ChangingCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.query import QueryCommand
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, parse_duration_ms
+from kctl.commands.topics.options import DRY_RUN
+from kctl.errors import UsageError
+from kctl.output.console import Column
+
+if TYPE_CHECKING:
+    from kctl.admin.security.tokens import DelegationToken
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["create", "describe", "renew", "expire"]),
+    help="Create, describe, renew and expire delegation tokens.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# Options and rows that several verbs of `kctl tokens` share.
+
+
+TOKEN = typer.Argument(help="Id of the token.", metavar="TOKEN_ID")
+TOKEN_COLUMNS = (
+    Column("token_id"),
+    Column("owner"),
+    Column("renewers"),
+    Column("issued"),
+    Column("expires"),
+    Column("renewable_until"),
+)
+CREATED_COLUMNS = (*TOKEN_COLUMNS, Column("hmac"))
+EXPIRY_COLUMNS = (Column("token_id"), Column("expires"), Column("status"))
+
+
+class TokenRow(NamedTuple):
+    """A token without its secret."""
+
+    token_id: str
+    owner: str
+    renewers: list[str]
+    issued: str | None
+    expires: str | None
+    renewable_until: str | None
+
+
+class SecretTokenRow(NamedTuple):
+    """A token with its secret: for SCRAM, token_id is the user name and hmac the password."""
+
+    token_id: str
+    owner: str
+    renewers: list[str]
+    issued: str | None
+    expires: str | None
+    renewable_until: str | None
+    hmac: str
+
+
+class ExpiryRow(NamedTuple):
+    """A token that was renewed or expired."""
+
+    token_id: str
+    expires: str | None
+    status: str
+
+
+def token_row(token: DelegationToken) -> TokenRow:
+    """The row of a token."""
+    return TokenRow(
+        token.token_id,
+        token.owner,
+        list(token.renewers),
+        format_time(token.issue_ms),
+        format_time(token.expiry_ms),
+        format_time(token.max_ms),
+    )
+
+
+def secret_token_row(token: DelegationToken) -> SecretTokenRow:
+    """The row of a token with its secret."""
+    return SecretTokenRow(*token_row(token), base64.b64encode(token.hmac).decode())
+
+
+def check_principals(principals: Sequence[str], option: str) -> None:
+    """Raises UsageError unless all have the form User:name."""
+    for each in principals:
+        kind, colon, name = each.partition(":")
+        if not (kind and colon and name):
+            raise UsageError(f"{option} {each}: principals are written as User:name")
+
+
+def duration_ms(text: str | None, option: str, default: int) -> int:
+    """The duration in an option, in ms.  Raises UsageError."""
+    if text is None:
+        return default
+    period_ms = parse_duration_ms(text)
+    if period_ms <= 0:
+        raise UsageError(f"{option} must be greater than 0, not '{text}'")
+    return period_ms
+
+
+# `kctl tokens create`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+
+@verbs.command(
+    "create",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl tokens create --command-config alice.properties",
+        "kctl tokens create --renewer User:scheduler --max-lifetime 12h --command-config alice.properties",
+    ),
+)
+@shows(SecretTokenRow)
+def create(
+    ctx: typer.Context,
+    *,
+    renewer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--renewer", metavar="PRINCIPAL", help="Principal that may renew and expire the token, as its owner may."
+        ),
+    ] = None,
+    max_lifetime: Annotated[
+        str | None,
+        typer.Option(
+            "--max-lifetime",
+            metavar="DURATION",
+            help="How long the token can be renewed.  Default and limit: delegation.token.max.lifetime.ms.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Create a delegation token of the user that this command authenticates as.
+
+    A client authenticates with the token by SCRAM: username is token_id, password is hmac, and tokenauth="true" is set
+    in sasl.jaas.config.  Anyone who has the hmac can act as the user, and the output contains it: write it to a file
+    that only you can read.
+    """
+    run: Invocation = ctx.obj
+    check_principals(renewer or (), "--renewer")
+    lifetime_ms = duration_ms(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
+    token = run.on_cluster(lambda client: create_token(client, renewer or (), max_lifetime_ms=lifetime_ms))
+    run.console.show(CREATED_COLUMNS, [secret_token_row(token)])
+    return ExitStatus.DONE
+
+
+# `kctl tokens describe`.
+
+
+@verbs.command(
+    "describe",
+    cls=QueryCommand,
+    epilog=examples(
+        "kctl tokens describe --command-config alice.properties",
+        "kctl tokens describe --owner User:alice --show-hmac --command-config alice.properties",
+    ),
+)
+@shows(TokenRow, SecretTokenRow)
+def describe(
+    ctx: typer.Context,
+    *,
+    owner: Annotated[
+        list[str] | None,
+        typer.Option("--owner", metavar="PRINCIPAL", help="Only tokens of this owner or renewer."),
+    ] = None,
+    show_hmac: Annotated[
+        bool, typer.Option("--show-hmac", help="Also show the hmac of each token, which is its secret.")
+    ] = False,
+) -> ExitStatus:
+    """Describe the delegation tokens that the user owns, may renew, or may describe according to ACLs."""
+    run: Invocation = ctx.obj
+    check_principals(owner or (), "--owner")
+    tokens = run.on_cluster(lambda client: describe_tokens(client, owner or ()))
+    if show_hmac:
+        run.console.show(CREATED_COLUMNS, [secret_token_row(token) for token in tokens])
+    else:
+        run.console.show(TOKEN_COLUMNS, [token_row(token) for token in tokens])
+    return ExitStatus.DONE
+
+
+# `kctl tokens expire`.
+
+
+_AT_ONCE = -1
+
+
+@verbs.command(
+    "expire",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl tokens expire 7nBcGm7JQuqhCbVdNdrUyA --yes --command-config alice.properties",
+        "kctl tokens expire 7nBcGm7JQuqhCbVdNdrUyA --after 10m --yes --command-config alice.properties",
+    ),
+)
+@shows(ExpiryRow)
+def expire(
+    ctx: typer.Context,
+    token_id: Annotated[str, TOKEN],
+    *,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            "--after", metavar="DURATION", help="Time from now until the token expires.  Default: delete it now."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Expire a delegation token, now or after a time.
+
+    The user must be its owner or a renewer.  Asks for confirmation on a terminal; elsewhere --yes is required
+    (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    period_ms = duration_ms(after, "--after", _AT_ONCE)
+    status = "removed" if period_ms == _AT_ONCE else "changed"
+    if dry_run:
+        token = run.on_cluster(lambda client: find_token(client, token_id))
+        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), f"would be {status}")])
+        return ExitStatus.DONE
+    run.consent(f"Expire delegation token {token_id}?")
+    expiry_ms = run.on_cluster(lambda client: expire_token(client, token_id, period_ms=period_ms))
+    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), status)])
+    return ExitStatus.DONE
+
+
+# `kctl tokens renew`.
+
+
+@verbs.command(
+    "renew",
+    cls=ChangingCommand,
+    epilog=examples("kctl tokens renew 7nBcGm7JQuqhCbVdNdrUyA --period 1d --command-config alice.properties"),
+)
+@shows(ExpiryRow)
+def renew(
+    ctx: typer.Context,
+    token_id: Annotated[str, TOKEN],
+    *,
+    period: Annotated[
+        str | None,
+        typer.Option(
+            "--period",
+            metavar="DURATION",
+            help="Time from now until the token expires.  Default: the broker's delegation.token.expiry.time.ms.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Renew a delegation token, up to its maximum lifetime.
+
+    The user must be its owner or a renewer.
+    """
+    run: Invocation = ctx.obj
+    period_ms = duration_ms(period, "--period", BROKER_DEFAULT)
+    if dry_run:
+        token = run.on_cluster(lambda client: find_token(client, token_id))
+        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])
+        return ExitStatus.DONE
+    expiry_ms = run.on_cluster(lambda client: renew_token(client, token_id, period_ms=period_ms))
+    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), "renewed")])
+    return ExitStatus.DONE

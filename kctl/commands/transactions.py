@@ -1,0 +1,545 @@
+"""`kctl transactions`: describe transactions, find hanging ones and abort them."""
+
+from __future__ import annotations
+
+import re
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.topics import transactions
+from kctl.admin.topics.offsets import partitions_of
+from kctl.admin.topics.transactions import (
+    Marker,
+    describe_producers,
+    describe_transactions,
+    owner_of,
+    write_abort_marker,
+)
+from kctl.admin.topics.transactions import list_transactions as query
+from kctl.commands.compat import formatters as transaction_compat
+from kctl.commands.compat.java import CompatSinceKafka3
+from kctl.commands.frame.command import ChangingCommand
+from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.query import QueryCommand, note_omissions
+from kctl.commands.frame.rows import code_error, known, outcome_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import format_time, parse_duration_ms
+from kctl.commands.groups.resets import parse_scope
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.quantities import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.admin.topics.transactions import OpenTransaction, Transaction
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.outcome import Outcome
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["list", "describe", "find-hanging", "abort"]),
+    help="Describe transactions, find hanging ones and abort them.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# Warnings about brokers and coordinators that did not respond.
+
+
+def warn_of_failures(run: Invocation, failed: Sequence[Outcome]) -> ExitStatus:
+    """Writes errors to stderr, because stdout contains Kafka's output."""
+    for one in failed:
+        run.console.warn(f"{one.name}: {one.message}")
+    return ExitStatus.FAILED if failed else ExitStatus.DONE
+
+
+# `kctl transactions list`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+
+class State(StrEnum):
+    """States by which --state selects."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+LIST_COLUMNS = (
+    Column("transactional_id"),
+    Column("coordinator", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("state"),
+    *ERROR_COLUMNS,
+)
+
+
+class ListedTransactionRow(NamedTuple):
+    """A transactional id with the state of its last transaction."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+    error: str | None = None
+    message: str | None = None
+
+
+class CoordinatorFailureRow(NamedTuple):
+    """A broker that could not list its transactions."""
+
+    transactional_id: None
+    coordinator: int
+    error: str | None
+    message: str | None
+
+
+@verbs.command(
+    "list",
+    cls=QueryCommand,
+    epilog=examples("kctl transactions list", "kctl transactions list --state Ongoing --format json"),
+)
+@shows(ListedTransactionRow, CoordinatorFailureRow)
+def list_transactions(
+    ctx: typer.Context,
+    *,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only transactions in this state.")] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option("--producer-id", metavar="N", help="Only those of this producer.", max=INT64_MAX, min=0),
+    ] = None,
+    compat: CompatSinceKafka3 = None,
+) -> ExitStatus:
+    """List the transactional ids of all brokers with the state of their last transaction.
+
+    Requires Kafka 3.0 or later.
+    """
+    run: Invocation = ctx.obj
+    listed, failed = run.on_brokers(lambda client: query(client, states=state or (), producer_ids=producer_id or ()))
+    if not state and not producer_id and not failed:
+        run.store_names("transactions", (one.transactional_id for one in listed))
+    if compat:
+        run.console.verbatim(transaction_compat.listed(listed))
+        return warn_of_failures(run, failed)
+    rows: list[ListedTransactionRow | CoordinatorFailureRow] = [
+        ListedTransactionRow(one.transactional_id, one.coordinator_id, one.producer_id, one.state)
+        for one in sorted(listed, key=lambda one: one.transactional_id)
+    ]
+    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
+    run.console.show(LIST_COLUMNS, rows)
+    note_omissions(run, rows, "transactional ids")
+    return run.status_of(rows)
+
+
+# `kctl transactions describe`.
+
+
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+DESCRIBE_COLUMNS = (
+    Column("transactional_id"),
+    Column("coordinator"),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True),
+    Column("state"),
+    Column("timeout_ms", numeric=True),
+    Column("start_time"),
+    Column("duration_ms", numeric=True),
+    Column("partitions", wraps=True),
+    *ERROR_COLUMNS,
+)
+
+
+class TopicPartitionsItem(NamedTuple):
+    """The partitions of one topic that a transaction has written to."""
+
+    topic: str
+    partitions: list[int]
+
+
+class TransactionItem(NamedTuple):
+    """A transaction as a JSON object."""
+
+    transactional_id: str
+    coordinator: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    state: str | None
+    timeout_ms: int | None
+    start_timestamp_ms: int | None
+    start_time: str | None
+    duration_ms: int | None
+    partitions: list[TopicPartitionsItem]
+    error: str | None = None
+    message: str | None = None
+
+
+class TransactionRow(NamedTuple):
+    """A transaction in the table."""
+
+    transactional_id: str
+    coordinator: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    state: str | None
+    timeout_ms: int | None
+    start_time: str | None
+    duration_ms: int | None
+    partitions: str | None
+    """For example `orders(0,1) payments(3)`."""
+    error: str | None
+    message: str | None
+
+
+@verbs.command("describe", cls=QueryCommand, epilog=examples("kctl transactions describe billing-1"))
+@shows(TransactionItem)
+def describe(
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(help="Transactional ids.", metavar="TRANSACTIONAL_ID")],
+    *,
+    compat: CompatSinceKafka3 = None,
+) -> ExitStatus:
+    """Describe transactions: state, producer, time and partitions.
+
+    Requires Kafka 3.0 or later.
+    """
+    run: Invocation = ctx.obj
+
+    async def query(client: ClusterClient) -> list[Transaction]:
+        return await describe_transactions(client, names)
+
+    found = run.on_brokers(query)
+    now_ms = round(time.time() * 1000)
+    if compat:
+        return _describe_as_kafka(run, found, now_ms)
+    items = [_item(one, now_ms) for one in found]
+    run.console.show(DESCRIBE_COLUMNS, items, rows=[_row(item) for item in items])
+    return run.status_of(items)
+
+
+def _describe_as_kafka(run: Invocation, found: Sequence[Transaction], now_ms: int) -> ExitStatus:
+
+    brokers = run.on_brokers(lambda client: client.metadata([])).brokers.values()
+    ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
+    for one in found:
+        if one.outcome.is_done:
+            run.console.verbatim(transaction_compat.described(one, ids.get(one.coordinator, -1), now_ms))
+    return warn_of_failures(run, [one.outcome for one in found if not one.outcome.is_done])
+
+
+def _item(one: Transaction, now_ms: int) -> TransactionItem:
+    topics: dict[str, list[int]] = {}
+    for tp in one.partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return TransactionItem(
+        transactional_id=one.outcome.name,
+        coordinator=one.coordinator or None,
+        producer_id=known(one.producer_id),
+        producer_epoch=known(one.producer_epoch),
+        state=one.state or None,
+        timeout_ms=known(one.timeout_ms),
+        start_timestamp_ms=known(one.start_ms),
+        start_time=format_time(one.start_ms),
+        duration_ms=max(0, now_ms - one.start_ms) if one.state in OPEN_STATES and one.start_ms >= 0 else None,
+        partitions=[TopicPartitionsItem(topic, numbers) for topic, numbers in topics.items()],
+        **outcome_error(one.outcome),
+    )
+
+
+def _row(item: TransactionItem) -> TransactionRow:
+    fields = item._asdict()
+    del fields["start_timestamp_ms"]
+    return TransactionRow(**(fields | {"partitions": _text(item.partitions)}))
+
+
+def _text(topics: Sequence[TopicPartitionsItem]) -> str | None:
+    return " ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in topics) or None
+
+
+# `kctl transactions find-hanging`.
+
+
+HANGING_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True, drop_order=2),
+    Column("coordinator_epoch", numeric=True, drop_order=1),
+    Column("start_offset", numeric=True, drop_order=4),
+    Column("last_time", drop_order=3),
+    Column("idle_ms", numeric=True),
+    Column("transactional_id"),
+    *ERROR_COLUMNS,
+)
+
+
+class HangingRow(NamedTuple):
+    """A transaction that no coordinator will end."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    start_offset: int
+    last_timestamp_ms: int | None
+    last_time: str | None
+    idle_ms: int
+    transactional_id: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class SearchFailureRow(NamedTuple):
+    """A broker whose partitions could not be searched."""
+
+    topic: None
+    partition: None
+    error: str
+    message: str
+
+
+@verbs.command(
+    "find-hanging",
+    cls=QueryCommand,
+    epilog=examples("kctl transactions find-hanging", "kctl transactions find-hanging --topic orders:0-3 --idle 1h"),
+)
+@shows(HangingRow, SearchFailureRow)
+def find_hanging(
+    ctx: typer.Context,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", metavar="TOPIC[:N,N-N]", help="Only this topic, or some of its partitions.  Default: all topics."
+        ),
+    ] = None,
+    idle: Annotated[
+        str,
+        typer.Option(
+            "--idle",
+            metavar="DURATION",
+            help="Only transactions without writes for longer than this; use the brokers' transaction.max.timeout.ms.",
+        ),
+    ] = "15m",
+    compat: CompatSinceKafka3 = None,
+) -> ExitStatus:
+    """Find open transactions that no coordinator will end and that block readers of committed records.
+
+    The exit status is 3 if there are any; 'kctl transactions abort' aborts one.  Requires Kafka 3.0 or later.
+    """
+    run: Invocation = ctx.obj
+    scope = parse_scope(topic, all_topics=not topic)
+    now_ms = round(time.time() * 1000)
+    idle_since_ms = now_ms - parse_duration_ms(idle)
+
+    tps = run.on_brokers(lambda client: _partitions(client, scope))
+    note_omissions(run, tps, "topics")
+    found, failed = run.on_brokers(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
+    if compat:
+        run.console.verbatim(transaction_compat.hanging(found, tps, now_ms))
+        return warn_of_failures(run, failed) or (ExitStatus.UNMET if found else ExitStatus.DONE)
+    rows = [_hanging_row(one, now_ms) for one in found]
+    errors = [SearchFailureRow(None, None, one.error.name, f"{one.name}: {one.message}") for one in failed]
+    run.console.show(HANGING_COLUMNS, [*rows, *errors])
+    for one in found:
+        start = one.producer.txn_start_offset
+        run.console.note(
+            f"to abort it: kctl transactions abort {one.tp.topic}:{one.tp.partition} --start-offset {start}"
+            f"{run.cluster_options()}"
+        )
+    if errors:
+        return ExitStatus.FAILED
+    return ExitStatus.UNMET if rows else ExitStatus.DONE
+
+
+async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None] | None) -> list[TopicPartition]:
+
+    if scope is None:
+        metadata = await client.metadata()
+        return [TopicPartition(name, one.partition) for name, it in metadata.topics.items() for one in it.partitions]
+    tps = await partitions_of(client, scope)
+    chosen = [tp for tp in tps if scope[tp.topic] is None]
+    return chosen + [TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()]
+
+
+def _hanging_row(one: OpenTransaction, now_ms: int) -> HangingRow:
+    producer = one.producer
+    return HangingRow(
+        topic=one.tp.topic,
+        partition=one.tp.partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=known(producer.coordinator_epoch),
+        start_offset=producer.txn_start_offset,
+        last_timestamp_ms=known(producer.last_timestamp_ms),
+        last_time=format_time(producer.last_timestamp_ms),
+        idle_ms=max(0, now_ms - producer.last_timestamp_ms),
+        transactional_id=one.transactional_id,
+    )
+
+
+# `kctl transactions abort`.
+
+
+ABORT_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True),
+    Column("coordinator_epoch", numeric=True),
+    Column("start_offset", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+
+class AbortRow(NamedTuple):
+    """A transaction that is aborted in one partition."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    start_offset: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+@verbs.command(
+    "abort",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl transactions abort orders:0 --start-offset 1234 --dry-run",
+        "kctl transactions abort orders:0 --start-offset 1234 --yes",
+        "kctl transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes",
+    ),
+)
+@shows(AbortRow)
+def abort(
+    ctx: typer.Context,
+    partition: Annotated[
+        str, typer.Argument(help="Partition in which the transaction is open.", metavar="TOPIC:PARTITION")
+    ],
+    *,
+    start_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--start-offset",
+            metavar="N",
+            help="First offset of the transaction; the broker returns its producer.",
+            max=INT64_MAX,
+            min=0,
+        ),
+    ] = None,
+    producer_id: Annotated[
+        int | None,
+        typer.Option(
+            "--producer-id",
+            metavar="N",
+            help="Id of the producer, with both epochs; replaces --start-offset.",
+            max=INT64_MAX,
+            min=0,
+        ),
+    ] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", metavar="N", help="Epoch of the producer.", max=INT16_MAX, min=0)
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        typer.Option(
+            "--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.", min=-1, max=INT32_MAX
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Abort even if a coordinator still has the transaction.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")] = False,
+) -> ExitStatus:
+    """Abort a hanging transaction in one partition, so that readers of committed records continue without its records.
+
+    Refused (exit status 5) without --force if a coordinator still has the transaction: it could be committed later, and
+    its records in this partition would be lost.  Asks for confirmation on a terminal; elsewhere --yes is required.
+    """
+    run: Invocation = ctx.obj
+    tp = _partition(partition)
+    explicit = (producer_id, producer_epoch, coordinator_epoch)
+    if (start_offset is None) is all(one is None for one in explicit):
+        raise UsageError("give --start-offset, or --producer-id with both epochs")
+    if start_offset is None:
+        if producer_id is None or producer_epoch is None or coordinator_epoch is None:
+            raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch must be given together")
+        marker = Marker(tp, producer_id, producer_epoch, coordinator_epoch)
+    else:
+        marker = run.on_brokers(lambda client: _find(client, tp, start_offset))
+    if not force:
+        _refuse_if_coordinated(run, marker)
+    outcome = None
+    if not dry_run:
+        run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?")
+        outcome = run.on_brokers(lambda client: write_abort_marker(client, marker))
+    is_done = outcome is None or outcome.is_done
+    row = AbortRow(
+        topic=tp.topic,
+        partition=tp.partition,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=known(marker.coordinator_epoch),
+        start_offset=start_offset,
+        status=("would be aborted" if dry_run else "aborted") if is_done else None,
+        **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
+    )
+    run.console.show(ABORT_COLUMNS, [row])
+    return run.status_of([row])
+
+
+async def _find(client: ClusterClient, tp: TopicPartition, start_offset: int) -> Marker:
+    """The marker that aborts the transaction with this first offset.  Raises ApiError if there is none."""
+    producers = (await describe_producers(client, [tp]))[tp]
+    if isinstance(producers, ApiError):
+        raise ApiError(producers.code, f"{tp}: {producers}")
+    for one in producers:
+        if one.txn_start_offset == start_offset:
+            return Marker(tp, one.producer_id, one.producer_epoch, one.coordinator_epoch)
+    raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{tp}: no open transaction begins at offset {start_offset}")
+
+
+def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
+
+    try:
+        owner = run.on_brokers(lambda client: owner_of(client, marker.producer_id))
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        run.console.warn("brokers before 3.0 do not report whether a coordinator still has the transaction")
+        return
+    if owner is not None and owner.producer_id == marker.producer_id and marker.tp in owner.partitions:
+        raise Refused(
+            f"the transaction is not hanging: the coordinator of '{owner.outcome.name}' has it in state {owner.state}; "
+            "--force aborts it in this partition nevertheless"
+        )
+
+
+def _partition(text: str) -> TopicPartition:
+
+    found = re.fullmatch(r"([^:]+):([0-9]+)", text)
+    if found is None:
+        raise UsageError(f"'{text}' is not a partition; use TOPIC:PARTITION")
+    return TopicPartition(found[1], parse_integer(found[2], "a partition"))

@@ -1,0 +1,179 @@
+"""`kctl verify`: check that replicas hold the same records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.topics.replicas import partitions_to_verify, refresh_replicas, verify_once
+from kctl.commands.frame.command import ClusterCommand
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.help import examples
+from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.rows import outcome_error
+from kctl.commands.frame.shown import shows
+from kctl.commands.frame.values import parse_duration_ms
+from kctl.errors import UsageError
+from kctl.output.console import ERROR_COLUMNS, Column
+
+if TYPE_CHECKING:
+    from kctl.admin.topics.replicas import HeldBatch, VerifiedPartition
+    from kctl.client.cluster import ClusterClient
+
+
+app = typer.Typer(
+    cls=verb_group(__name__, ["replicas"]),
+    help="Check that replicas hold the same records.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+# `kctl verify replicas`.
+
+
+verbs = typer.Typer(add_completion=False)
+
+COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("replicas", wraps=True),
+    Column("from_offset", numeric=True, drop_order=1),
+    Column("to_offset", numeric=True, drop_order=2),
+    Column("bytes", numeric=True, drop_order=3),
+    Column("max_lag", numeric=True),
+    Column("status"),
+    Column("offset", numeric=True, is_rare=True),
+    Column("difference", wraps=True, is_rare=True),
+    *ERROR_COLUMNS,
+)
+INTERVAL_MS_MAX = 86_400_000
+
+
+class HeldBatchRow(NamedTuple):
+    """The batch of one replica at the first difference."""
+
+    replica: int
+    base_offset: int
+    last_offset: int
+    bytes: int
+    checksum: int
+    computed_checksum: int
+    is_damaged: bool
+
+
+class ReplicasRow(NamedTuple):
+    """The replicas of one partition; all records from `from_offset` to before `to_offset` have been compared."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    from_offset: int | None
+    to_offset: int | None
+    bytes: int
+    max_lag: int
+    status: str
+    offset: int | None = None
+    difference: str | None = None
+    held: list[HeldBatchRow] = []  # noqa: RUF012 - never changed
+    error: str | None = None
+    message: str | None = None
+
+
+@verbs.command(
+    "replicas",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl verify replicas",
+        "kctl verify replicas --topic orders --topic payments --format json",
+        "kctl verify replicas --topic orders --interval 10s",
+    ),
+)
+@shows(ReplicasRow)
+def replicas(
+    ctx: typer.Context,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all topics."),
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            "--interval",
+            metavar="DURATION",
+            help="Make further passes, with this time in between.  Default: one pass.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Check that all replicas of partitions hold the same records, byte for byte.
+
+    Reads every record from every replica, which costs disk and network of the brokers.  A pass ends at the high
+    watermark.  With --interval further passes compare what was written since, until a pass finds a difference.  In
+    compacted topics, which each broker cleans at its own time, records that only some replicas have do not count.
+
+    One row per partition: the compared offsets, the bytes in one replica, MAX-LAG, by how many offsets the shortest
+    replica is behind the longest, and the first difference.  JSON has the checksum of the batch in each replica; one
+    that differs from the computed one is damaged.  The exit status is 3 if replicas differ, and 1 if a replica could
+    not be read.
+    """
+    run: Invocation = ctx.obj
+    interval_ms = parse_duration_ms(interval) if interval is not None else None
+    if interval_ms is not None and not 0 < interval_ms <= INTERVAL_MS_MAX:
+        raise UsageError(f"--interval must be greater than 0 and at most 1 day, not '{interval}'")
+    if interval_ms is not None and run.console.format.is_document:
+        raise UsageError(f"--format {run.console.format.value} is one document; leave out --interval, or use jsonl")
+
+    async def verify(client: ClusterClient) -> ExitStatus:
+        partitions = await partitions_to_verify(client, set(topic) if topic else None)
+        while True:
+            await verify_once(client, partitions)
+            status = _show(run, partitions)
+            if interval_ms is None or status is ExitStatus.UNMET:
+                return status
+            await client.transport.sleep(interval_ms)
+            await refresh_replicas(client, partitions)
+
+    return run.on_cluster_concurrently(verify)
+
+
+def _show(run: Invocation, partitions: list[VerifiedPartition]) -> ExitStatus:
+    rows = [_row(one) for one in sorted(partitions, key=lambda one: one.tp)]
+    run.console.show(COLUMNS, rows)
+    run.console.stdout.flush()
+    if any(one.difference for one in partitions):
+        return ExitStatus.UNMET
+    return run.status_of(rows)
+
+
+def _row(one: VerifiedPartition) -> ReplicasRow:
+    failure = next((one.failures[replica] for replica in sorted(one.failures)), None)
+    different = one.difference
+    return ReplicasRow(
+        topic=one.tp.topic,
+        partition=one.tp.partition,
+        replicas=list(one.replicas),
+        from_offset=one.start,
+        to_offset=None if one.start is None else one.position,
+        bytes=one.compared_bytes,
+        max_lag=one.max_lag,
+        status="different" if different else "incomplete" if failure else "identical",
+        offset=different.offset if different else None,
+        difference=different.reason if different else None,
+        held=[_held_row(replica, batch) for replica, batch in sorted(different.held.items())] if different else [],
+        **(outcome_error(failure) if failure else {"error": None, "message": None}),
+    )
+
+
+def _held_row(replica: int, batch: HeldBatch) -> HeldBatchRow:
+    return HeldBatchRow(
+        replica=replica,
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        bytes=batch.size_bytes,
+        checksum=batch.checksum,
+        computed_checksum=batch.computed_checksum,
+        is_damaged=batch.is_damaged,
+    )

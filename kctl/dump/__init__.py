@@ -1,0 +1,1 @@
+"""Reads the files of logs offline: `kctl dump-log`."""

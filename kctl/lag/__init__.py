@@ -1,0 +1,1 @@
+"""The rules of lag, which the broker, the commands and the exporter share."""

@@ -1,0 +1,1 @@
+"""Metrics as text of Prometheus, and the HTTP endpoint that serves them."""

@@ -1,0 +1,1 @@
+"""One broker: its parts, its start and stop, its session and registration."""

@@ -1,0 +1,1 @@
+"""What the brokers of a cluster agree on: the controller, its requests, topics, configurations."""

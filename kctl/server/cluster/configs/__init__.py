@@ -1,0 +1,1 @@
+"""Dynamic configurations: alterations, notifications, effects."""

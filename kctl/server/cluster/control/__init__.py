@@ -1,0 +1,1 @@
+"""The controller's requests, and the metadata that they bring."""

@@ -1,0 +1,390 @@
+"""The rules and the steps of reassignments (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from kctl.server.cluster.controller import leadership
+from kctl.server.cluster.controller.actions import (
+    Action,
+    CompleteRequest,
+    Continue,
+    FinishRequestedReassignments,
+    WatchStates,
+    WriteAssignments,
+    WriteStates,
+)
+from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_long, is_slice_full
+from kctl.server.cluster.controller.events import (
+    ReassignmentsCompleted,
+    ReassignmentsRequested,
+    ReassignmentsStarted,
+    ReplicasDismissed,
+    StatesRead,
+)
+from kctl.server.cluster.controller.leadership import among_replicas, next_state
+from kctl.server.cluster.controller.state import ControllerState
+from kctl.server.cluster.controller.states import ReplicaPhase
+from kctl.server.cluster.controller.topic_deletion import resume_deletions
+from kctl.zookeeper.znodes import TopicAssignment
+
+# Rules of reassignments: a partition's replicas change while it is written and read. KIP-455.
+#
+# The topic's node holds the whole state, so that another controller can continue:
+#   replicas   all current replicas, target replicas first
+#   adding     replicas that the reassignment adds
+#   removing   replicas that the reassignment removes
+# target = replicas - removing; origin = replicas - adding.
+#
+# Begin: write the union, start the new replicas as followers. Complete, once all target replicas are in sync: write
+# only these as replicas, elect one of them, delete the removed replicas' logs. Cancel: reassign to the origin. Each
+# step is written to ZooKeeper before requests are sent to brokers; the functions here only compute what to write and
+# send.
+#
+# Pure.
+
+
+class PartitionChange(NamedTuple):
+    """What the node of a topic has about a partition after a step of its reassignment."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def target_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
+    """The replicas after the reassignment."""
+    removing = assignment.removing_replicas.get(partition, ())
+    return tuple(r for r in assignment.replicas[partition] if r not in removing)
+
+
+def origin_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
+    """The replicas before the reassignment."""
+    adding = assignment.adding_replicas.get(partition, ())
+    return tuple(r for r in assignment.replicas[partition] if r not in adding)
+
+
+def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
+    """True while replicas are being added or removed."""
+    return bool(assignment.adding_replicas.get(partition) or assignment.removing_replicas.get(partition))
+
+
+def reassigning(state: ControllerState, topics: Iterable[str] | None = None) -> Iterable[TopicPartition]:
+    """The partitions of these or all topics that are under reassignment."""
+    named = state.topics if topics is None else state.topics.keys() & topics
+    moving = [t for t in named if state.topics[t].adding_replicas or state.topics[t].removing_replicas]
+    for topic in sorted(moving):
+        assignment = state.topics[topic]
+        moved = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
+        for partition in sorted(moved):
+            if is_reassigning(assignment, partition) and partition in assignment.replicas:
+                yield TopicPartition(topic, partition)
+
+
+def reason_to_refuse(
+    state: ControllerState, topic_partition: TopicPartition, requested: Sequence[int] | None
+) -> ApiError | None:
+    """Why the partition cannot be reassigned to `requested`, or None; `requested` None cancels.
+
+    The replicas are checked before the partition, as by Kafka 2.8 (KafkaController.processApiPartitionReassignment).
+    """
+    topic, partition = topic_partition
+    assignment = state.topics.get(topic)
+    present = () if assignment is None else assignment.replicas.get(partition, ())
+    problem = None if requested is None else _problem(state, present, requested)
+    if problem is not None:
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    if requested is None and (assignment is None or not is_reassigning(assignment, partition)):
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    if assignment is None or partition not in assignment.replicas:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}.")
+    if topic in state.deleting:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} is being deleted.")
+    problem = _loss(state, topic_partition, begin(assignment, partition, requested).replicas)
+    return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _problem(state: ControllerState, replicas: Sequence[int], requested: Sequence[int]) -> str | None:
+    listed = ", ".join(map(str, requested))
+    if not requested:
+        return "The list of replicas is empty."
+    if len(set(requested)) < len(requested):
+        return f"A broker is listed twice in the replicas: {listed}."
+    if min(requested) < 0:
+        return f"The replicas contain an invalid broker id: {listed}."
+    dead = sorted(set(requested) - set(replicas) - state.brokers.keys())
+    if dead:
+        live = ", ".join(map(str, sorted(state.brokers)))
+        return f"Not alive among the replicas to add: {', '.join(map(str, dead))}; live brokers: {live}."
+    return None
+
+
+def _loss(state: ControllerState, topic_partition: TopicPartition, replicas: Sequence[int]) -> str | None:
+    """The problem if only replicas of an earlier reassignment are in sync.  Apache Kafka refuses that since KRaft."""
+    known = state.leaders.get(topic_partition)
+    if known is None or any(broker_id in replicas for broker_id in known.isr):
+        return None
+    return f"Only {', '.join(map(str, known.isr))} is in sync, and would no longer be a replica."
+
+
+def begin(assignment: TopicAssignment, partition: int, requested: Sequence[int] | None) -> PartitionChange:
+    """The change that starts the reassignment."""
+    origin = origin_replicas(assignment, partition)
+    target = tuple(requested) if requested is not None else origin
+    union = target + tuple(r for r in origin if r not in target)
+    return PartitionChange(
+        replicas=union,
+        adding=tuple(r for r in target if r not in origin),
+        removing=tuple(r for r in origin if r not in target),
+    )
+
+
+def completed(assignment: TopicAssignment, partition: int) -> PartitionChange:
+    """The change that completes the reassignment."""
+    return PartitionChange(replicas=target_replicas(assignment, partition), adding=(), removing=())
+
+
+def is_complete(assignment: TopicAssignment, partition: int, isr: Collection[int]) -> bool:
+    """True if all target replicas are in sync."""
+    return set(target_replicas(assignment, partition)) <= set(isr)
+
+
+def changed(assignment: TopicAssignment, changes: Mapping[int, PartitionChange]) -> TopicAssignment:
+    """The assignment with changes of some of its partitions."""
+    return replace(
+        assignment,
+        replicas={**assignment.replicas, **{partition: each.replicas for partition, each in changes.items()}},
+        adding_replicas=_without_empty(assignment.adding_replicas, {p: each.adding for p, each in changes.items()}),
+        removing_replicas=_without_empty(
+            assignment.removing_replicas, {p: each.removing for p, each in changes.items()}
+        ),
+    )
+
+
+def _without_empty(
+    known: Mapping[int, tuple[int, ...]], changes: Mapping[int, tuple[int, ...]]
+) -> Mapping[int, tuple[int, ...]]:
+    return {p: replicas for p, replicas in {**known, **changes}.items() if replicas}
+
+
+# The steps of a reassignment, from the request to the deletion of removed replicas; rules: `reassignment_rules`.
+#
+# Pure.
+
+
+_REMOVAL = (
+    ReplicaPhase.OFFLINE,
+    ReplicaPhase.DELETION_STARTED,
+    ReplicaPhase.DELETION_SUCCESSFUL,
+    ReplicaPhase.NON_EXISTENT,
+)
+"""States of a replica that a reassignment removes; Kafka's stopRemovedReplicasOfReassignedPartition."""
+
+
+def reassignments_requested(state: ControllerState, event: ReassignmentsRequested) -> Decision:
+    """Handles each partition on its own: refuses it, or writes it into the assignment of its topic."""
+    outcome: dict[TopicPartition, ErrorCode] = {}
+    changes: dict[str, dict[int, PartitionChange]] = {}
+    begun: list[TopicPartition] = []
+    for number, (topic_partition, requested) in enumerate(event.replicas.items()):
+        if is_slice_full(number):
+            yield
+        refusal = reason_to_refuse(state, topic_partition, requested)
+        outcome[topic_partition] = refusal.code if refusal else ErrorCode.NONE
+        if refusal is not None:
+            continue
+        topic, partition = topic_partition
+        change = begin(state.topics[topic], partition, requested)
+        changes.setdefault(topic, {})[partition] = change
+        begun.append(topic_partition)
+    topics = yield from _changed(state, changes)
+    if event.from_znode:
+        state.requested_reassignments.update(begun)
+    actions: list[Action] = []
+    if begun:
+        actions = [WriteAssignments(topics), Continue(ReassignmentsStarted(topics, tuple(begun)))]
+    if event.from_znode and (len(begun) < len(event.replicas) or not begun):
+        actions.append(_finish_requested(state, ()))
+    return [*actions, CompleteRequest(event.token, outcome)]
+
+
+def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -> Decision:
+    """The assignments are written: starts added replicas, and removes obsolete ones of an earlier reassignment."""
+    before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
+    state.topics.update(event.topics)
+    dismissed: dict[TopicPartition, tuple[int, ...]] = {}
+    for number, (topic_partition, known) in enumerate(before.items()):
+        if is_slice_full(number):
+            yield
+        requested = state.replicas(topic_partition)
+        unwanted = tuple(broker_id for broker_id in known if broker_id not in requested)
+        if unwanted:
+            dismissed[topic_partition] = unwanted
+        for broker_id in requested:
+            if broker_id not in known:
+                _start_replica(state, topic_partition, broker_id)
+    actions = yield from _push(state, event.partitions)
+    if dismissed:
+        actions.append(Continue(ReplicasDismissed(dismissed)))
+    # Same replicas, other order, or a cancellation: no replica has to catch up.
+    settled = [tp for tp in event.partitions if not is_reassigning(state.topics[tp.topic], tp.partition)]
+    if not state.requested_reassignments.isdisjoint(settled):
+        actions.append(_finish_requested(state, settled))
+    return [*actions, WatchStates(event.partitions)]
+
+
+def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> Decision:
+    """Elects a new leader where an obsolete replica led, and deletes the obsolete replicas' logs."""
+    batch = RequestBatch(state)
+    for number, (topic_partition, broker_ids) in enumerate(event.dismissed.items()):
+        if is_slice_full(number):
+            yield
+        for broker_id in broker_ids:
+            _start_deletion(state, topic_partition, broker_id, batch)
+    return batch.actions()
+
+
+def resume_reassignments(state: ControllerState) -> Decision:
+    """Continues pending reassignments, after a failover or when a broker is added."""
+    under_way = tuple(reassigning(state))
+    if not under_way:
+        return []
+    return [*(yield from _push(state, under_way)), WatchStates(under_way)]
+
+
+def states_read(state: ControllerState, event: StatesRead) -> Decision:
+    """Leaders changed their in-sync replicas: updates all brokers and completes reassignments that are now in sync."""
+    batch = RequestBatch(state)
+    changed: list[TopicPartition] = []
+    for number, (topic_partition, current) in enumerate(event.states.items()):
+        if is_slice_full(number):
+            yield
+        known = state.leaders.get(topic_partition)
+        if known is None or current.partition_epoch <= known.partition_epoch:
+            continue
+        state.leaders[topic_partition] = current
+        batch.metadata(topic_partition)
+        changed.append(topic_partition)
+    complete = [tp for tp in changed if _is_complete(state, tp)]
+    return [*batch.actions(), *(yield from _complete(state, complete))]
+
+
+def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> Decision:
+    """The target replicas are the only ones: deletes the removed replicas' logs and the request."""
+    batch = RequestBatch(state)
+    topics: dict[str, TopicAssignment] = {}
+    for number, (topic_partition, removed) in enumerate(event.removed.items()):
+        if is_slice_full(number):
+            yield
+        topics[topic_partition.topic] = state.topics[topic_partition.topic]
+        for broker_id in removed:
+            _start_deletion(state, topic_partition, broker_id, batch)
+        batch.metadata(topic_partition)
+    actions: list[Action] = [*batch.actions(), WriteAssignments(topics)]
+    if not state.requested_reassignments.isdisjoint(event.removed):
+        actions.append(_finish_requested(state, event.removed))
+    return [*actions, *(yield from resume_deletions(state))]
+
+
+def reassignments_lost(state: ControllerState, topics: Collection[str]) -> list[Action]:
+    """The topics were deleted without the controller: drops their pending reassignments."""
+    lost = [tp for tp in state.requested_reassignments if tp.topic in topics]
+    return [_finish_requested(state, lost)] if lost else []
+
+
+def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]) -> FinishRequestedReassignments:
+    """Removes finished partitions from /admin/reassign_partitions, and the refused ones with them."""
+    state.requested_reassignments.difference_update(finished)
+    return FinishRequestedReassignments(tuple(sorted(state.requested_reassignments)))
+
+
+def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> Decision:
+    """Completes the partitions that are in sync; increments the leader epoch of the rest, so that all replicas are
+    updated.
+    """
+    complete: list[TopicPartition] = []
+    pushed: dict[TopicPartition, LeaderAndIsr] = {}
+    for number, topic_partition in enumerate(dict.fromkeys(partitions)):
+        if is_slice_full(number):
+            yield
+        known = state.leaders.get(topic_partition)
+        if known is None:
+            continue
+        if _is_complete(state, topic_partition):
+            complete.append(topic_partition)
+        elif known.leader != NO_LEADER:
+            pushed[topic_partition] = among_replicas(state, topic_partition)
+    actions: list[Action] = [WriteStates({}, pushed)] if pushed else []
+    return [*actions, *(yield from _complete(state, complete))]
+
+
+def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> bool:
+    assignment = state.topics.get(topic_partition.topic)
+    if assignment is None or not is_reassigning(assignment, topic_partition.partition):
+        return False
+    return is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
+
+
+def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> Decision:
+    """Leaves only the target replicas and elects one of them; sent to brokers before anything is deleted."""
+    changes: dict[str, dict[int, PartitionChange]] = {}
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    removed: dict[TopicPartition, tuple[int, ...]] = {}
+    for number, topic_partition in enumerate(partitions):
+        if is_slice_full(number):
+            yield
+        topic, partition = topic_partition
+        known = state.leaders[topic_partition]
+        target = target_replicas(state.topics[topic], partition)
+        live = state.live_for(topic_partition)
+        isr = tuple(r for r in known.isr if r in target)
+        leader = known.leader
+        if leader not in target or leader not in live:
+            elected = leadership.reassign(target, isr, live)
+            if elected is None:
+                continue  # No target replica can lead: retried when a broker is added.
+            leader = elected.leader
+        removed[topic_partition] = state.topics[topic].removing_replicas.get(partition, ())
+        changes.setdefault(topic, {})[partition] = completed(state.topics[topic], partition)
+        changed[topic_partition] = next_state(state, known, leader, isr)
+    if not changed:
+        return []
+    state.topics.update((yield from _changed(state, changes)))
+    return [WriteStates({}, changed), Continue(ReassignmentsCompleted(removed))]
+
+
+def _changed(
+    state: ControllerState, changes: Mapping[str, Mapping[int, PartitionChange]]
+) -> Generator[None, None, dict[str, TopicAssignment]]:
+    """The assignments of these topics with the changes; yields before large ones."""
+    topics: dict[str, TopicAssignment] = {}
+    for topic, of_partitions in changes.items():
+        if is_long(state.topics[topic].replicas):
+            yield
+        topics[topic] = changed(state.topics[topic], of_partitions)
+    return topics
+
+
+def _start_replica(state: ControllerState, topic_partition: TopicPartition, broker_id: int) -> None:
+    if state.replica_phase((topic_partition, broker_id)) is ReplicaPhase.NON_EXISTENT:
+        state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
+
+
+def _start_deletion(
+    state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
+) -> None:
+    """Removes the replica without waiting for the response, since the next reassignment may add it again before that.
+
+    A request that adds it again is sent after the deletion.  A broker that is not alive gets no request; it deletes
+    stray replicas on the first full LeaderAndIsr after its restart.
+    """
+    replica = (topic_partition, broker_id)
+    if state.replica_phase(replica) is ReplicaPhase.NON_EXISTENT:
+        return
+    batch.stop_replica(broker_id, topic_partition, is_deleting=True)
+    for phase in _REMOVAL:
+        state.move_replica(replica, phase)

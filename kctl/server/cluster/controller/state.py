@@ -1,0 +1,104 @@
+"""The state of the active controller.  Kafka: ControllerContext.
+
+Only `step` changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.cluster.controller.states import VALID_PREVIOUS_OF_PARTITIONS as PREVIOUS_PARTITION_PHASES
+from kctl.server.cluster.controller.states import VALID_PREVIOUS_OF_REPLICAS as PREVIOUS_REPLICA_PHASES
+from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
+from kctl.zookeeper.broker_znodes import BrokerRegistration
+from kctl.zookeeper.znodes import TopicAssignment
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A registered broker; `epoch` is the zxid of its registration, so it changes with each restart."""
+
+    registration: BrokerRegistration
+    epoch: int
+
+
+Replica = tuple[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class ControllerState:
+    """Empty unless this broker is the controller."""
+
+    broker_id: int
+    allows_topic_deletion: bool = True
+    is_active: bool = False
+    epoch: int = 0
+    epoch_version: int = 0
+    """ZooKeeper version of /controller_epoch, which every write of the controller checks."""
+    brokers: dict[int, LiveBroker] = field(default_factory=dict)
+    shutting_down: set[int] = field(default_factory=set)
+    topics: dict[str, TopicAssignment] = field(default_factory=dict)
+    unclean_topics: set[str] = field(default_factory=set)
+    """Topics with unclean.leader.election.enable."""
+    leaders: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
+    replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
+    offline_replicas: set[Replica] = field(default_factory=set)
+    """Replicas in a failed log directory of a live broker."""
+    requested_reassignments: set[TopicPartition] = field(default_factory=set)
+    """Partitions of /admin/reassign_partitions whose reassignment is not completed."""
+    deleting: set[str] = field(default_factory=set)
+    """Topics whose deletion is requested or in progress."""
+    deletions_started: set[str] = field(default_factory=set)
+
+    @property
+    def live_ids(self) -> set[int]:
+        """Brokers that can lead: alive and not shutting down."""
+        return self.brokers.keys() - self.shutting_down
+
+    def live_for(self, topic_partition: TopicPartition) -> set[int]:
+        """Brokers that can lead this partition: alive, not shutting down, log directory online."""
+        live = self.live_ids
+        return {b for b in live if (topic_partition, b) not in self.offline_replicas} if self.offline_replicas else live
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The topic's partitions in order."""
+        assignment = self.topics.get(topic)
+        return [TopicPartition(topic, p) for p in sorted(assignment.replicas)] if assignment else []
+
+    def all_partitions(self) -> Iterable[TopicPartition]:
+        """Every partition, topics in order of name."""
+        for topic in sorted(self.topics):
+            yield from self.partitions_of(topic)
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """The assigned brokers, the preferred leader first."""
+        return self.topics[topic_partition.topic].replicas[topic_partition.partition]
+
+    def phase(self, topic_partition: TopicPartition) -> PartitionPhase:
+        """The state of the partition."""
+        return self.partition_phases.get(topic_partition, PartitionPhase.NON_EXISTENT)
+
+    def replica_phase(self, replica: Replica) -> ReplicaPhase:
+        """The state of the replica."""
+        return self.replica_phases.get(replica, ReplicaPhase.NON_EXISTENT)
+
+    def move(self, topic_partition: TopicPartition, phase: PartitionPhase) -> None:
+        """Moves the partition to a state.  Raises AssertionError for an invalid transition, which is a bug."""
+        previous = self.phase(topic_partition)
+        assert previous in PREVIOUS_PARTITION_PHASES[phase], f"{topic_partition}: {previous} -> {phase}"
+        if phase is PartitionPhase.NON_EXISTENT:
+            self.partition_phases.pop(topic_partition, None)
+        else:
+            self.partition_phases[topic_partition] = phase
+
+    def move_replica(self, replica: Replica, phase: ReplicaPhase) -> None:
+        """Moves the replica to a state.  Raises AssertionError for an invalid transition, which is a bug."""
+        previous = self.replica_phase(replica)
+        assert previous in PREVIOUS_REPLICA_PHASES[phase], f"{replica}: {previous} -> {phase}"
+        if phase is ReplicaPhase.NON_EXISTENT:
+            self.replica_phases.pop(replica, None)
+        else:
+            self.replica_phases[replica] = phase

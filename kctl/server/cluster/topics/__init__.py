@@ -1,0 +1,1 @@
+"""Creation of topics: plans, policies, placement, znodes."""

@@ -1,0 +1,68 @@
+"""The broker properties of the group coordinator, as one snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kctl.config.broker import BrokerConfig
+from kctl.records.internal.topics import GROUP_METADATA_VALUE_VERSION, OFFSET_COMMIT_VALUE_VERSION
+from kctl.server.peers.versions import allows_static_members, group_metadata_value_version, offset_commit_value_version
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Each field is the Kafka property of the same name, which is given beside it where the name differs."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 10_080 * MINUTE_MS
+    """offsets.retention.minutes"""
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5_000
+    offsets_commit_required_acks: int = -1
+    offsets_topic_compression_codec: int = 0
+    offset_commit_value_version: int = OFFSET_COMMIT_VALUE_VERSION
+    """From inter.broker.protocol.version, as the two below."""
+    group_metadata_value_version: int = GROUP_METADATA_VALUE_VERSION
+    allows_static_members: bool = True
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupConfig:
+        """The settings in the broker's configuration."""
+        protocol_version = config.inter_broker_protocol_version
+        return cls(
+            group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+            group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
+            offsets_commit_required_acks=config.offsets_commit_required_acks,
+            offsets_topic_compression_codec=config.offsets_topic_compression_codec,
+            offset_commit_value_version=offset_commit_value_version(protocol_version),
+            group_metadata_value_version=group_metadata_value_version(protocol_version),
+            allows_static_members=allows_static_members(protocol_version),
+        )
+
+
+# Interfaces to the rest of the broker that only the handlers of groups use.
+
+
+class ConsumerOffsetsInZooKeeper(Protocol):
+    """Offsets of consumers older than 0.9: /consumers/GROUP/offsets/TOPIC/PARTITION."""
+
+    async def get(self, group_id: str, topic: str, partition: int) -> int | None:
+        """The offset; None if nothing is committed.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
+        ...
+
+    async def set(self, group_id: str, topic: str, partition: int, offset: int) -> None:
+        """Writes the offset; creates missing nodes.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
+        ...

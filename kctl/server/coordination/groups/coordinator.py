@@ -1,0 +1,400 @@
+"""The group coordinator of a broker: the API that request handlers use.
+
+Calls are checked in Kafka's order (group id, coordinator active, partition loading, partition led here) and become
+events for the group, which the runner processes; each call gets one result, now or later.
+
+While a partition loads, its groups get COORDINATOR_LOAD_IN_PROGRESS and those of other partitions are served.  Two
+calls differ because old clients cannot handle that error: Heartbeat gets NONE, SyncGroup REBALANCE_IN_PROGRESS.
+
+Owner: event loop.  Kafka: GroupCoordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from uuid import UUID
+
+from kctl.errors import ErrorCode
+from kctl.limits import (
+    GROUP_OFFSETS_MAX,
+    GROUPS_MAX,
+    MEMBER_ID_PREFIX_BYTES_MAX,
+    MEMBER_METADATA_BYTES_MAX,
+    MEMBER_PROTOCOLS_MAX,
+    MEMBERS_METADATA_BYTES_MAX,
+    REQUEST_ELEMENTS_PER_SLICE_MAX,
+    SLICE_OBJECTS,
+)
+from kctl.model import TopicPartition
+from kctl.server.coordination.groups.actions import (
+    CommitOutcome,
+    DeleteOffsetsOutcome,
+    GroupCounts,
+    GroupDescription,
+    GroupOverview,
+    GroupState,
+    JoinOutcome,
+    LeaveOutcome,
+    SyncOutcome,
+)
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.events import (
+    UNKNOWN_MEMBER,
+    CommitRequest,
+    DeleteGroup,
+    DeleteOffsets,
+    Event,
+    ExpireOffsets,
+    ForgetTopics,
+    Heartbeat,
+    JoinRequest,
+    Leaver,
+    LeaveRequest,
+    SyncRequest,
+    TransactionalCommit,
+)
+from kctl.server.coordination.groups.group import memory_of, size_of
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata, TransactionEnd
+from kctl.server.coordination.groups.runner import GroupRunner, HostedGroup
+from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
+from kctl.server.coordination.partitions import CoordinatorPartitions
+from kctl.server.coordination.ports import CoordinatorLog
+from kctl.server.coordination.replies import ParkedCall, Reply, result_of
+from kctl.server.loop.slices import in_slices, pause, pieces, release
+from kctl.system.environment import Clock, Random, Timer
+
+OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
+DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
+
+
+class GroupCoordinator:
+    """All groups of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: GroupConfig,
+        offsets_log: CoordinatorLog,
+        clock: Clock,
+        timer: Timer,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._random = random
+        self._is_active = False
+        self._runner = GroupRunner(broker_id, config=config, offsets_log=offsets_log, clock=clock, timer=timer)
+        self._groups: HostedObjects[HostedGroup] = self._runner.hosted
+        self.partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
+        """The partitions of `__consumer_offsets` that this broker leads; notified of changes of leadership."""
+        self._checks = PeriodicChecks(timer)
+
+    @property
+    def hosted(self) -> HostedObjects[HostedGroup]:
+        """The groups of the partitions that this broker leads."""
+        return self._groups
+
+    @property
+    def counts(self) -> GroupCounts:
+        """What has happened since the start of the broker."""
+        return self._runner.counts
+
+    def start(self) -> None:
+        """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
+        self._is_active = True
+        self._checks.every(self._config.offsets_retention_check_interval_ms, self.expire)
+
+    async def stop(self) -> None:
+        """Stops; all parked requests get NOT_COORDINATOR."""
+        self._is_active = False
+        self._checks.cancel()
+        await self.partitions.close()
+        await self._runner.stop()
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Removes all commits of deleted topics."""
+        self._runner.run_all(ForgetTopics(frozenset(topics)))
+
+    def join(self, group_id: str, request: JoinRequest) -> Reply[JoinOutcome]:
+        """JoinGroup: completes when the generation is complete, or at once with an error."""
+        error = self._status(group_id)
+        if error is ErrorCode.NONE and not self._allows_session_timeout(request.session_timeout_ms):
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
+            # An older coordinator could not read the instance id from the log.
+            error = ErrorCode.UNSUPPORTED_VERSION
+        error = error or self._size_error_of(request)
+        if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        error = error or self._creation_error(group_id)
+        if error is not ErrorCode.NONE:
+            return JoinOutcome(error=error, member_id=request.member_id)
+        call: ParkedCall[JoinOutcome] = ParkedCall()
+        prefix = request.group_instance_id or request.client_id
+        fresh_member_id = "" if request.member_id else self._fresh_member_id(prefix)
+        self._run_or_create(group_id, replace(request, token=call, fresh_member_id=fresh_member_id))
+        return call.reply()
+
+    def sync(self, group_id: str, request: SyncRequest) -> Reply[SyncOutcome]:
+        """SyncGroup: completes when the leader's assignment is stored, or at once."""
+        error = self._status(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The rebalance is lost anyway, and this error makes the member join again without a FindCoordinator.
+            return SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS)
+        hosted = self._groups.get(group_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return SyncOutcome(error or ErrorCode.UNKNOWN_MEMBER_ID)
+        call: ParkedCall[SyncOutcome] = ParkedCall()
+        self._runner.run(hosted, replace(request, token=call))
+        return call.reply()
+
+    def heartbeat(
+        self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int
+    ) -> Reply[ErrorCode]:
+        """Heartbeat: refreshes the session; REBALANCE_IN_PROGRESS requests that the member joins."""
+        error = self._status(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE
+        hosted = self._groups.get(group_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return error or ErrorCode.UNKNOWN_MEMBER_ID
+        call: ParkedCall[ErrorCode] = ParkedCall()
+        self._runner.run(hosted, Heartbeat(call, member_id, group_instance_id, generation))
+        return call.reply()
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> Reply[LeaveOutcome]:
+        """LeaveGroup: removes members; one error per leaver."""
+        error = self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return LeaveOutcome(error)
+        hosted = self._groups.get(group_id)
+        if hosted is None:
+            return LeaveOutcome(ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID,) * len(leavers))
+        call: ParkedCall[LeaveOutcome] = ParkedCall()
+        self._runner.run(hosted, LeaveRequest(call, tuple(leavers)))
+        return call.reply()
+
+    def commit(self, group_id: str, request: CommitRequest) -> Reply[CommitOutcome]:
+        """OffsetCommit: completes when the commits are in the log, or at once with an error."""
+        error = self._status(group_id, may_be_empty=True)
+        if error is ErrorCode.NONE and request.generation >= 0 and group_id not in self._groups:
+            # A commit for a group that was deleted or has expired.
+            error = ErrorCode.ILLEGAL_GENERATION
+        return self._run_commit(group_id, request, error)
+
+    def commit_in_transaction(self, group_id: str, request: TransactionalCommit) -> Reply[CommitOutcome]:
+        """TxnOffsetCommit: completes when the commits are in the log, or at once with an error."""
+        error = self._status(group_id)
+        if error is ErrorCode.NONE and request.producer.producer_id < 0:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if error is ErrorCode.NONE and request.producer.epoch < 0:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        if error is ErrorCode.NONE and not self._has_room_in_transaction(group_id, request.producer.producer_id):
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return self._run_commit(group_id, request, error)
+
+    def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """The marker of the producer's transaction is in this partition: commits or drops its pending offsets."""
+        led = self.partitions.get(partition)
+        if led is not None:
+            self._runner.transaction_completed(led, TransactionEnd(producer_id, committed))
+
+    def committed(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+    ) -> tuple[ErrorCode, dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]]:
+        """OffsetFetch: one error for the group, or one per partition; None means every partition with a commit.
+
+        A partition without a commit is not an error: it has offset -1.
+        """
+        error = self._status(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        hosted = self._groups.get(group_id)
+        if hosted is None:
+            return ErrorCode.NONE, dict.fromkeys(partitions or (), (ErrorCode.NONE, OFFSET_OF_NOTHING))
+        offsets = hosted.group.offsets
+        found: dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]] = {}
+        for tp in list(offsets) if partitions is None else partitions:
+            if require_stable and offsets.is_unstable(tp):
+                found[tp] = ErrorCode.UNSTABLE_OFFSET_COMMIT, OFFSET_OF_NOTHING
+            else:
+                found[tp] = ErrorCode.NONE, offsets.get(tp) or OFFSET_OF_NOTHING
+        return ErrorCode.NONE, found
+
+    def committed_partitions(self, group_id: str) -> list[TopicPartition]:
+        """The partitions for which the group has a commit; none if it is not on this broker."""
+        hosted = self._groups.get(group_id)
+        return [] if hosted is None else list(hosted.group.offsets)
+
+    def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
+        """DescribeGroups: a group that does not exist is described as dead, without an error."""
+        error = self._status(group_id, may_be_empty=True)
+        hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
+        return error, DEAD_GROUP if hosted is None else hosted.group.describe()
+
+    async def groups(self, states: Collection[str] = ()) -> tuple[ErrorCode, list[GroupOverview]]:
+        """ListGroups: the groups on this broker, in the given states if any are given; examines them in slices.
+
+        While a partition loads the list is incomplete, and the error is COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not self._is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE
+        if len(self._groups) > SLICE_OBJECTS:
+            # Requests that arrive together begin one after the other.
+            await pause()
+        present = self._groups.present()
+        if error is not ErrorCode.NONE:
+            present = (hosted for hosted in present if hosted.partition.is_served)
+        overviews = await in_slices(hosted.group.overview() for hosted in present)
+        if not states:
+            return error, overviews
+        chosen = [overview for overview in overviews if overview.state in states]
+        await release([overviews])
+        return error, chosen
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, for one group.
+
+        Most of many offsets are removed before, in slices: if a member joins in a pause, these are removed, and the
+        error is NON_EMPTY_GROUP.
+        """
+        while (
+            (found := self._groups.get(group_id)) is not None
+            and found.group.state is GroupState.EMPTY
+            and len(found.group.offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
+        ):
+            some = tuple(islice(found.group.offsets, REQUEST_ELEMENTS_PER_SLICE_MAX))
+            call_of_some: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
+            self._runner.run(found, DeleteOffsets(call_of_some, some))
+            await result_of(call_of_some.reply())
+            await pause()
+        error = self._status(group_id, may_be_empty=True)
+        hosted = self._groups.get(group_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return error or ErrorCode.GROUP_ID_NOT_FOUND
+        call: ParkedCall[ErrorCode] = ParkedCall()
+        self._runner.run(hosted, DeleteGroup(call))
+        return await result_of(call.reply())
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
+        """OffsetDelete: one error for the group, or one per partition; removes them in slices."""
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for some in pieces(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX) if partitions else [()]:
+            outcome = await result_of(self._delete_some_offsets(group_id, some))
+            if outcome.error is ErrorCode.GROUP_ID_NOT_FOUND and errors:
+                # Without its last offset the group is gone.
+                outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(some, ErrorCode.NONE))
+            if outcome.error is not ErrorCode.NONE:
+                return outcome
+            errors.update(outcome.partitions)
+            if len(errors) < len(partitions):
+                await pause()
+        return DeleteOffsetsOutcome(ErrorCode.NONE, errors)
+
+    def _delete_some_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Reply[DeleteOffsetsOutcome]:
+        error = self._status(group_id)
+        hosted = self._groups.get(group_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return DeleteOffsetsOutcome(error or ErrorCode.GROUP_ID_NOT_FOUND, {})
+        call: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
+        self._runner.run(hosted, DeleteOffsets(call, tuple(partitions)))
+        return call.reply()
+
+    def expire(self) -> None:
+        """Checks for expired offsets and unused groups now; `start` makes this periodic."""
+        self._runner.run_all(ExpireOffsets())
+
+    def _status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """The error if the group cannot be served here.  Kafka: GroupCoordinator.validateGroupStatus."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE if group_id in self._groups else self.partitions.status(group_id)
+
+    def _size_error_of(self, request: JoinRequest) -> ErrorCode:
+        protocols = request.protocols
+        size = size_of(protocols)
+        if size > MEMBER_METADATA_BYTES_MAX or len(protocols) > MEMBER_PROTOCOLS_MAX:
+            return ErrorCode.INVALID_REQUEST
+        size += memory_of(request.member_id, request.group_instance_id, request.client_id)
+        if self._runner.metadata_bytes + size > MEMBERS_METADATA_BYTES_MAX:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _creation_error(self, group_id: str) -> ErrorCode:
+        is_full = group_id not in self._groups and len(self._groups) >= GROUPS_MAX
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_full else ErrorCode.NONE
+
+    def _size_error(self, group_id: str, offsets: Collection[TopicPartition]) -> ErrorCode:
+        hosted = self._groups.get(group_id)
+        known = 0 if hosted is None else len(hosted.group.offsets)
+        if known + len(offsets) <= GROUP_OFFSETS_MAX:
+            return ErrorCode.NONE
+        new = sum(hosted is None or hosted.group.offsets.get(each) is None for each in offsets)
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if known + new > GROUP_OFFSETS_MAX else ErrorCode.NONE
+
+    def _has_room_in_transaction(self, group_id: str, producer_id: int) -> bool:
+        hosted = self._groups.get(group_id)
+        partition = self.partitions.of(group_id) if hosted is None else hosted.partition
+        return partition is None or self._runner.may_commit(partition, producer_id, group_id)
+
+    def _allows_session_timeout(self, timeout_ms: int) -> bool:
+        return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
+
+    def _fresh_member_id(self, prefix: str) -> str:
+        """A new member id; the prefix is truncated so that the id fits into a string of the protocol and the log."""
+        kept = prefix.encode()[:MEMBER_ID_PREFIX_BYTES_MAX].decode(errors="ignore")
+        return f"{kept}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    def _run_commit(
+        self, group_id: str, request: CommitRequest | TransactionalCommit, error: ErrorCode
+    ) -> Reply[CommitOutcome]:
+        error = error or self._creation_error(group_id) or self._size_error(group_id, request.offsets)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(request.offsets, error)
+        call: ParkedCall[CommitOutcome] = ParkedCall()
+        self._run_or_create(group_id, replace(request, token=call))
+        return call.reply()
+
+    def _run_or_create(self, group_id: str, event: Event) -> None:
+        hosted = self._groups.get(group_id)
+        if hosted is not None:
+            self._runner.run(hosted, event)
+            return
+        partition = self.partitions.of(group_id)
+        assert partition is not None
+        self._runner.run_new(group_id, partition, event)
+
+
+# Commits the offsets of thousands of partitions as several batches, between which the event loop serves others.
+#
+# A commit of 10,000 partitions as one batch takes 80 ms, and its batch exceeds the usual `max.message.bytes`. Each
+# piece has its own outcome, as partitions have anyway: what is committed in a transaction is decided by its marker,
+# and without one a client that gets no response does not know what was committed.
+#
+# Owner: event loop.
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def is_long(offsets: Offsets) -> bool:
+    """Whether the offsets are to be committed in pieces."""
+    return len(offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
+
+
+async def commit_in_pieces(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
+    """Calls `commit` for some offsets at a time; returns the outcome of all partitions."""
+    replies: list[Reply[CommitOutcome]] = []
+    for some in pieces(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX):
+        replies.append(commit(dict(some)))
+        await pause()
+    outcome: dict[TopicPartition, ErrorCode] = {}
+    for reply in replies:
+        outcome.update(await reply if isinstance(reply, asyncio.Future) else reply)
+    return outcome

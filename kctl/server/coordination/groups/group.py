@@ -1,0 +1,571 @@
+"""A consumer group: its members, its generation, its leader, its offsets.  The data; the rules are in other modules.
+
+The model of a group
+--------------------------
+A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them support,
+one leader, and one assignment that the leader computes.  Between two generations there is a rebalance:
+
+    Empty ----join----> PreparingRebalance <---join, leave, expiry, new metadata--- Stable
+      ^                  |             ^                                              ^
+      |   none left      |             |  join, leave, expiry,                        |
+      +------------------+             |  leader's sync not stored                    |
+                         |             |                                              |
+                         +--all joined--> CompletingRebalance ----leader's sync stored+
+
+    any state ----deleted, expired, or moved to another broker----> Dead
+
+PreparingRebalance collects a JoinGroup from every member, each parked until the last one has arrived or the largest
+rebalance timeout has expired; members that did not join are removed, except static ones, which stay until their session
+expires.  The first generation of a group waits for group.initial.rebalance.delay.ms, and longer while members join.
+
+When all have joined, the generation is incremented, the protocol is elected, joins are completed, and the group is in
+CompletingRebalance: members park a SyncGroup, the leader's sync carries the assignment, and only when that is in the
+log are the syncs completed and the group is Stable.  So an assignment that a member has seen survives a failover.
+
+In the log: the whole group at each Stable, at each static replacement, and when it becomes Empty; each commit.
+Not in the log: members between join and sync.  After a change of coordinator they get UNKNOWN_MEMBER_ID and rejoin.
+
+Sessions: any request of a member extends its session; a parked request keeps it alive, because its client cannot send
+heartbeats meanwhile.  A member that never got a response (is_new) may be a client that gave up, so it gets five
+minutes.  A pending member (KIP-394) is only an id that was sent; it keeps a join phase open until its session expires.
+
+Static members (KIP-345) have an instance id that maps to one member id.  A new process with the same instance id takes
+over the place and the generation of the old one, whose parked and later requests get FENCED_INSTANCE_ID.
+
+Invariants (checked by the property tests): the leader is a member; the generation never decreases; every member
+supports the chosen protocol; every token is completed exactly once; a generation has one assignment.
+
+Owner: event loop.  Pure: no IO, no clock, no randomness; only `step` and the rules under it change a Group.
+Kafka: GroupMetadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kctl.errors import ErrorCode, MalformedRequest
+from kctl.limits import GROUP_SUBSCRIBED_TOPICS_MAX
+from kctl.protocol.codec import decode_body
+from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
+from kctl.server.coordination.groups.actions import (
+    PREVIOUS_STATES,
+    Action,
+    GroupDescription,
+    GroupOverview,
+    GroupSnapshot,
+    GroupState,
+    MemberDescription,
+    MemberSnapshot,
+)
+from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now, Protocols, Token
+from kctl.server.coordination.groups.offsets import CommittedOffsets
+
+# One member of a group.
+
+
+_BYTES = 1_000
+"""The memory for a member or a member id without the strings of the client."""
+
+
+def memory_of(*texts: str | None) -> int:
+    """About the memory for a member with these ids, or for a member id with which no client has joined, in bytes."""
+    return _BYTES + sum(len(text) for text in texts if text is not None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """The state of a member.
+
+    A join or a sync that cannot be completed yet is parked here by its token; there is at most one of each.
+    """
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_token: Token | None = None
+    sync_token: Token | None = None
+    is_new: bool = False
+    """No response was sent since it joined: it cannot send heartbeats, so a parked join does not keep it alive."""
+    session_deadline_ms: int = 0
+    timer_due_ms: int | None = None
+    """When its session timer fires; heartbeats only move the deadline, which is checked when the timer fires."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """About its memory without protocols."""
+        return memory_of(self.member_id, self.group_instance_id, self.client_id)
+
+    @property
+    def is_static(self) -> bool:
+        """True for a member with an instance id (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def is_joining(self) -> bool:
+        """True if the member has a parked join."""
+        return self.join_token is not None
+
+    @property
+    def is_parked(self) -> bool:
+        """True if it has a parked request, so that it cannot be expected to send heartbeats."""
+        return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Its metadata for this protocol.  Raises KeyError if it does not support the protocol."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise KeyError(protocol_name)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The candidate that is first in its order of preference."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+# The protocols (assignors) that the members of a group support, and the election of one.
+#
+# Invariant: the count of a protocol is the number of members that support it, even if one lists it twice.
+#
+# Pure. Kafka: GroupMetadata.supportedProtocols, selectProtocol.
+
+
+class Election:
+    """Each member votes for its most preferred candidate; a tie goes to the one that was voted for first."""
+
+    def __init__(self, candidates: Iterable[str]) -> None:
+        self._candidates = frozenset(candidates)
+        self._votes: Counter[str] = Counter()
+
+    @property
+    def is_decided(self) -> bool:
+        """True if there is only one candidate."""
+        return len(self._candidates) == 1
+
+    def vote(self, member: Member) -> None:
+        """Counts the vote of a member."""
+        self._votes[member.vote(self._candidates)] += 1
+
+    def winner(self, voters: Iterable[Member] = ()) -> str:
+        """The protocol with the most votes, after these members have voted too."""
+        if self.is_decided:
+            return next(iter(self._candidates))
+        for member in voters:
+            self.vote(member)
+        return self._votes.most_common(1)[0][0]
+
+
+class ProtocolSupport:
+    """Counts, for one group, how many members support each protocol."""
+
+    __slots__ = ("_counts", "metadata_bytes")
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self.metadata_bytes = 0
+        """The size of the names and metadata of all members."""
+
+    def add(self, protocols: Protocols) -> None:
+        """Adds a member that supports these."""
+        self._count(protocols, 1)
+
+    def remove(self, protocols: Protocols) -> None:
+        """Removes a member that supports these."""
+        self._count(protocols, -1)
+
+    def shares_one(self, protocols: Protocols, members: int) -> bool:
+        """True if `members` members all support one of these."""
+        return any(self._counts[name] == members for name, _ in protocols)
+
+    def election(self, members: int) -> Election:
+        """An election among the protocols that all of `members` members support."""
+        return Election(name for name, count in self._counts.items() if count == members)
+
+    def _count(self, protocols: Protocols, by: int) -> None:
+        self.metadata_bytes += by * size_of(protocols)
+        for name in dict.fromkeys(name for name, _ in protocols):
+            self._counts[name] += by
+            if not self._counts[name]:
+                del self._counts[name]  # Otherwise a group would keep the names that any of its members ever had.
+
+
+def size_of(protocols: Protocols) -> int:
+    """The size of their names and metadata."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+# Parses the subscriptions of a consumer group, for the rules that keep offsets in use.
+
+
+class SubscribedTopics:
+    """Collects the topics in any of the subscriptions of a group."""
+
+    def __init__(self) -> None:
+        self._topics: set[str] | None = set()
+
+    def add(self, subscription: bytes) -> None:
+        """Parses the subscription of a member.
+
+        All are parsed as version 0, with which every later version starts: some clients claim version 1 without its
+        new field.
+        """
+        if self._topics is None:
+            return
+        try:
+            self._topics.update(decode_body(ConsumerProtocolSubscription, subscription, 0).topics)
+        except MalformedRequest:
+            self._topics = None
+        else:
+            if len(self._topics) > GROUP_SUBSCRIBED_TOPICS_MAX:
+                self._topics = None
+
+    @property
+    def known(self) -> frozenset[str] | None:
+        """The topics; None if a subscription cannot be parsed, or if there are too many topics."""
+        return None if self._topics is None else frozenset(self._topics)
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics in any of the subscriptions, see SubscribedTopics.known."""
+    topics = SubscribedTopics()
+    for subscription in subscriptions:
+        topics.add(subscription)
+    return topics.known
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The delay before the first generation: the current delay, and the longest further delay."""
+
+    delay_ms: int
+    remaining_ms: int
+
+
+class Group:
+    """One group.  Attributes are read-only for other modules; changes are made by methods called from `step`."""
+
+    def __init__(self, group_id: str, config: GroupConfig) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.subscribed_topics: frozenset[str] | None = None
+        """The topics to which the members of a consumer group subscribe; None if unknown."""
+        self.initial_delay: InitialDelay | None = None
+        self.has_new_member = False
+        """A member joined during the initial delay, which extends it."""
+        self.offsets = CommittedOffsets()
+        self.appends: dict[int, Append] = {}
+        self.unfinished: deque[Iterator[Sequence[Action]]] = deque()
+        """Work for many members that has begun, see `pieces`."""
+        self.is_completing_join = False
+        """The work that completes the join phase is unfinished."""
+        self._append_count = 0
+        self._joining_count = 0
+        self._ids_bytes = 0
+        self._protocol_support = ProtocolSupport()
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """True if the members use the consumer protocol."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def is_vacant(self) -> bool:
+        """True if removing the group would lose nothing."""
+        return (
+            self.state is GroupState.EMPTY
+            and self.offsets.is_vacant
+            and not self.members
+            and not self.pending_members
+            and not self.appends
+        )
+
+    @property
+    def can_rebalance(self) -> bool:
+        """True if the state allows a rebalance to start."""
+        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def have_all_joined(self) -> bool:
+        """True if every member has a parked join and no member id is pending."""
+        return self._joining_count == len(self.members) and not self.pending_members
+
+    @property
+    def joining_count(self) -> int:
+        """The number of members with a parked join."""
+        return self._joining_count
+
+    @property
+    def is_storing_assignment(self) -> bool:
+        """True while the assignment of this generation is being written to the log."""
+        return any(
+            isinstance(append, AssignmentAppend) and append.generation == self.generation
+            for append in self.appends.values()
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest rebalance timeout of the members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def is_over_capacity(self) -> bool:
+        """True if the group has more than group.max.size members."""
+        return len(self.members) > self.config.group_max_size
+
+    def is_fenced(self, member_id: str, group_instance_id: str | None) -> bool:
+        """True if another member id owns the instance id."""
+        if group_instance_id is None:
+            return False
+        holder = self.static_members.get(group_instance_id)
+        return holder is not None and holder != member_id
+
+    def identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """The error of a request for this member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        if self.is_fenced(member_id, group_instance_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """True if a member with these protocols can join."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and self._protocol_support.shares_one(protocols, len(self.members))
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    @property
+    def metadata_bytes(self) -> int:
+        """The size of all members with their ids, protocols and metadata, and of ids that were given to new members."""
+        return self._protocol_support.metadata_bytes + self._ids_bytes
+
+    def add_pending(self, member_id: str) -> None:
+        """Adds a member id with which no client has joined yet."""
+        self.pending_members.add(member_id)
+        self._ids_bytes += memory_of(member_id)
+
+    def remove_pending(self, member_id: str) -> None:
+        """Removes such an id, if it exists."""
+        if member_id in self.pending_members:
+            self.pending_members.remove(member_id)
+            self._ids_bytes -= memory_of(member_id)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Adds a member; the first one determines the protocol type and is the leader."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._protocol_support.add(member.protocols)
+        self._ids_bytes += member.memory_bytes
+        self._joining_count += member.is_joining
+        self.remove_pending(member.member_id)
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Removes a member, whose parked requests must be completed."""
+        self.remove_pending(member_id)
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        assert not member.is_joining
+        assert member.sync_token is None
+        self._protocol_support.remove(member.protocols)
+        self._ids_bytes -= member.memory_bytes
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
+        """Replaces a static member's id by that of its new process; the old one must not have parked requests."""
+        member = self.members[old_member_id]
+        assert member.group_instance_id is not None
+        assert not member.is_joining
+        assert member.sync_token is None
+        self._ids_bytes += len(new_member_id) - len(old_member_id)
+        member.member_id = new_member_id
+        member.timer_due_ms = None
+        # Keeps its position in the order of members.
+        self.members = {each.member_id: each for each in self.members.values()}
+        self.static_members[member.group_instance_id] = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.remove(old_member_id)
+            self.pending_sync.add(new_member_id)
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        return member
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Sets the protocols that the member supports."""
+        self._protocol_support.remove(member.protocols)
+        member.protocols = protocols
+        self._protocol_support.add(protocols)
+
+    def park_join(self, member: Member, token: Token) -> None:
+        """Parks the member's join until the rebalance is complete."""
+        assert member.join_token is None
+        member.join_token = token
+        self._joining_count += 1
+
+    def take_join(self, member: Member) -> Token | None:
+        """Removes and returns the parked join, which the caller completes; None if there is none."""
+        token = member.join_token
+        if token is not None:
+            member.join_token = None
+            self._joining_count -= 1
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """Makes a member with a parked join the leader; returns False if there is none."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].is_joining:
+            return True
+        joined = next((member.member_id for member in self.members.values() if member.is_joining), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def elect_protocol(self) -> str:
+        """The protocol with the most votes."""
+        return self.election().winner(self.members.values())
+
+    def election(self) -> Election:
+        """An election of the protocol by the current members."""
+        return self._protocol_support.election(len(self.members))
+
+    def begin_generation(self, protocol: str | None, now: Now) -> None:
+        """Starts the next generation with the current members and this protocol.
+
+        `subscribed_topics` are unknown until the subscriptions are read.
+        """
+        self.generation += 1
+        self.initial_delay = None
+        self.pending_sync = set(self.members)
+        self.protocol_name = protocol
+        self.subscribed_topics = None
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now)
+
+    def transition_to(self, state: GroupState, now: Now) -> None:
+        """Changes the state; the only method that does.  Raises AssertionError for an invalid transition."""
+        assert self.state in PREVIOUS_STATES[state], f"{self.state} -> {state}"
+        self.state = state
+        self.state_timestamp_ms = now.wall_ms
+
+    def add_pending_append(self, append: Append) -> int:
+        """Stores a pending append; AppendDone contains the returned id."""
+        self._append_count += 1
+        self.appends[self._append_count] = append
+        return self._append_count
+
+    def snapshot(self, members: Sequence[MemberSnapshot]) -> GroupSnapshot:
+        """The record of this generation with these members."""
+        return GroupSnapshot(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            state_timestamp_ms=self.state_timestamp_ms,
+            members=tuple(members),
+        )
+
+    def member_snapshots(self, assignments: Mapping[str, bytes]) -> Iterator[MemberSnapshot]:
+        """The members with these assignments; members without one get empty bytes."""
+        return (
+            MemberSnapshot(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol_name or ""),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in self.members.values()
+        )
+
+    @classmethod
+    def restored(cls, group_id: str, config: GroupConfig, snapshot: GroupSnapshot) -> Group:
+        """The group from its last record: Stable with members, Empty without."""
+        group = cls(group_id, config)
+        for recorded in snapshot.members:
+            member = Member(
+                member_id=recorded.member_id,
+                group_instance_id=recorded.group_instance_id,
+                client_id=recorded.client_id,
+                client_host=recorded.client_host,
+                rebalance_timeout_ms=recorded.rebalance_timeout_ms,
+                session_timeout_ms=recorded.session_timeout_ms,
+                protocols=((snapshot.protocol or "", recorded.subscription),),
+                assignment=recorded.assignment,
+            )
+            group.add(member, snapshot.protocol_type)
+        group.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
+        group.state_timestamp_ms = snapshot.state_timestamp_ms
+        group.generation = snapshot.generation
+        group.protocol_type = snapshot.protocol_type or None
+        group.protocol_name = snapshot.protocol
+        group.leader = snapshot.leader if snapshot.leader in group.members else group.leader
+        group.subscribed_topics = group._read_subscriptions()
+        return group
+
+    def describe(self) -> GroupDescription:
+        """The group for DescribeGroups; metadata and assignments only if it is Stable."""
+        is_stable = self.state is GroupState.STABLE
+        protocol = (self.protocol_name or "") if is_stable else ""
+        return GroupDescription(
+            state=self.state,
+            protocol_type=self.protocol_type or "",
+            protocol=protocol,
+            members=tuple(
+                MemberDescription(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    metadata=member.metadata(protocol) if is_stable else b"",
+                    assignment=member.assignment if is_stable else b"",
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    def overview(self) -> GroupOverview:
+        """The group for ListGroups."""
+        return GroupOverview(self.group_id, self.protocol_type or "", self.state)
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if not self.is_consumer_group:
+            return None
+        protocol = self.protocol_name
+        if self.members and protocol is None:
+            return None
+        return subscribed_topics(member.metadata(protocol or "") for member in self.members.values())

@@ -1,0 +1,172 @@
+"""`step(group, event, now) -> actions`: the only way in which a group changes.
+
+The caller performs the actions in order and passes their results as further events.  Errors are results; an exception
+is a bug.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from kctl.errors import ErrorCode
+from kctl.server.coordination.groups.actions import Action, Discard, GroupState, JoinOutcome, SyncOutcome
+from kctl.server.coordination.groups.committing import (
+    commit,
+    commit_in_transaction,
+    commit_stored,
+    decide_offsets,
+    delete_group,
+    delete_offsets,
+    expire_offsets,
+    forget_topics,
+    transaction_completed,
+)
+from kctl.server.coordination.groups.events import (
+    AppendDone,
+    AssignmentAppend,
+    CommitAppend,
+    CommitRequest,
+    Continue,
+    DecideOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    EmptyAppend,
+    Event,
+    ExpireOffsets,
+    ForgetTopics,
+    GroupLoaded,
+    Heartbeat,
+    JoinRequest,
+    LeaveRequest,
+    Now,
+    ReplacementAppend,
+    SyncRequest,
+    TimerFired,
+    TimerKind,
+    TransactionalCommit,
+    TransactionCompleted,
+    Unload,
+)
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.joining import assignment_stored, join, replacement_stored, sync
+from kctl.server.coordination.groups.liveness import heartbeat, leave, session_ended
+from kctl.server.coordination.groups.rebalance import (
+    Work,
+    begin,
+    expect_heartbeat,
+    go_on,
+    join_time_is_up,
+    respond_to_join,
+    respond_to_sync,
+    start_rebalance_if_possible,
+    sync_time_is_up,
+)
+from kctl.server.coordination.replay import commit_error, group_error
+
+
+def step(group: Group, event: Event, now: Now) -> list[Action]:
+    """Updates `group` for the event and returns the actions to perform.
+
+    While there is unfinished work, the only event is Continue.
+    """
+    out: list[Action] = []
+    match event:
+        case Heartbeat():
+            heartbeat(group, event, now, out)
+        case CommitRequest():
+            commit(group, event, now, out)
+        case TransactionalCommit():
+            commit_in_transaction(group, event, out)
+        case AppendDone():
+            _append_done(group, event, now, out)
+        case TimerFired():
+            _timer_fired(group, event, now, out)
+        case JoinRequest():
+            join(group, event, now, out)
+        case SyncRequest():
+            sync(group, event, now, out)
+        case LeaveRequest():
+            leave(group, event, now, out)
+        case DeleteGroup():
+            delete_group(group, event, now, out)
+        case DeleteOffsets():
+            delete_offsets(group, event, now, out)
+        case ForgetTopics():
+            forget_topics(group, event, now, out)
+        case ExpireOffsets():
+            expire_offsets(group, event, now, out)
+        case TransactionCompleted():
+            transaction_completed(group, event, out)
+        case DecideOffsets():
+            decide_offsets(group, out)
+        case GroupLoaded():
+            _loaded(group, now, out)
+        case Continue():
+            go_on(group, out)
+        case Unload():
+            _unload(group, now, out)
+        case _:
+            assert_never(event)
+    return out
+
+
+def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -> None:
+    append = group.appends.pop(event.append_id)
+    match append:
+        case CommitAppend():
+            commit_stored(group, append, commit_error(event.error), event.base_offset, out)
+        case AssignmentAppend():
+            assignment_stored(group, append, group_error(event.error), now, out)
+        case ReplacementAppend():
+            replacement_stored(group, append, group_error(event.error), now, out)
+        case EmptyAppend():
+            # Not stored: if it is restored, it has members that are gone, whose sessions expire again.
+            pass
+        case _:
+            assert_never(append)
+
+
+def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -> None:
+    match event.key.kind:
+        case TimerKind.SESSION:
+            session_ended(group, event.key.member_id, now, out)
+        case TimerKind.JOIN:
+            join_time_is_up(group, now, out)
+        case TimerKind.SYNC:
+            sync_time_is_up(group, now, out)
+        case _:
+            assert_never(event.key.kind)
+
+
+def _loaded(group: Group, now: Now, out: list[Action]) -> None:
+    """Gives members their session timeout to find the new coordinator; if there are too many, all have to join again.
+
+    Members that sent a request already have their timer.
+    """
+
+    def work() -> Work:
+        for member in list(group.members.values()):
+            of_one: list[Action] = []
+            if member.timer_due_ms is None:
+                expect_heartbeat(member, member.session_timeout_ms, now, of_one)
+            yield of_one
+
+    if group.is_over_capacity:
+        start_rebalance_if_possible(group, now, out)
+    begin(group, len(group.members), work(), out)
+
+
+def _unload(group: Group, now: Now, out: list[Action]) -> None:
+    """Completes all parked requests with NOT_COORDINATOR."""
+    group.transition_to(GroupState.DEAD, now)
+
+    def work() -> Work:
+        moved = ErrorCode.NOT_COORDINATOR
+        for member in list(group.members.values()):
+            of_one: list[Action] = []
+            respond_to_join(group, member, JoinOutcome(error=moved, member_id=member.member_id), of_one)
+            respond_to_sync(member, SyncOutcome(moved), of_one)
+            yield of_one
+
+    begin(group, len(group.members), work(), out)
+    out.append(Discard())

@@ -1,0 +1,210 @@
+"""The transaction coordinator of a broker: the API that request handlers use.
+
+Calls are checked (id, coordinator active, partition loading, partition led here) and become events for the transaction,
+which the runner processes; each call gets one result, now or later.
+
+While a partition loads, its ids get COORDINATOR_LOAD_IN_PROGRESS and those of other partitions are served.
+
+Owner: event loop.  Kafka: TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kctl.errors import ErrorCode
+from kctl.limits import SLICE_OBJECTS, TRANSACTIONAL_IDS_MAX
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
+from kctl.server.coordination.partitions import CoordinatorPartitions
+from kctl.server.coordination.ports import CoordinatorLog
+from kctl.server.coordination.replies import ParkedCall, Reply
+from kctl.server.coordination.transactions.events import (
+    BY_LABEL,
+    AddPartitions,
+    CheckExpiry,
+    CheckTimeout,
+    EndTransaction,
+    InitOutcome,
+    InitProducer,
+    TransactionOverview,
+    TransactionSnapshot,
+)
+from kctl.server.coordination.transactions.markers import MarkerSender
+from kctl.server.coordination.transactions.ports import FreshProducerIds, TransactionConfig
+from kctl.server.coordination.transactions.producer_ids import ProducerIdAllocations
+from kctl.server.coordination.transactions.runner import HostedTransaction, TransactionRunner
+from kctl.server.coordination.transactions.transaction import Transaction
+from kctl.server.loop.slices import in_slices, pause
+from kctl.system.environment import Clock, Timer
+
+
+class TransactionCoordinator:
+    """All transactional ids of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: TransactionConfig,
+        state_log: CoordinatorLog,
+        producer_ids: FreshProducerIds,
+        markers: MarkerSender,
+        clock: Clock,
+        timer: Timer,
+    ) -> None:
+        self._config = config
+        self._is_active = False
+        self._markers = markers
+        self._allocations = ProducerIdAllocations(producer_ids, self._init_again)
+        self._runner = TransactionRunner(
+            broker_id,
+            state_log=state_log,
+            allocate=self._allocations.begin,
+            markers=markers,
+            clock=clock,
+            timer=timer,
+        )
+        self._hosted: HostedObjects[HostedTransaction] = self._runner.hosted
+        self.partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
+        """The partitions of `__transaction_state` that this broker leads; notified of changes of leadership."""
+        self._checks = PeriodicChecks(timer)
+
+    @property
+    def hosted(self) -> HostedObjects[HostedTransaction]:
+        """The transactional ids of the partitions that this broker leads."""
+        return self._hosted
+
+    @property
+    def waiting_markers(self) -> int:
+        """Transactions with markers that no leader takes at the moment."""
+        return self._markers.waiting
+
+    @property
+    def waiting_completions(self) -> int:
+        """Transactions whose end the log has refused, and which is written again."""
+        return self._runner.waiting_completions
+
+    def start(self) -> None:
+        """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
+        self._is_active = True
+        self._checks.every(self._config.abort_check_interval_ms, self.abort_timed_out)
+        self._checks.every(self._config.expiration_check_interval_ms, self.expire)
+
+    async def stop(self) -> None:
+        """Stops; all parked requests get NOT_COORDINATOR, and pending markers are left to the next coordinator."""
+        self._is_active = False
+        self._checks.cancel()
+        await self._allocations.close()
+        await self.partitions.close()
+        await self._runner.stop()
+        await self._markers.close()
+
+    def init_producer(
+        self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> Reply[InitOutcome]:
+        """InitProducerId: completes when the new epoch is in the log, or at once with an error."""
+        error = ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.max_timeout_ms:
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        error = error or self._status(transactional_id)
+        if (
+            error is ErrorCode.NONE
+            and transactional_id not in self._hosted
+            and len(self._hosted) >= TRANSACTIONAL_IDS_MAX
+        ):
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error is not ErrorCode.NONE:
+            return InitOutcome(error)
+        call: ParkedCall[InitOutcome] = ParkedCall()
+        self._run_or_create(transactional_id, InitProducer(token=call, timeout_ms=timeout_ms, expected=expected))
+        return call.reply()
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    ) -> Reply[ErrorCode]:
+        """AddPartitionsToTxn and AddOffsetsToTxn: completes when the partitions are in the log, or at once."""
+        call: ParkedCall[ErrorCode] = ParkedCall()
+        return self._request(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
+
+    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool) -> Reply[ErrorCode]:
+        """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
+        call: ParkedCall[ErrorCode] = ParkedCall()
+        return self._request(transactional_id, call, EndTransaction(call, producer, committed))
+
+    def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionSnapshot | None]:
+        """DescribeTransactions, for one id; None for an unknown id."""
+        error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        if error is not ErrorCode.NONE:
+            return error, None
+        hosted = self._hosted.get(transactional_id)
+        if hosted is None or hosted.transaction.is_new:
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
+        return ErrorCode.NONE, hosted.transaction.describe()
+
+    async def transactions(
+        self, states: Collection[str] = (), producer_ids: Collection[int] = ()
+    ) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
+        """ListTransactions: an error, the unknown state names, and the ids that match the filters, if any.
+
+        Examines the ids in slices.
+        """
+        if not self._is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, [], []
+        if self.partitions.are_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
+        unknown = [name for name in states if name not in BY_LABEL]
+        requested = {BY_LABEL[name] for name in states if name in BY_LABEL}
+
+        def listed(transaction: Transaction) -> TransactionOverview | None:
+            overview = transaction.overview()
+            has_state = not states or overview.state in requested
+            has_id = not producer_ids or overview.producer_id in producer_ids
+            return overview if has_state and has_id and not transaction.is_new else None
+
+        if len(self._hosted) > SLICE_OBJECTS:
+            # Requests that arrive together begin one after the other.
+            await pause()
+        overviews = await in_slices(listed(hosted.transaction) for hosted in self._hosted.present())
+        return ErrorCode.NONE, unknown, [overview for overview in overviews if overview is not None]
+
+    def abort_timed_out(self) -> None:
+        """Aborts transactions that exceed their timeout; `start` makes this periodic."""
+        self._runner.run_all(CheckTimeout())
+
+    def expire(self) -> None:
+        """Removes unused ids; `start` makes this periodic."""
+        self._runner.run_all(CheckExpiry(self._config.id_expiration_ms))
+
+    def _status(self, transactional_id: str) -> ErrorCode:
+        """The error if the id cannot be served here."""
+        if not self._is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        is_hosted = transactional_id in self._hosted
+        return ErrorCode.NONE if is_hosted else self.partitions.status(transactional_id)
+
+    def _request(
+        self, transactional_id: str, call: ParkedCall[ErrorCode], event: AddPartitions | EndTransaction
+    ) -> Reply[ErrorCode]:
+        error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        hosted = self._hosted.get(transactional_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return error or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        self._runner.run(hosted, event)
+        return call.reply()
+
+    def _init_again(self, transactional_id: str, event: InitProducer) -> ErrorCode:
+        """Processes the event with a fresh producer id, if this broker still coordinates the id."""
+        error = self._status(transactional_id)
+        if error is ErrorCode.NONE:
+            self._run_or_create(transactional_id, event)
+        return error
+
+    def _run_or_create(self, transactional_id: str, event: InitProducer) -> None:
+        hosted = self._hosted.get(transactional_id)
+        if hosted is not None:
+            self._runner.run(hosted, event)
+            return
+        partition = self.partitions.of(transactional_id)
+        assert partition is not None
+        self._runner.run_new(transactional_id, partition, event)

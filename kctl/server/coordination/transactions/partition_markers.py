@@ -1,0 +1,111 @@
+"""Writes transaction markers as leader of a partition: one control batch per partition, acknowledged when replicated.
+
+The log refuses a marker of an older producer epoch (INVALID_PRODUCER_EPOCH) or of an older coordinator
+(TRANSACTION_COORDINATOR_FENCED).  A marker in `__consumer_offsets` commits or aborts the producer's offset commits
+there, so the group coordinator is notified.  Writing a marker twice is harmless.
+
+Owner: event loop.  Kafka: KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from kctl.errors import ErrorCode
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
+from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, outcome_of
+from kctl.server.coordination.replies import append_or_refuse
+from kctl.server.coordination.transactions.ports import GroupOffsets, PartitionAppends
+from kctl.server.loop.slices import pause
+from kctl.system.environment import Clock
+
+_APPEND = 10
+"""How many refused markers take as long as one that is appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of one producer's transaction, for some partitions."""
+
+    producer: ProducerIdAndEpoch
+    committed: bool
+    coordinator_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class PartitionMarkers:
+    """Writes markers to partitions that this broker leads."""
+
+    def __init__(self, appends: PartitionAppends, groups: GroupOffsets, clock: Clock, *, timeout_ms: int) -> None:
+        self._appends = appends
+        self._groups = groups
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    async def write(self, markers: Iterable[Marker]) -> list[dict[TopicPartition, ErrorCode]]:
+        """Writes the markers; returns the error of each marker and partition when all are known."""
+        outcomes: list[dict[TopicPartition, ErrorCode]] = []
+        waiting: list[asyncio.Future[AppendOutcome]] = []
+        left = REQUEST_ELEMENTS_PER_SLICE_MAX
+        for marker in markers:
+            errors: dict[TopicPartition, ErrorCode] = dict.fromkeys(marker.partitions, ErrorCode.REQUEST_TIMED_OUT)
+            outcomes.append(errors)
+            for partition in marker.partitions:
+                if left <= 0:
+                    left = REQUEST_ELEMENTS_PER_SLICE_MAX
+                    await pause()
+                left -= _APPEND if self._appends.is_hosted(partition) else 1
+                outcome = self._append(marker, partition)
+                if isinstance(outcome, asyncio.Future):
+                    outcome.add_done_callback(partial(self._appended_later, marker, partition, errors))
+                    waiting.append(outcome)
+                else:
+                    self._appended(marker, partition, errors, outcome)
+        if waiting:
+            await asyncio.wait(waiting)
+        return outcomes
+
+    def _append(self, marker: Marker, partition: TopicPartition) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        if not self._appends.is_hosted(partition):
+            return AppendOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
+            kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
+            batch = build_end_transaction_marker(
+                EndTransactionMarker(kind, marker.coordinator_epoch),
+                producer_id=marker.producer.producer_id,
+                producer_epoch=marker.producer.epoch,
+                timestamp=self._clock.now_ms(),
+            )
+            return self._appends.append(partition, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms)
+
+        return append_or_refuse(append, f"marker={marker.producer} partition={partition}")
+
+    def _appended_later(
+        self,
+        marker: Marker,
+        partition: TopicPartition,
+        errors: dict[TopicPartition, ErrorCode],
+        future: asyncio.Future[AppendOutcome],
+    ) -> None:
+        if not future.cancelled():
+            self._appended(marker, partition, errors, outcome_of(future))
+
+    def _appended(
+        self,
+        marker: Marker,
+        partition: TopicPartition,
+        errors: dict[TopicPartition, ErrorCode],
+        outcome: AppendOutcome,
+    ) -> None:
+        errors[partition] = outcome.error
+        topic, index = partition
+        if topic == GROUP_METADATA_TOPIC and outcome.error is ErrorCode.NONE:
+            # Callbacks of commits that the same advance of the high watermark confirmed run first.
+            notify = partial(self._groups.transaction_completed, index, marker.producer.producer_id)
+            asyncio.get_running_loop().call_soon(partial(notify, committed=marker.committed))

@@ -1,0 +1,433 @@
+"""Decodes a frame, calls its handler and encodes the response.
+
+The table of handlers is what ApiVersions advertises: an API without a handler is unknown.  As in Kafka, an unknown API
+or version, or a malformed body, closes the connection; only ApiVersions responds with an error.
+
+Here quotas are enforced too: what a request of a client that has some uses is settled when its response is encoded
+(quotas/accounts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
+from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
+from kctl.protocol import codec, registry
+from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from kctl.protocol.headers import RequestHeader, decode_request_fields
+from kctl.server.loop.slices import held, pause, release_message
+from kctl.server.network.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
+from kctl.server.network.outbox import Chunk
+from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
+from kctl.server.requests.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
+from kctl.server.requests.recorder import RequestRecorder, RequestTimes
+from kctl.server.requests.request_log import RequestLog
+
+# A reply that is encoded at the moment at which its response is known.
+#
+# A future of the response, whose callback encodes it for a second future, would cost each waiting request one more
+# iteration of the event loop.
+#
+# Owner: event loop.
+
+
+class WaitingReply(PerformedReply):
+    """Its handler sets the response of a request; its result is the encoded reply.
+
+    A response that cannot be encoded sets the exception.
+    """
+
+    def __init__(self, context: RequestContext, *, may_overlap: bool) -> None:
+        super().__init__()
+        self.may_overlap = may_overlap
+        self._context = context
+
+    def set_result(self, response: Any) -> None:
+        """Encodes the response and sets the reply."""
+        context = self._context
+        assert context.encode is not None
+        try:
+            reply = context.encode(context, response)
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            super().set_result(reply)
+
+
+def waiting_reply(context: RequestContext, *, may_overlap: bool = False) -> asyncio.Future[Any]:
+    """The result of a handler that sets its response later; without a dispatcher, a plain future of the response.
+
+    The response must not take long to encode: this happens where it is set.  See PerformedReply for `may_overlap`.
+    """
+    if context.encode is None:
+        return asyncio.get_running_loop().create_future()
+    return WaitingReply(context, may_overlap=may_overlap)
+
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS_KEY = 18
+"""It has two strings only, and has to be answered at once before a client is authenticated."""
+_PRODUCE_AND_FETCH = frozenset({PRODUCE_KEY, FETCH_KEY})
+"""They are usually long because of records, which are not decoded.  Their responses are about as long, and are not
+examined, because there are so many.
+"""
+_OF_CONTROLLER = frozenset({4, 5, 6})
+"""LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
+_RESPONSE_PREFIX = struct.Struct(">ii")
+_RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
+
+Response = Any
+Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
+"""Takes a request; returns its response, None for no response, or an awaitable of either."""
+
+
+class Dispatcher:
+    """Handlers by API key.  Owner: event loop."""
+
+    def __init__(self, quotas: ClientQuotas, now_s: Callable[[], float]) -> None:
+        """`now_s` returns the time of the event loop in seconds."""
+        self.access: AccessControl = EVERYTHING_ALLOWED
+        """Decides on the requests of all clients; set before the first connection is accepted."""
+        self.recorder: RequestRecorder | None = None
+        """Records requests for metrics; set before the first connection is accepted."""
+        self.latest_api = ""
+        """The API of the request that was handled last."""
+        self._request_log: RequestLog | None = None
+        self._quotas = quotas
+        self._now_s = now_s
+        self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply], bool]] = {}
+        """API, handler, encoder, and whether quotas apply."""
+        self._long_handlers: dict[int, Handler] = {}
+        self._api_versions: list[ApiVersion] = []
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._long_encoding = asyncio.Lock()
+
+    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
+        """Registers the handler of an API, for the versions in the registry.
+
+        `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
+        """
+        api = registry.api_named(api_name)
+        self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
+        self._long_handlers[api.key] = for_long or handler
+
+    def set_request_log(self, request_log: RequestLog | None) -> None:
+        """Starts logging requests; None stops it."""
+        self._request_log = request_log
+
+    def api_versions(self) -> list[ApiVersion]:
+        """The served APIs, by ascending key; the list is shared by all responses."""
+        if len(self._api_versions) != len(self._handlers):
+            self._api_versions = [
+                ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
+                for key, (api, *_) in sorted(self._handlers.items(), key=itemgetter(0))
+            ]
+        return self._api_versions
+
+    def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
+        """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
+        api_key, version, correlation_id, client_id, offset = decode_request_fields(frame)
+        entry = self._handlers.get(api_key)
+        if entry is None:
+            raise MalformedRequest(f"API key {api_key} is not served")
+        api, handler, encode, has_quotas = entry
+        self.latest_api = api.name
+        if version not in api.served:
+            if api.key == API_VERSIONS_KEY:
+                return self._refuse_api_versions(api, RequestHeader(api_key, 0, correlation_id, client_id))
+            raise MalformedRequest(f"{api.name} version {version} is not served")
+        context = RequestContext(version, correlation_id, client_id or "", peer, self.access, api.name)
+        quotas = self._quotas
+        if has_quotas and quotas.has_limits:
+            found = peer.quotas
+            if found.client_id != context.client_id or found.version != quotas.version:
+                quotas.find(found, peer.principal, context.client_id)
+            client = found.client
+            if client is not None:
+                context.limited = client
+                context.request_bytes = len(frame)
+                context.busy_s = 0.0
+                context.now_s = self._now_s
+                context.running_since_s = self._now_s()
+        recorder = self.recorder
+        if recorder is not None:
+            record = context.record = recorder.apis[api.name]
+            record.until_timed -= 1
+            if record.until_timed < 0:
+                context.times = record.begin(peer.timing, len(frame))
+        if self._request_log is not None:
+            self._request_log.begin(context, len(frame))
+        decoded: tuple[Any, int] | None
+        if api.key in _PRODUCE_AND_FETCH:
+            is_long = len(frame) > HANDLED_AT_ONCE_BYTES_MAX
+            decoded = None if is_long else codec.decode_at_once(api.request, frame, version, offset)
+        elif api.key != API_VERSIONS_KEY and codec.is_long_to_decode(api.request, len(frame)):
+            decoded = None
+        else:
+            decoded = codec.decode(api.request, frame, version, offset)
+        if decoded is None:
+            kept = KeepsFrame(loop=asyncio.get_running_loop()) if len(frame) > COPIED_FRAME_BYTES_MAX else None
+            received = memoryview(bytearray(frame)) if kept is None else frame
+            return self._later(api, context, self._handled_off_loop(api, received, offset, context), kept)
+        request: Any = decoded[0]
+        context.encode = encode
+        result = handler(request, context)
+        if context.times is not None:
+            context.times.handled_s = asyncio.get_running_loop().time()
+        if recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
+            context.record = recorder.follower_fetches
+        if isinstance(result, WaitingReply):
+            if context.limited is not None:
+                context.wait(self._now_s())
+            return result
+        if result is None:
+            return self._encode(api, context, None)
+        if not isinstance(result, api.response) and isinstance(result, Awaitable):
+            return self._later(api, context, result)
+        if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
+            return self._encoded_off_loop(api, context, result)
+        return self._encode(api, context, result)
+
+    async def _handled_off_loop(
+        self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
+    ) -> Response | None:
+        """Decodes in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
+        loop = asyncio.get_running_loop()
+        decoded: tuple[Any, int] = await loop.run_in_executor(
+            None, codec.decode, api.request, frame, context.api_version, offset
+        )
+        request = decoded[0]
+        if api.key not in _OF_CONTROLLER:
+            # Several may have been decoded since the last iteration of the event loop.
+            await pause()
+        if self.recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
+            context.record = self.recorder.follower_fetches
+        result = self._long_handlers[api.key](request, context)
+        return await result if isinstance(result, Awaitable) else result
+
+    def _later(
+        self,
+        api: registry.Api,
+        context: RequestContext,
+        result: Awaitable[Response | None],
+        kept: KeepsFrame | None = None,
+    ) -> asyncio.Future[Reply]:
+        """A future of the response, `kept` if it is given.
+
+        Cancelling it ends a wait; work that has started continues.
+        """
+        loop = asyncio.get_running_loop()
+        if context.account is not None:
+            context.account.paused()
+            if context.account.is_timed and not isinstance(result, asyncio.Future):
+                result = context.account.measured(result)
+        reply: asyncio.Future[Reply] = kept or loop.create_future()
+        if isinstance(result, asyncio.Future):
+            wait = result
+            # It has the response, which is freed in slices before the reply is complete.
+            waiting = weakref.ref(wait)
+            reply.add_done_callback(lambda reply: _cancel(waiting()) if reply.cancelled() else None)
+        else:
+            wait = loop.create_task(_awaited(result), name=f"request-{api.name}")
+            self._tasks.add(wait)
+            wait.add_done_callback(self._tasks.discard)
+        wait.add_done_callback(lambda wait: self._settle(api, context, wait, reply))
+        return reply
+
+    def _settle(
+        self,
+        api: registry.Api,
+        context: RequestContext,
+        wait: asyncio.Future[Response | None],
+        reply: asyncio.Future[Reply],
+    ) -> None:
+        error = None if wait.cancelled() else wait.exception()
+        if reply.done():
+            if error is not None and not isinstance(error, UnansweredRequestFailed | MalformedRequest):
+                log.error(
+                    "request failed after its connection was closed, no response is sent api=%s peer=%s error=%s",
+                    api.name,
+                    context.peer.client_host,
+                    error,
+                    exc_info=error,
+                )
+        elif wait.cancelled():
+            reply.cancel()
+        elif error is not None:
+            reply.set_exception(error)
+        else:
+            try:
+                response = wait.result()
+                if response is None or not codec.is_long_to_encode(response):
+                    reply.set_result(self._encode(api, context, response))
+                else:
+                    self._encoded_off_loop(api, context, response).add_done_callback(partial(_pass_on, reply))
+            except Exception as failure:
+                reply.set_exception(failure)
+
+    def _encoded_off_loop(self, api: registry.Api, context: RequestContext, response: Response) -> asyncio.Task[Reply]:
+        """Encodes a long response in a thread, one at a time: others wait with their responses not encoded."""
+        account = context.account
+        mute_ms = 0
+        if account is not None:
+            mute_ms = account.throttle_ms if api.key == FETCH_KEY else account.settle(api.key, 0)
+            _note_throttled(context, response, mute_ms)
+
+        encoded = self._encoded_in_thread(api, context, [response], mute_ms)
+        task = asyncio.get_running_loop().create_task(encoded, name=f"encode-{api.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _encoded_in_thread(
+        self, api: registry.Api, context: RequestContext, only: list[Response], mute_ms: int
+    ) -> Reply:
+        """See `_encoded_off_loop`.  `only` has the response, which is then freed in slices: it takes 20 ms at once."""
+        with held():
+            async with self._long_encoding:
+                loop = asyncio.get_running_loop()
+                chunks, size = await loop.run_in_executor(None, _sized_first, api, context, only)
+        account = context.account
+        if account is not None and api.key == FETCH_KEY:
+            account.settle(FETCH_KEY, size)
+        if context.record is not None:
+            context.record.versions[context.api_version] += 1
+            context.record.count_errors(only[0], context.record.errors)
+        if context.times is not None:
+            self._ready(context, context.times, only[0], chunks)
+        await release_message(only)
+        return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
+
+    def _ready(self, context: RequestContext, times: RequestTimes, response: Response | None, reply: Reply) -> None:
+        """Records and logs the times of a request that has its response."""
+        if context.record is not None:
+            context.record.ready(times, None if response is None else context.peer.timing)
+        if self._request_log is not None:
+            chunks = reply.chunks if isinstance(reply, ThrottledReply) else reply
+            if chunks:
+                times.response_bytes = sum(len(chunk) for chunk in chunks)
+            self._request_log.ready(context, has_response=chunks is not None)
+
+    def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
+        chunks: list[Chunk] | None = None
+        if response is not None:
+            chunks, size = _sized_response(api, context, response)
+        reply: Reply = chunks
+        limited = context.limited
+        if limited is not None:
+            # Almost all requests are settled here, without a further call.
+            is_settled = False
+            if context.opened_account is None and chunks is not None:
+                now_s, key = self._now_s(), api.key
+                since_s = context.running_since_s
+                if since_s is None:
+                    since_s = now_s - context.busy_s
+                if key == PRODUCE_KEY:
+                    is_settled = limited.take(limited.produce, context.request_bytes, since_s, now_s)
+                elif key == FETCH_KEY:
+                    is_settled = limited.take(limited.fetch, size, since_s, now_s)
+                else:
+                    is_settled = limited.take(None, 0, since_s, now_s)
+            if not is_settled:
+                reply = _settled(api, context, response, chunks, None if chunks is None else size)
+        record = context.record
+        if record is not None:
+            record.versions[context.api_version] += 1
+            if response is None:
+                record.successes += 1
+            elif context.successes:
+                record.successes += context.successes
+            else:
+                record.count_errors(response, record.errors)
+        if context.times is not None:
+            self._ready(context, context.times, response, reply)
+        return reply
+
+    def _refuse_api_versions(self, api: registry.Api, request: RequestHeader) -> Reply:
+        """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
+        return framed_response(api, request, response)
+
+
+def _settled(
+    api: registry.Api,
+    context: RequestContext,
+    response: Response | None,
+    chunks: list[Chunk] | None,
+    size: int | None,
+) -> Reply:
+    """Counts what the request has used, and returns the reply, which is encoded again with a throttle time."""
+    account = context.account
+    assert account is not None
+    mute_ms = account.settle(api.key, size)
+    if not mute_ms:
+        return chunks
+    _note_throttled(context, response, mute_ms)
+    return ThrottledReply(None if response is None else framed_response(api, context, response), mute_ms)
+
+
+def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:
+    if context.times is not None:
+        context.times.throttle_ms = mute_ms
+    if mute_ms and response is not None and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = mute_ms
+
+
+def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> None:
+    if reply.done():
+        return
+    if encoded.cancelled():
+        reply.cancel()
+    elif (error := encoded.exception()) is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(encoded.result())
+
+
+def _cancel(wait: asyncio.Future[Response | None] | None) -> None:
+    if wait is not None:
+        wait.cancel()
+
+
+async def _awaited(result: Awaitable[Response | None]) -> Response | None:
+    return await result
+
+
+def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
+    """A response with its header and the size of the frame, in the version of the request."""
+    return _sized_response(api, request, response)[0]
+
+
+def _sized_response(
+    api: registry.Api, request: RequestContext | RequestHeader, response: Response
+) -> tuple[list[Chunk], int]:
+    """As `framed_response`, and its size in bytes."""
+    version = request.api_version
+    body: list[Chunk] = codec.encode(response, version)
+    size = 0
+    for chunk in body:
+        size += len(chunk)  # sum() and map() take longer for the one or two chunks of most responses.
+    if version in api.flexible_responses:
+        prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, request.correlation_id, 0)
+    else:
+        prefix = _RESPONSE_PREFIX.pack(size + 4, request.correlation_id)
+    if body and isinstance(body[0], bytes):
+        body[0] = prefix + body[0]
+    else:
+        body.insert(0, prefix)
+    return body, size + len(prefix)
+
+
+def _sized_first(api: registry.Api, request: RequestContext, only: list[Response]) -> tuple[list[Chunk], int]:
+    """As `_sized_response`, of the first element: a thread holds its arguments for some time after it has returned."""
+    return _sized_response(api, request, only[0])

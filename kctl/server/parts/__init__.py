@@ -1,0 +1,1 @@
+"""The parts of a broker and their connections, and its ZooKeeper session."""

@@ -1,0 +1,1 @@
+"""Large znodes, notifications of changes, and the log of unusable data in ZooKeeper."""

@@ -1,0 +1,1 @@
+"""Opening logs at start, whatever state they were left in."""

@@ -1,0 +1,1 @@
+"""What a log knows beside its records: producers, leader epochs, checkpoints."""

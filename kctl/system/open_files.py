@@ -1,0 +1,48 @@
+"""The limit on open files of this process.
+
+Every segment that takes appends or has been read has a descriptor, and so has every connection.  Systems start
+processes with a low soft limit, often 1024, which they may raise themselves up to the hard limit.
+"""
+
+from __future__ import annotations
+
+from kctl.limits import RESERVED_DESCRIPTORS, SCARCE_DESCRIPTORS
+from kctl.system.operating_system import open_files_limit, raise_open_files_limit
+
+OTHER_DESCRIPTORS = 1_000
+"""Connections, checkpoints, indexes that are being written, and files of the interpreter."""
+
+
+def raise_limit() -> int:
+    """Sets the soft limit to the hard one, if allowed; returns the new limit, -1 for none."""
+    return raise_open_files_limit()
+
+
+def limit() -> int:
+    """The soft limit; -1 for none."""
+    return open_files_limit()
+
+
+def descriptors_for_connections(limit: int) -> int:
+    """Connections with this or a larger descriptor are refused; the rest is reserved for log files."""
+    if limit < 0:
+        return 1 << 31
+    return limit - min(RESERVED_DESCRIPTORS, limit // 4)
+
+
+def descriptors_for_segments(limit: int) -> int:
+    """From this descriptor on, files of segments are closed when further ones are opened."""
+    if limit < 0:
+        return 1 << 31
+    return limit - min(SCARCE_DESCRIPTORS, limit // 8)
+
+
+def shortage(limit: int, *, segments: int) -> str | None:
+    """A warning if the limit is too low for all segments to be open at once; None if it is not."""
+    needed = segments + OTHER_DESCRIPTORS
+    if limit < 0 or limit >= needed:
+        return None
+    return (
+        f"the limit of {limit} open files is too low for {segments} segments and their clients: allow {needed} or more "
+        "(ulimit -n, LimitNOFILE); when it is reached, segments are closed and opened again, which takes time"
+    )

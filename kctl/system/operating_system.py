@@ -1,0 +1,295 @@
+"""Where Linux, macOS and other POSIX systems differ, and the commands of processes that kctl starts."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+# Where Linux, macOS and other POSIX systems differ: the only module that looks at what a system has.
+#
+# The best call is chosen when this module is imported; the fallbacks work everywhere. docs/platforms.md lists them.
+
+
+MSG_MORE = 0x8000 if sys.platform == "linux" else 0
+"""socket.MSG_MORE, a flag of `send`: more follows at once, so that the system may wait for it to fill a packet."""
+
+_FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_HAS_SENDFILE = hasattr(os, "sendfile")
+_HAS_PREADV = hasattr(os, "preadv")
+_HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+_HAS_PIDFD = hasattr(os, "pidfd_open")
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
+_PROCESSES = Path("/proc")
+_COPIED_BYTES_MAX = 1 << 17
+_OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
+"""Limits to try where the hard limit is infinite: macOS refuses more than kern.maxfilesperproc, which differs."""
+
+
+LARGE_BLOCK_BYTES = 4 << 20
+"""More than the usual requests of producers: with 256 KiB, new pages for each of them doubled the cost of producing."""
+_FREE_END_BYTES = 8 * LARGE_BLOCK_BYTES
+"""More than the threads that recompress records free at a time: with 8 MiB, they wrote to new pages for each request,
+and batches of 2 MB took four times the processor time."""
+_M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
+"""From malloc.h of glibc."""
+
+
+def private_pages(size: int) -> mmap.mmap:
+    """New memory of `size` bytes, page-aligned and filled with zeros.  Raises OSError.
+
+    Unlike the default of `mmap.mmap(-1, size)`, a process that is forked later does not share it: two brokers of which
+    one process was the parent would write into each other's buffers.
+    """
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def boot_id() -> str | None:
+    """What this start of the machine's kernel is called, which no other start and no other machine has.
+
+    None where the system has no such name.  Containers of one machine have the same.
+    """
+    try:
+        return (_PROCESSES / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def flush_to_disk(descriptor: int) -> None:
+    """Returns when the content of a file or directory is on the disk.  Raises OSError.
+
+    On macOS fsync returns when the drive has the data in its cache, which is lost with the power.
+    """
+    if _FULL_FSYNC is not None:
+        # File systems without it, such as those of networks, refuse it.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, _FULL_FSYNC)
+            return
+    os.fsync(descriptor)
+
+
+def send_file(target: int, source: int, position: int, size: int) -> int:
+    """Sends a range of a file to a socket; returns how many bytes, 0 at the end of the file.
+
+    Without sendfile the bytes are copied, at most 128 KiB.  Raises OSError, BlockingIOError if the socket is full.
+    """
+    if _HAS_SENDFILE:
+        return os.sendfile(target, source, position, size)
+    data = os.pread(source, min(size, _COPIED_BYTES_MAX), position)
+    return os.write(target, data) if data else 0
+
+
+def read_into(source: int, buffer: memoryview, position: int) -> int:
+    """Reads a range of a file into a buffer; returns how many bytes, fewer than its size at the end of the file."""
+    if _HAS_PREADV:
+        return os.preadv(source, [buffer], position)
+    data = os.pread(source, len(buffer), position)
+    buffer[: len(data)] = data
+    return len(data)
+
+
+@contextlib.contextmanager
+def private_file(data: bytes) -> Iterator[str]:
+    """The path of a file that only this process can find, for libraries that read secrets from files only.
+
+    It is in memory where the system supports that, else it has mode 0600 and is deleted on leaving.
+    """
+    if _HAS_MEMORY_FILES and _PROCESSES.is_dir():
+        descriptor = os.memfd_create("kctl-key", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as memory:
+            memory.write(data)
+            memory.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        import tempfile  # noqa: PLC0415 - rarely used
+
+        with tempfile.NamedTemporaryFile() as private:
+            private.write(data)
+            private.flush()
+            yield private.name
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """SIGINT and SIGTERM are delivered after the block; SIGKILL cannot be delayed."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class HasDescriptor(Protocol):
+    """What an event loop can wait for."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        ...
+
+
+class _Descriptor:
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+
+def end_of_process(pid: int) -> HasDescriptor | None:
+    """A descriptor that becomes readable when the process ends, whatever ends it; None if the system has none.
+
+    A pidfd on Linux, a kqueue on macOS.  Raises ProcessLookupError if there is no such process.
+    """
+    if _HAS_PIDFD:
+        try:
+            return _Descriptor(os.pidfd_open(pid))
+        except ProcessLookupError:
+            raise
+        except OSError:  # An old kernel, or a sandbox that does not permit the call.
+            return None
+    if sys.platform != "linux" and hasattr(select, "kqueue"):
+        queue = select.kqueue()
+        event = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)
+        queue.control([event], 0)
+        return queue
+    return None
+
+
+def is_process_alive(pid: int) -> bool:
+    """Whether the process exists; one that has ended and that its parent has not waited for does not, on Linux."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    with contextlib.suppress(OSError, IndexError):
+        return (_PROCESSES / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+    return True
+
+
+def raise_open_files_limit() -> int:
+    """Raises the soft limit on open files as far as the system permits; returns it (-1 for none)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    attempts = [hard]
+    if hard == resource.RLIM_INFINITY:
+        attempts += [limit for limit in _OPEN_FILES_MAX if limit > soft]
+    for limit in attempts if soft not in {hard, resource.RLIM_INFINITY} else []:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            break
+    return open_files_limit()
+
+
+def open_files_limit() -> int:
+    """The soft limit on open files; -1 for none."""
+    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def limit_freed_memory() -> bool:
+    """Limits the freed memory that the C library keeps; call it before threads are started.
+
+    Blocks of at least LARGE_BLOCK_BYTES are returned to the system when they are freed.  glibc ceases to do so once a
+    larger block has been freed, and keeps fragments between smaller ones: a broker that used 60 MB held 170 MB after
+    requests of 19 MB each.
+
+    All threads share one heap.  glibc makes one for each thread, and keeps the free end of each, also in malloc_trim:
+    18 MB after the compaction of 250,000 keys.  Threads rarely wait for each other, because most memory is taken by
+    the thread that holds the interpreter lock.
+
+    False where the C library has no such settings.
+    """
+    import ctypes  # noqa: PLC0415 - commands do not need it
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    # Without the third one, glibc returns the end of the heap whenever 128 KiB of it are free.
+    settings = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (_M_TRIM_THRESHOLD, _FREE_END_BYTES))
+    return mallopt is not None and all(mallopt(*setting) == 1 for setting in settings)
+
+
+def heap_trim() -> Callable[[], object] | None:
+    """A function that returns free pages of the heap to the system; None where the C library has none.
+
+    glibc itself returns only the end of the heap, when much of it is free.  The function may be called in any thread,
+    and lets the others run Python meanwhile.
+    """
+    import ctypes  # noqa: PLC0415 - commands do not need it
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return None if trim is None else partial(trim, ctypes.c_size_t(0))
+
+
+def resident_bytes() -> int | None:
+    """The memory of this process that is in use, in pages of the system; None where the system does not count it."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int((_PROCESSES / "self" / "statm").read_bytes().split()[1]) * mmap.PAGESIZE
+    return None
+
+
+def usable_processors() -> int:
+    """The number of processors that this process may use; all of the machine where the system does not restrict it."""
+    return len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
+
+
+def disk_bytes() -> tuple[int, int] | None:
+    """Bytes that this process caused to be read from and written to disks; None where the system does not count."""
+    with contextlib.suppress(OSError, ValueError):
+        values = dict(line.split(": ") for line in (_PROCESSES / "self" / "io").read_text().splitlines())
+        if "read_bytes" in values and "write_bytes" in values:
+            return int(values["read_bytes"]), int(values["write_bytes"])
+    return None
+
+
+class ProcessorWaits:
+    """How long the thread that makes it has waited for a processor."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        with contextlib.suppress(OSError):
+            self._descriptor = os.open(_PROCESSES / "thread-self" / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def seconds(self) -> float:
+        """The sum since the thread began; 0 where the system does not count it."""
+        if self._descriptor is None:
+            return 0.0
+        return int(os.pread(self._descriptor, 100, 0).split()[1]) / 1e9
+
+    def close(self) -> None:
+        """Closes the file of the system; the sum is 0 from now on."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def open_files_of(pid: int) -> list[str]:
+    """The paths of the files that a process has open.  Raises OSError, also on systems that do not report them."""
+    found = []
+    for each in (_PROCESSES / str(pid) / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # Closed meanwhile.
+            found.append(os.readlink(each))
+    return found
+
+
+# Commands of processes that kctl starts.
+
+
+def module_command(name: str) -> list[str]:
+    """The beginning of a command line that runs a module of kctl in a process of its own.
+
+    With -P, Python does not search the current directory for modules.  Otherwise it would execute a file there that is
+    named like a module of the standard library.
+    """
+    return [sys.executable, "-P", "-m", name]

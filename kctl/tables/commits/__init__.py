@@ -1,0 +1,1 @@
+"""The files of an export, and the log of its commits."""

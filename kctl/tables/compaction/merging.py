@@ -1,0 +1,119 @@
+"""Writes a merged file, one row group at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kctl.tables.commits.adoption import RANGE
+from kctl.tables.compaction.bins import SourceFile
+from kctl.tables.exec.damage import damage_as_arrow_error
+from kctl.tables.exec.files import Files
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.task import COLUMNS_KEY, LOST_KEY, PARTS_KEY, RANGE_KEY
+from kctl.tables.exec.writer import ParquetFile, footer
+
+BATCH_ROWS = 1 << 16
+
+
+def sources_of(
+    files: Files, paths: Iterable[str], target_bytes: int, group_of: Callable[[str], Hashable]
+) -> list[SourceFile]:
+    """The files with their sizes and groups: of `group_of` and by columns.  Footers of small files only are read.
+
+    Raises DataLoss for a file that does not exist or is damaged.
+    """
+    found = []
+    for path in paths:
+        size = files.size(path)
+        if size is None:
+            raise DataLoss(f"{files.location}/{path}, a file of the export, does not exist: restore it from a backup")
+        group: Hashable = None
+        if size < target_bytes:
+            with _opened(files, path) as file:
+                schema = pq.read_schema(file)
+            columns = (schema.metadata or {}).get(COLUMNS_KEY.encode())
+            group = (group_of(path), columns, str(schema.remove_metadata()))
+        found.append(SourceFile(path, size, group))
+    return found
+
+
+def merge(files: Files, paths: Sequence[str], open_path: Callable[[], Path], compression: str) -> tuple[Path, int]:
+    """Writes the rows of the files, in their order, to a scratch file; returns it and the number of rows.
+
+    Raises DataLoss for a damaged file.
+    """
+    with _opened(files, paths[0]) as file:
+        schema = pq.read_schema(file).remove_metadata()
+    merged = ParquetFile(open_path, schema=schema, compression=compression, metadata={})
+    try:
+        metadata = _Metadata()
+        for path in paths:
+            with _opened(files, path) as file:
+                metadata.add(footer(file).metadata)
+                source = pq.ParquetFile(file, pre_buffer=False)
+                for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
+                    merged.add(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        return merged.finish(metadata.entries()), merged.records
+    except BaseException:
+        merged.abandon()
+        if merged.path:
+            files.discard(merged.path)
+        raise
+
+
+@contextlib.contextmanager
+def _opened(files: Files, path: str) -> Iterator[IO[bytes]]:
+    try:
+        with damage_as_arrow_error(), files.open(path) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise DataLoss(f"{files.location}/{path} is damaged: restore it from a backup ({error})") from error
+
+
+class _Metadata:
+    """The entries of the footer, as a task would write them for all ranges together."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, int, int, int, str], list[int]] = {}
+        """[records, lost, bad, filtered] by topic, partition, start, end and topic id."""
+        self._columns = ""
+        self._is_complete = True
+
+    def add(self, entries: dict[str, str]) -> None:
+        """Adds those of a file."""
+        self._columns = entries.get(COLUMNS_KEY, "")
+        matches = [RANGE.fullmatch(text) for text in entries.get(RANGE_KEY, "").split("; ")]
+        parts = json.loads(entries.get(PARTS_KEY, "[]"))
+        self._is_complete = self._is_complete and None not in matches and len(parts) == len(matches)
+        for match, part in zip(matches, parts, strict=False):
+            if match:
+                key = (match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]), match["id"])
+                held = self._parts.setdefault(key, [0, 0, 0, 0])
+                self._parts[key] = [sum(pair) for pair in zip(held, [*part, 0, 0][:4], strict=True)]
+
+    def entries(self) -> dict[str, str]:
+        """With neighbouring ranges united."""
+        found = {COLUMNS_KEY: self._columns} if self._columns else {}
+        if not self._is_complete:
+            return found
+        united: list[tuple[tuple[str, int, int, int, str], list[int]]] = []
+        for key, part in sorted(self._parts.items()):
+            if united:
+                (topic, partition, start, end, id_), held = united[-1]
+                if (topic, partition, end, id_) == (*key[:3], key[4]):
+                    united[-1] = (topic, partition, start, key[3], id_), [sum(p) for p in zip(held, part, strict=True)]
+                    continue
+            united.append((key, part))
+        return {
+            **found,
+            RANGE_KEY: "; ".join(f"{key[0]}-{key[1]} [{key[2]}, {key[3]}) {key[4]}" for key, _ in united),
+            LOST_KEY: str(sum(part[1] for _, part in united)),
+            PARTS_KEY: json.dumps([part for _, part in united]),
+        }

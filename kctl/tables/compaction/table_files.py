@@ -1,0 +1,127 @@
+"""Compacts an Iceberg or Delta table: merged files replace others in one commit, a snapshot or a version.
+
+Replaced files stay until the snapshots with them have expired, or the table is vacuumed, so that readers of earlier
+states are not disturbed.  If an export commits at the same time, the replacement is tried again on top of it, unless
+another compaction has replaced the same files.  An interrupted compaction has changed nothing; its merged files belong
+to no table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from uuid import uuid4
+
+from kctl.system.environment import Clock
+from kctl.tables.commits.commit_log import CommitLog
+from kctl.tables.commits.existing import ExistingExport
+from kctl.tables.commits.layout import DATA_SUFFIX
+from kctl.tables.compaction.bins import CompactedTable, NotCompactable, bins_of, summary
+from kctl.tables.compaction.merging import merge, sources_of
+from kctl.tables.exec.files import Files
+from kctl.tables.exec.outcome import WrittenFile
+from kctl.tables.exec.target import require_arrow
+from kctl.tables.formats.kinds import TableKind
+from kctl.tables.formats.table import Conflict, Replacement, Table, TableFailed
+from kctl.tables.formats.table_log import COMMIT_ATTEMPTS
+from kctl.tables.plans.plan import Compression
+
+MERGED = "data/compacted"
+
+
+def compact_table(
+    files: Files, table: Table, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
+) -> CompactedTable | None:
+    """Compacts the table in a directory of the target; None if there is none.  Raises TableFailed."""
+    if table.state() is None:
+        return None
+    if table.has_row_deletes():
+        raise TableFailed(
+            f"table {table.name} has delete files or deletion vectors: compact it with an engine that applies them"
+        )
+    prefix = f"{directory}/" if directory else ""
+    partitions = {f"{prefix}{path}": partition for path, partition in table.partitions().items()}
+    bins = bins_of(sources_of(files, sorted(partitions), target_bytes, partitions.__getitem__), target_bytes)
+    if is_dry_run or not bins:
+        return summary(table.name, len(partitions), bins, None if is_dry_run else [])
+    replacements: list[Replacement] = []
+    try:
+        for held in bins:
+            path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
+            scratch, records = merge(files, [one.path for one in held], partial(files.scratch, path), compression)
+            merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
+            files.publish(scratch, path)
+            replacements.append(Replacement([one.path.removeprefix(prefix) for one in held], merged))
+        _commit(table, replacements)
+    except TableFailed:
+        raise  # the commit may have arrived
+    except BaseException:
+        for one in replacements:
+            files.remove(f"{prefix}{one.merged.path}")
+        raise
+    return summary(table.name, len(partitions), bins, [one.merged.size for one in replacements])
+
+
+def _commit(table: Table, replacements: list[Replacement]) -> None:
+    for _ in range(COMMIT_ATTEMPTS):
+        try:
+            table.replace(replacements)
+        except Conflict:
+            table.state()
+            present = table.paths()
+            if {one.merged.path for one in replacements} <= present:
+                return  # its own commit, whose response was lost
+            if not {path for one in replacements for path in one.removed} <= present:
+                break
+        else:
+            return
+    raise NotCompactable(f"another program has replaced files of table {table.name}; repeat this")
+
+
+# `compact_export`: compacts the export in a target. Imports the libraries of the kind when it is called.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRequest:
+    """Options of a compaction."""
+
+    target_bytes: int
+    compression: Compression = Compression.ZSTD
+    catalog: str | None = None
+    namespace: str = ""
+    is_dry_run: bool = False
+
+
+def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[CompactedTable]:
+    """Compacts all topics or tables of a target, one after the other.
+
+    Raises UsageError, PackageMissing, TableFailed, Locked, LostRace, NotCompactable, DataLoss and
+    UnknownFiles.
+    """
+    require_arrow()
+    existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
+    match existing.options.kind:
+        case TableKind.PARQUET:
+            from kctl.tables.compaction.folder import compact_folder  # noqa: PLC0415 - imports pyarrow
+
+            return compact_folder(
+                files,
+                CommitLog(files, is_shared=existing.options.is_shared),
+                target_bytes=request.target_bytes,
+                compression=request.compression,
+                clock=clock,
+                is_dry_run=request.is_dry_run,
+            )
+        case TableKind.ICEBERG | TableKind.DELTA:
+            found = [
+                compact_table(
+                    files,
+                    table,
+                    directory,
+                    target_bytes=request.target_bytes,
+                    compression=request.compression,
+                    is_dry_run=request.is_dry_run,
+                )
+                for directory, table in existing.tables()
+            ]
+            return [one for one in found if one is not None]

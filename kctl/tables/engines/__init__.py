@@ -1,0 +1,1 @@
+"""What runs the tasks of a plan: processes of this machine, or Spark."""

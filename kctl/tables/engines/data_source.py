@@ -1,0 +1,193 @@
+"""`format("kctl")`: topics as a PySpark data source, for batch and streaming queries.
+
+    from kctl.tables.engines.data_source import register
+
+    register(spark)
+    spark.read.format("kctl").option("bootstrap.servers", "127.0.0.1:9092").option("topic", "orders").load()
+
+Spark calls `KctlDataSource` in Python processes on the driver's machine; they and the executors import kctl.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import datasource
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kctl.client.connections.security import client_security
+from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.properties.table import Client, check_properties, unknown_names
+from kctl.client.registry.client import RegistryClient
+from kctl.client.registry.schema import registry_settings
+from kctl.client.settings import client_settings
+from kctl.config.properties import decode_properties, parse_properties
+from kctl.errors import UsageError
+from kctl.output.quantities import INT64_MAX, parse_integer
+from kctl.system.user_files import read_regular
+from kctl.tables.engines.job import portable
+from kctl.tables.engines.package import build_package
+from kctl.tables.exec.column_types import Columns, Format
+from kctl.tables.exec.columns import schema
+from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm
+from kctl.tables.exec.source_offsets import LATEST, parse_offsets
+from kctl.tables.exec.topic_source import (
+    LIMIT_TYPES,
+    TopicReader,
+    TopicSource,
+    TopicStream,
+    UnlimitedTopicStream,
+    with_spark_variants,
+)
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions, decide
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_SERVERS = "127.0.0.1:9092"
+TIMEOUT_MS = 30_000
+_FORMATS = tuple(one.value for one in Format)
+_ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
+_OPTIONS = (
+    *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation"),
+    *("includeHeaders", "headers"),
+    *("key", "value", "key.schema", "value.schema", "startingOffsets", "endingOffsets", "failOnDataLoss"),
+    *("maxOffsetsPerTask", "maxOffsetsPerTrigger"),
+)
+
+
+def register(spark: Any) -> None:
+    """Makes the format available in a session, and sends kctl's code to the executors of a cluster."""
+    spark.dataSource.register(KctlDataSource)
+    if spark.sparkContext.master.partition("[")[0] == "local":
+        return
+    folder = Path(tempfile.mkdtemp(prefix="kctl-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that start later fetch it again
+    spark.sparkContext.addPyFile(str(build_package(folder)))
+
+
+class KctlDataSource(datasource.DataSource):
+    """The data source.  Its methods raise UsageError and ConfigError for invalid options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "kctl"
+
+    def schema(self) -> Any:
+        """The columns of an export with the same options.  May read schemas from the registry."""
+        source = source_of(self.options)
+        columns = schema(include_headers=source.include_headers, columns=source.columns, headers=source.headers)
+        return from_arrow_schema(with_spark_variants(columns))
+
+    def reader(self, schema: Any) -> TopicReader:
+        """See DataSource."""
+        return TopicReader(source_of(self.options))
+
+    def streamReader(self, schema: Any) -> TopicStream:  # noqa: N802 - PySpark's name
+        """See DataSource."""
+        if "endingOffsets" in self.options:
+            raise UsageError("endingOffsets is an option of batch queries")
+        return (TopicStream if LIMIT_TYPES else UnlimitedTopicStream)(source_of(self.options))
+
+
+def source_of(options: Mapping[str, str]) -> TopicSource:
+    """The source that the options describe; their names are compared without case.
+
+    Raises UsageError, ConfigError, and errors of the schema registry.
+    """
+    given = {name.lower(): text for name, text in options.items()}
+    if unknown := set(given) - {name.lower() for name in _OPTIONS}:
+        raise UsageError(f"format kctl has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
+
+    def option(name: str, default: str = "") -> str:
+        return given.get(name.lower(), default)
+
+    def one_of(name: str, words: tuple[str, ...], default: str = "") -> str:
+        text = option(name, default or words[0]).lower()
+        if text not in words:
+            raise UsageError(f"{name} takes {', '.join(words)}, not '{text}'")
+        return text
+
+    def count(name: str) -> int | None:
+        return parse_integer(option(name), name, low=1, high=INT64_MAX) if option(name) else None
+
+    topics = tuple(sorted({name.strip() for name in option("topic").split(",") if name.strip()}))
+    if not topics:
+        raise UsageError("the option topic is missing: one or more names, separated by commas")
+    if option("maxOffsetsPerTrigger") and not LIMIT_TYPES:
+        raise UsageError("maxOffsetsPerTrigger needs PySpark 4.2 or later")
+    properties = _properties(option("command.config"))
+    values = check_properties(properties, Client.CONSUMER)
+    if not_known := unknown_names(properties):
+        logger.warning("command.config: not a property of Kafka's clients, and ignored: %s", ", ".join(not_known))
+    settings = client_settings(
+        bootstrap_servers=option("bootstrap.servers") or None,
+        properties=properties,
+        timeout_ms=None,
+        default_servers=DEFAULT_SERVERS,
+        default_timeout_ms=TIMEOUT_MS,
+        security=client_security(properties),
+    )
+    decoding = DecodingOptions(
+        key=_field("key", one_of("key", _FORMATS), option("key.schema")),
+        value=_field("value", one_of("value", _FORMATS), option("value.schema")),
+        keeps_bad=False,
+    )
+    include_headers = one_of("includeHeaders", ("false", "true")) == "true"
+    headers = HeaderForm.parse(option("headers")) if option("headers") else HEADER_LIST
+    return TopicSource(
+        settings=portable(settings),
+        topics=topics,
+        start=parse_offsets(option("startingOffsets", "earliest"), "startingOffsets"),
+        end=parse_offsets(option("endingOffsets", LATEST), "endingOffsets"),
+        isolation=_ISOLATION[one_of("isolation", tuple(_ISOLATION), values.get("isolation.level", "read_committed"))],
+        include_headers=include_headers or bool(option("headers")),
+        headers=headers,
+        columns=_columns(decoding, topics, properties, option("schema.registry")),
+        may_skip=one_of("failOnDataLoss", ("true", "false")) == "false",
+        partition_offsets_max=count("maxOffsetsPerTask"),
+        batch_offsets_max=count("maxOffsetsPerTrigger"),
+    )
+
+
+def _properties(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    try:
+        return parse_properties(decode_properties(read_regular(path)))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"command.config {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _field(name: str, format_: str, schema: str) -> FieldOptions:
+    text = ""
+    if schema and not FieldOptions.is_in_registry(schema):
+        try:
+            text = read_regular(schema).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{name}.schema {schema}: {getattr(error, 'strerror', None) or error}") from None
+    options = FieldOptions(name=name, format=Format(format_), schema=schema, text=text)
+    if options.is_inferred:
+        raise UsageError(f"{name} json needs {name}.schema: the columns of a query must not depend on a sample")
+    return options
+
+
+def _columns(options: DecodingOptions, topics: tuple[str, ...], properties: Mapping[str, str], url: str) -> Columns:
+    """The columns of all topics together."""
+    registry = None
+    if any(one.needs_registry for one in options.fields):
+        found = registry_settings(properties, url or None)
+        if found is None:
+            raise UsageError("no schema registry: set schema.registry, or schema.registry.url in command.config")
+        registry = RegistryClient(found)
+    options.require_packages()
+    decided = decide(options, topics, {}, registry=registry, sample_of=lambda topic, name: [], is_shared=True)
+    if len(set(decided.values())) > 1:
+        raise UsageError("the topics have different schemas: use a query for each")
+    return decided[topics[0]]

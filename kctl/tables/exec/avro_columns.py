@@ -1,0 +1,147 @@
+"""Avro schemas as types of columns.  Pure.
+
+int, long, float, double, boolean, string, bytes, arrays, maps, records, date, timestamp-millis, timestamp-micros and
+decimal are the columns of these kinds; enum and uuid are strings, fixed is binary, and other logical types are the
+type under them.  A union with null is the other type, which may be null, as every column may.  Another union is a
+struct with a field for each of its types, one of which is set.  What is always null has no column.
+
+Types have to be prepared before values are read: logical types without a column are removed, and in a union of several
+types each becomes a record with one field, which has the same bytes and is read as the struct.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+from kctl.client.registry.schema import Schema, SchemaError
+from kctl.errors import UsageError
+from kctl.output.quantities import is_integer
+from kctl.tables.exec.column_types import ListOf, MapOf, Struct, Type, TypeCount
+
+DECIMAL_PRECISION_MAX = 38
+_TYPES = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "binary",
+}
+_LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long"}
+
+
+def prepared(schema: Schema) -> Schema:
+    """The schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
+    names = count()
+    try:
+        used = {
+            name: one._replace(text=json.dumps(_prepared(json.loads(one.text), names)))
+            for name, one in schema.by_reference.items()
+        }
+        return schema._replace(text=json.dumps(_prepared(json.loads(schema.text), names)), by_reference=used)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise SchemaError("it is not a valid Avro schema") from None
+
+
+def _prepared(schema: Any, names: count[int]) -> Any:
+    if isinstance(schema, list):
+        branches = [_prepared(one, names) for one in schema]
+        if len([one for one in branches if one != "null"]) < 2:
+            return branches
+        return [one if one == "null" else _wrapped(one, names) for one in branches]
+    if not isinstance(schema, dict):
+        return schema
+    prepared = dict(schema)
+    if not _is_column(schema):
+        prepared.pop("logicalType", None)
+    for name in ("type", "items", "values"):
+        if isinstance(prepared.get(name), dict | list):
+            prepared[name] = _prepared(prepared[name], names)
+    if isinstance(schema.get("fields"), list):
+        # Defaults are not used for reading, and may not fit a union that has become records.
+        prepared["fields"] = [{"name": one["name"], "type": _prepared(one["type"], names)} for one in schema["fields"]]
+    return prepared
+
+
+def _wrapped(branch: Any, names: count[int]) -> dict[str, Any]:
+    kind = branch if isinstance(branch, str) else branch.get("name") or branch["type"]
+    field = {"name": str(kind).rpartition(".")[2], "type": branch}
+    return {"type": "record", "name": f"kctl_union_{next(names)}", "fields": [field]}
+
+
+def _is_column(schema: dict[str, Any]) -> bool:
+    """Whether the logical type has a column."""
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        precision: Any = schema.get("precision")
+        scale: Any = schema.get("scale", 0)
+        if not is_integer(precision, low=1, high=DECIMAL_PRECISION_MAX):
+            return False
+        return schema["type"] in {"bytes", "fixed"} and is_integer(scale, high=precision)
+    return isinstance(logical, str) and _LOGICAL.get(logical) == schema.get("type")
+
+
+def column_of(parsed: Any, named: dict[str, Any], path: str) -> Type:
+    """The type of a schema as fastavro parses it, after preparation.  Raises UsageError if it has none."""
+    found = _Columns(named, path).column_of(parsed, path, frozenset())
+    if found is None:
+        raise UsageError(f"the Avro schema of {path} has no values other than null")
+    return found
+
+
+class _Columns:
+    """The columns of one schema."""
+
+    def __init__(self, named: dict[str, Any], name: str) -> None:
+        self._named = named
+        self._count = TypeCount(name)
+
+    def column_of(self, schema: Any, path: str, within: frozenset[str]) -> Type | None:
+        """The type of a schema at some place; None for what is always null.  Raises UsageError."""
+        self._count.add()
+        if isinstance(schema, list):
+            return self._union(schema, path, within)
+        if isinstance(schema, str):
+            if schema not in self._named:
+                return _TYPES.get(schema)
+            schema = self._named[schema]
+        kind = schema["type"]
+        match schema.get("logicalType"):
+            case "date":
+                return "date"
+            case "timestamp-millis" | "timestamp-micros":
+                return "timestamp"
+            case "decimal":
+                return f"decimal({schema['precision']},{schema.get('scale', 0)})"
+        match kind:
+            case "enum":
+                return "string"
+            case "fixed":
+                return "binary"
+            case "array":
+                item = self.column_of(schema["items"], f"{path}[]", within)
+                return None if item is None else ListOf(item)
+            case "map":
+                value = self.column_of(schema["values"], f"{path}[]", within)
+                return None if value is None else MapOf(value)
+            case "record" | "error":
+                if schema["name"] in within:
+                    raise UsageError(f"the Avro schema is recursive at {path}, which columns cannot be")
+                inner = within | {schema["name"]}
+                fields = [
+                    (one["name"], self.column_of(one["type"], f"{path}.{one['name']}", inner))
+                    for one in schema["fields"]
+                ]
+                kept = tuple((name, type_) for name, type_ in fields if type_ is not None)
+                return Struct(kept) if kept else None
+        return self.column_of(kind, path, within)
+
+    def _union(self, branches: list[Any], path: str, within: frozenset[str]) -> Type | None:
+        found = [self.column_of(one, path, within) for one in branches]
+        types = [type_ for type_ in found if type_ is not None]
+        if len(types) < 2:
+            return types[0] if types else None
+        return Struct(tuple(field for type_ in types if isinstance(type_, Struct) for field in type_.fields))

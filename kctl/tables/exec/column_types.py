@@ -1,0 +1,291 @@
+"""Types of the columns that keys and values are decoded to, without Arrow, so that plans and drivers have them.  Pure.
+
+As JSON, a type is a name or an object with one member:
+
+    "binary" "string" "boolean" "int32" "int64" "float" "double" "date" "timestamp" "decimal(9,2)"
+    "variant"
+    {"struct": {"id": "int64", "tags": {"list": "string"}, "prices": {"map": "double"}}}
+
+Columns of an export are only added.  A struct gets new fields at its end; a type never changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kctl.errors import UsageError
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, EXPORT_SCHEMA_TYPES_MAX
+
+BINARY = "binary"
+STRING = "string"
+VARIANT = "variant"
+"""A value of JSON of any kind; only a whole key or value has this type."""
+NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
+_NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
+"""Delta refuses the other characters, and Iceberg's paths of nested fields have dots."""
+_WIDER = {
+    frozenset({"int32", "int64"}): "int64",
+    frozenset({"int32", "double"}): "double",
+    frozenset({"float", "double"}): "double",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields; names are unique, also without regard to case."""
+
+    fields: tuple[tuple[str, Type], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of items."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map from strings to values."""
+
+    value: Type
+
+
+Type = str | Struct | ListOf | MapOf
+
+
+class Format(StrEnum):
+    """How keys or values are written in records."""
+
+    BINARY = "binary"
+    STRING = "string"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    VARIANT = "variant"
+    """JSON that is kept as it is, see kctl.tables.exec.variant_encoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the keys or values of a topic become columns; part of the plan, so that attempts write equal files."""
+
+    format: Format = Format.BINARY
+    type: Type = BINARY
+    """The column; a struct without fields is left out."""
+    is_strict: bool = False
+    """JSON: whether values of another type than their column do not fit; otherwise they go into the rest."""
+    schemas: tuple[tuple[int, str], ...] = ()
+    """Schemas of writers by their id in a registry; without header, one with the id NO_ID."""
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether there is a column for what the schema lacks."""
+        return self.format is Format.JSON
+
+
+NO_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The decodings of a topic."""
+
+    key: Decoding = field(default_factory=Decoding)
+    value: Decoding = field(default_factory=Decoding)
+
+    @property
+    def are_typed(self) -> bool:
+        """Whether keys or values are decoded."""
+        return self.key.format is not Format.BINARY or self.value.format is not Format.BINARY
+
+
+UNDECODED = Columns()
+
+
+def is_column_name(name: str) -> bool:
+    """Whether all kinds of tables accept the name of a field."""
+    return bool(_NAME.fullmatch(name))
+
+
+def type_to_json(type_: Type) -> Any:
+    """See above."""
+    match type_:
+        case Struct(fields):
+            return {"struct": {name: type_to_json(one) for name, one in fields}}
+        case ListOf(item):
+            return {"list": type_to_json(item)}
+        case MapOf(value):
+            return {"map": type_to_json(value)}
+    return type_
+
+
+def type_from_json(document: Any) -> Type:
+    """The inverse of `type_to_json`.  Raises ValueError."""
+    match document:
+        case str() if document in NAMES or _DECIMAL.fullmatch(document):
+            return document
+        case {"struct": dict(fields)}:
+            return Struct(tuple((name, type_from_json(one)) for name, one in fields.items()))
+        case {"list": item}:
+            return ListOf(type_from_json(item))
+        case {"map": value}:
+            return MapOf(type_from_json(value))
+    raise ValueError(f"{document} is not a type of a column")
+
+
+def decimal_of(name: str) -> tuple[int, int] | None:
+    """(precision, scale) of a decimal type; None for other types."""
+    found = _DECIMAL.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
+    """A decoding as it is written to plans."""
+    return {
+        "format": decoding.format.value,
+        "type": type_to_json(decoding.type),
+        "is_strict": decoding.is_strict,
+        "schemas": {str(schema_id): text for schema_id, text in decoding.schemas},
+    }
+
+
+def columns_to_json(columns: Columns) -> dict[str, Any]:
+    """The decodings of a topic; nothing if there are none."""
+    if not columns.are_typed:
+        return {}
+    return {"key": decoding_to_json(columns.key), "value": decoding_to_json(columns.value)}
+
+
+def columns_from_json(document: Mapping[str, Any]) -> Columns:
+    """The inverse of `columns_to_json`; other members are ignored."""
+    return Columns(decoding_from_json(document.get("key")), decoding_from_json(document.get("value")))
+
+
+def decoding_from_json(document: Any) -> Decoding:
+    """The inverse of `decoding_to_json`; None, as in plans of earlier versions, is binary."""
+    if document is None:
+        return Decoding()
+    return Decoding(
+        Format(document["format"]),
+        type_from_json(document["type"]),
+        document["is_strict"],
+        tuple((int(schema_id), text) for schema_id, text in document["schemas"].items()),
+    )
+
+
+def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens: bool = False) -> Type:
+    """`held` with the fields that only `new` has.
+
+    `widens`: no file has the type yet, so that numbers may get a wider type.  If the types of a field differ
+    otherwise, it keeps the first one, or with `is_strict` UsageError is raised.
+    """
+    match held, new:
+        case Struct(fields), Struct(more):
+            added = dict(more)
+            merged = [
+                (one, extended(type_, added.pop(one, type_), f"{name}.{one}", is_strict=is_strict, widens=widens))
+                for one, type_ in fields
+            ]
+            return Struct((*merged, *_without_case_twins(merged, added)))
+        case ListOf(item), ListOf(other):
+            return ListOf(extended(item, other, f"{name}[]", is_strict=is_strict, widens=widens))
+        case MapOf(value), MapOf(other):
+            return MapOf(extended(value, other, f"{name}[]", is_strict=is_strict, widens=widens))
+    if held == new:
+        return held
+    if widens and isinstance(held, str) and isinstance(new, str) and (wider := _WIDER.get(frozenset({held, new}))):
+        return wider
+    if is_strict:
+        raise UsageError(
+            f"column {name} is {kind_of(held)} and would become {kind_of(new)}: types of columns do not change; use "
+            "a schema with the former type, or export to another folder"
+        )
+    return held
+
+
+def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) -> list[tuple[str, Type]]:
+    """The added fields whose names differ from those of others in more than case; `bounded` refuses other schemas."""
+    taken = {one.lower() for one, _ in held}
+    kept = []
+    for one, type_ in added.items():
+        if one.lower() not in taken:
+            taken.add(one.lower())
+            kept.append((one, type_))
+    return kept
+
+
+def check_path(path: Sequence[str], type_: Type, option: str) -> None:
+    """Raises UsageError if a path goes into a variant; `type_` is that of its first column."""
+    if type_ == VARIANT and path[1:]:
+        raise UsageError(f"{option}: {path[0]} is a variant, whose members are not columns: use --{path[0]} json")
+
+
+def kind_of(type_: Type) -> str:
+    """The type in one word, for messages."""
+    match type_:
+        case Struct():
+            return "a struct"
+        case ListOf():
+            return "a list"
+        case MapOf():
+            return "a map"
+    return type_
+
+
+class TypeCount:
+    """Counts the types of a schema while they become columns.
+
+    If each of its records uses another one twice, a small schema stands for exponentially many columns.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._found = 0
+
+    def add(self) -> None:
+        """Counts a type.  Raises UsageError."""
+        self._found += 1
+        if self._found > EXPORT_SCHEMA_TYPES_MAX:
+            raise UsageError(
+                f"the schema of {self._name} has more than {EXPORT_SCHEMA_TYPES_MAX} types, counted at each use"
+            )
+
+
+def bounded(type_: Type, name: str) -> Type:
+    """The type itself.  Raises UsageError for too many columns or levels, or a name that tables do not accept."""
+    columns = leaves(type_, name)
+    if len(columns) > EXPORT_COLUMNS_MAX:
+        raise UsageError(f"the schema of {name} has {len(columns)} columns; at most {EXPORT_COLUMNS_MAX} are supported")
+    _check_names(type_, name, 0)
+    return type_
+
+
+def _check_names(type_: Type, path: str, depth: int) -> None:
+    if depth > EXPORT_COLUMN_DEPTH_MAX:
+        raise UsageError(f"the schema has more than {EXPORT_COLUMN_DEPTH_MAX} levels at {path[:80]}")
+    match type_:
+        case Struct(fields):
+            if len({name.lower() for name, _ in fields}) < len(fields):
+                raise UsageError(f"{path} has fields whose names differ only in case, which tables do not allow")
+            for name, one in fields:
+                if not is_column_name(name):
+                    raise UsageError(f"the field {name!r} of {path} has a name that tables do not accept")
+                _check_names(one, f"{path}.{name}", depth + 1)
+        case ListOf(inner) | MapOf(inner):
+            _check_names(inner, f"{path}[]", depth + 1)
+
+
+def leaves(type_: Type, path: str) -> list[tuple[str, str]]:
+    """(path, type) of all columns below a type: value.id, value.tags[], value.prices[]."""
+    match type_:
+        case Struct(fields):
+            return [leaf for name, one in fields for leaf in leaves(one, f"{path}.{name}")]
+        case ListOf(inner) | MapOf(inner):
+            return leaves(inner, f"{path}[]")
+    return [(path, type_)]

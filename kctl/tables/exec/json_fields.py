@@ -1,0 +1,206 @@
+"""JSON values and the types of columns: inference from a sample, and the division of a value by a type.  Pure.
+
+Inference: whole numbers are int64, others double, both together double; texts are strings.  A field that has values of
+several kinds, whole numbers beyond 64 bits, or nothing but nulls and empty lists and objects has no column.
+
+Nothing of a value is lost: what has no column, or another type than its column, is in the rest, with the structure of
+the value, but without nulls.  A list with such an item is in the rest as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, EXPORT_JSON_DEPTH_MAX
+from kctl.tables.exec.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
+
+NOTHING: Any = object()
+"""The absence of a rest; None is the JSON value null."""
+_INT64 = range(-(2**63), 2**63)
+_UNKNOWN = "unknown"
+"""The type of nulls and of empty lists and objects, which determine none."""
+_MIXED = "mixed"
+
+
+_NOT_JSON = "it is not JSON"
+_TOO_DEEP = "it has too many levels"
+
+
+class NotJson(Exception):
+    """A value is not JSON; the message is the reason."""
+
+
+def parse(text: str | bytes) -> Any:
+    """The JSON value.  Raises NotJson, also for NaN and infinite numbers."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise NotJson(_TOO_DEEP) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise NotJson(_NOT_JSON) from None
+    except ValueError:  # more digits than Python reads
+        raise NotJson("a number is beyond the range of doubles") from None
+    if _is_deep(text, value):
+        raise NotJson(_TOO_DEEP)
+    return value
+
+
+def _is_deep(text: str | bytes, value: Any) -> bool:
+    """Whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
+
+    Python's own bound depends on the stack of the caller, so that two attempts of a task could disagree.
+    """
+    count = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if count <= EXPORT_JSON_DEPTH_MAX:
+        return False
+    level = [value]
+    for _ in range(EXPORT_JSON_DEPTH_MAX + 1):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for items in inner for one in items]
+        if not inner:
+            return False
+    return True
+
+
+def _refuse(_constant: str) -> NoReturn:
+    raise NotJson(_NOT_JSON)
+
+
+def inferred(texts: Iterable[str | bytes]) -> Struct:
+    """The columns of JSON objects; texts that are not objects are ignored."""
+    found: Type = Struct()
+    for text in texts:
+        try:
+            value = parse(text)
+        except NotJson:
+            continue
+        if isinstance(value, dict):
+            found = _merged(found, _type_of(value, 0))
+    kept = _pruned(found, [EXPORT_COLUMNS_MAX])
+    return kept if isinstance(kept, Struct) else Struct()
+
+
+def _type_of(value: Any, depth: int) -> Type:
+    if depth > EXPORT_COLUMN_DEPTH_MAX:
+        return _MIXED
+    match value:
+        case None:
+            return _UNKNOWN
+        case bool():
+            return "boolean"
+        case int():
+            return "int64" if value in _INT64 else _MIXED
+        case float():
+            return "double" if math.isfinite(value) else _MIXED
+        case str():
+            return STRING
+        case dict():
+            return Struct(tuple((name, _type_of(one, depth + 1)) for name, one in value.items()))
+    item: Type = _UNKNOWN
+    for one in value:
+        item = _merged(item, _type_of(one, depth + 1))
+    return ListOf(item)
+
+
+def _merged(a: Type, b: Type) -> Type:
+    match a, b:
+        case (_, "unknown"):
+            return a
+        case ("unknown", _):
+            return b
+        case Struct(fields), Struct(more):
+            together = dict(fields)
+            for name, one in more:
+                together[name] = _merged(together.get(name, _UNKNOWN), one)
+            return Struct(tuple(together.items()))
+        case ListOf(item), ListOf(other):
+            return ListOf(_merged(item, other))
+        case ("int64", "double") | ("double", "int64"):
+            return "double"
+    return a if a == b else _MIXED
+
+
+def _pruned(type_: Type, room: list[int]) -> Type | None:
+    """The type without fields that have no column; `room` is the number of columns that may still be added."""
+    match type_:
+        case Struct(fields):
+            kept: list[tuple[str, Type]] = []
+            taken: set[str] = set()
+            for name, one in fields:
+                if name.lower() in taken or not is_column_name(name):
+                    continue
+                if (pruned := _pruned(one, room)) is not None:
+                    kept.append((name, pruned))
+                    taken.add(name.lower())
+            return Struct(tuple(kept)) if kept else None
+        case ListOf(item):
+            pruned = _pruned(item, room)
+            return None if pruned is None else ListOf(pruned)
+    if type_ in {_UNKNOWN, _MIXED} or not room[0]:
+        return None
+    room[0] -= 1
+    return type_
+
+
+def divided(value: Any, type_: Type, path: str, misfits: list[str]) -> tuple[Any, Any]:
+    """(what fits the type, the rest).  Adds a text for each value of another type than its column to `misfits`."""
+    if value is None:
+        return None, NOTHING
+    match type_:
+        case Struct(fields) if isinstance(value, dict):
+            return _divided_object(value, dict(fields), path, misfits)
+        case ListOf(item) if isinstance(value, list):
+            pairs = [divided(one, item, f"{path}[]", misfits) for one in value]
+            is_whole = all(rest is NOTHING for _, rest in pairs)
+            return [fitting for fitting, _ in pairs], NOTHING if is_whole else value
+        case str() if _fits(value, type_):
+            return float(value) if type_ == "double" else value, NOTHING
+    misfits.append(f"{path} is not {kind_of(type_)}")
+    return None, value
+
+
+def _divided_object(
+    value: dict[str, Any], fields: dict[str, Type], path: str, misfits: list[str]
+) -> tuple[dict[str, Any], Any]:
+    fitting: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, one in value.items():
+        if name in fields:
+            fitting[name], left = divided(one, fields[name], f"{path}.{name}", misfits)
+        else:
+            left = NOTHING if one is None else one
+        if left is not NOTHING:
+            rest[name] = left
+    return fitting, rest or NOTHING
+
+
+def _fits(value: Any, type_: str) -> bool:
+    match value:
+        case bool():
+            return type_ == "boolean"
+        case int():
+            return value in _INT64 if type_ == "int64" else type_ == "double" and _is_finite(value)
+        case float():
+            return type_ == "double" and math.isfinite(value)
+        case str():
+            return type_ == STRING and _is_utf8(value)
+    return False
+
+
+def _is_finite(value: int) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair, which JSON can escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

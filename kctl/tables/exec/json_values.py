@@ -1,0 +1,142 @@
+"""Decodes JSON objects into columns with pyarrow's parser; record by record only what that refuses.
+
+For the parser, each value is wrapped into an object with its index: `{"i":0,"v":...}`.  So a value that is not JSON by
+itself, but is together with its neighbours, does not shift the rows: it is refused, or changes an index.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from kctl.client.registry.schema import HEADER_BYTES
+from kctl.tables.exec.arrow_types import arrow_type
+from kctl.tables.exec.batch_decoder import DecodedColumn, decoded_texts
+from kctl.tables.exec.column_types import Decoding, Struct
+from kctl.tables.exec.json_fields import NOTHING, NotJson, divided, parse
+
+RECORD_BY_RECORD_MAX = 64
+"""More records than these are halved if the parser refuses them, to find those it accepts."""
+
+
+class JsonDecoder:
+    """JSON objects in UTF-8, optionally after the header of a schema registry."""
+
+    def __init__(self, decoding: Decoding, name: str) -> None:
+        self._type = decoding.type
+        self._arrow = arrow_type(decoding.type)
+        self._has_column = decoding.type != Struct()
+        self._is_strict = decoding.is_strict
+        self._ids = [schema_id for schema_id, _ in decoding.schemas]
+        self._name = name
+
+    def decode(self, raw: pa.Array) -> DecodedColumn:
+        """See ColumnDecoder."""
+        misfits: dict[int, str] = {}
+        if self._ids:
+            raw, misfits = _without_header(raw, self._ids)
+        texts, invalid = decoded_texts(raw)
+        misfits |= invalid
+        values: list[pa.Array] = []
+        rests: list[pa.Array] = []
+        pending = [(0, len(texts))] if len(texts) else []
+        while pending:
+            start, count = pending.pop()
+            part = texts.slice(start, count)
+            if self._has_column and (parsed := self._parsed(part)) is not None:
+                values.append(parsed)
+                rests.append(pa.nulls(count, pa.string()))
+            elif count > RECORD_BY_RECORD_MAX:
+                half = count // 2
+                pending += [(start + half, count - half), (start, half)]
+            else:
+                value, rest, found = self._one_by_one(part)
+                values.append(value)
+                rests.append(rest)
+                misfits |= {start + index: reason for index, reason in found.items()}
+        rest = pa.concat_arrays(rests) if rests else pa.nulls(0, pa.string())
+        if not self._has_column:
+            return DecodedColumn([rest], misfits)
+        return DecodedColumn([pa.concat_arrays(values) if values else pa.nulls(0, self._arrow), rest], misfits)
+
+    def _parsed(self, texts: pa.Array) -> pa.Array | None:
+        """The column; None if any text is not a JSON object that has exactly the known fields, or some of them."""
+        count = len(texts)
+        indexes = pa.array(range(count), pa.int64())
+        wrapped = pc.binary_join_element_wise(
+            '{"i":', indexes.cast(pa.string()), ',"v":', pc.fill_null(texts, "null"), "}\n", ""
+        )
+        joined = wrapped.buffers()[2]
+        columns = pa.schema([("i", pa.int64()), ("v", self._arrow)])
+        try:
+            table = pyarrow.json.read_json(
+                pa.BufferReader(joined),
+                read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=joined.size + 1),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=columns, newlines_in_values=True, unexpected_field_behavior="error"
+                ),
+            )
+        except (pa.ArrowException, ValueError):
+            return None
+        if table.schema != columns or not table.column("i").combine_chunks().equals(indexes):
+            return None
+        found = table.column("v").combine_chunks()
+        return found if _is_finite(found) else None
+
+    def _one_by_one(self, texts: pa.Array) -> tuple[pa.Array, pa.Array, dict[int, str]]:
+        values: list[Any] = []
+        rests: list[str | None] = []
+        reasons: dict[int, str] = {}
+        for index, text in enumerate(texts.to_pylist()):
+            value, rest = None, None
+            if text is not None:
+                try:
+                    value, left = self._divided(text)
+                    rest = None if left is NOTHING else json.dumps(left, allow_nan=False)
+                except NotJson as error:
+                    reasons[index] = str(error)
+                except ValueError:
+                    value, reasons[index] = None, "a number is beyond the range of doubles"
+                except RecursionError:
+                    value, reasons[index] = None, "it has too many levels"
+            values.append(value)
+            rests.append(rest)
+        column = pa.array(values, self._arrow) if self._has_column else pa.nulls(0)
+        return column, pa.array(rests, pa.string()), reasons
+
+    def _divided(self, text: str) -> tuple[Any, Any]:
+        """Raises NotJson."""
+        value = parse(text)
+        if value is not None and not isinstance(value, dict):
+            raise NotJson("it is not a JSON object")
+        misfits: list[str] = []
+        fitting, rest = divided(value, self._type, self._name, misfits)
+        if misfits and self._is_strict:
+            raise NotJson(misfits[0])
+        return fitting, rest
+
+
+def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, str]]:
+    """The values after the zero byte and the id; those without the header of a known schema become null."""
+    headers = pc.binary_slice(raw, 0, HEADER_BYTES)
+    known = pa.array([b"\0" + schema_id.to_bytes(4, "big") for schema_id in ids], pa.binary())
+    is_known = pc.is_in(headers, known)
+    has_value = raw.is_valid()
+    wrong = pc.indices_nonzero(pc.and_(has_value, pc.invert(is_known))).to_pylist()
+    payloads = pc.if_else(is_known, pc.binary_slice(raw, HEADER_BYTES), pa.scalar(None, pa.binary()))
+    return payloads, dict.fromkeys(wrong, "it does not begin with the id of a schema of its subject")
+
+
+def _is_finite(array: pa.Array) -> bool:
+    """Whether there is no NaN or infinity, which the parser accepts."""
+    if pa.types.is_floating(array.type):
+        return pc.all(pc.is_finite(array)).as_py() is not False
+    if pa.types.is_struct(array.type):
+        return all(_is_finite(array.field(index)) for index in range(array.type.num_fields))
+    if pa.types.is_list(array.type):
+        return _is_finite(array.values)
+    return True

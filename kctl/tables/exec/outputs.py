@@ -1,0 +1,266 @@
+"""The files that a task writes: one, or one per partition.
+
+The path of a file is a function of the planned path and the partition, so a task that runs twice writes the same files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kctl.errors import KctlError
+from kctl.limits import EXPORT_OPEN_FILES_PER_TASK_MAX, EXPORT_PARTITIONS_PER_TASK_MAX
+from kctl.tables.exec.columns import CALENDAR_US
+from kctl.tables.exec.file_task import FileTask
+from kctl.tables.exec.files import Files
+from kctl.tables.exec.outcome import OTHER_REASONS, REASONS_MAX, WrittenFile
+from kctl.tables.exec.partitioning import HOUR, HOUR_US, Partitioning, Values
+from kctl.tables.exec.writer import ROW_GROUP_BYTES, ParquetFile, footer
+
+# Divides records by partition.
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_US = 24 * HOUR_US
+
+
+def by_partition(batch: pa.RecordBatch, partitioning: Partitioning) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """The records of each partition, in order.  The batch is not empty."""
+    if not partitioning:
+        yield (), batch
+        return
+    keys = _units(batch, partitioning) if partitioning.unit_us else _field(batch, partitioning)
+    encoded = keys.dictionary_encode(null_encoding="encode")
+    found = encoded.dictionary
+    if len(found) == 1:
+        yield _values(found[0], partitioning), batch
+        return
+    codes = encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(found)), side="right")
+    for key, rows in zip(found, np.split(order, ends[:-1]), strict=True):
+        yield _values(key, partitioning), batch.take(pa.array(rows))  # a copy, so that each part can be freed
+
+
+def _units(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
+    """Days or hours since 1970 in the time zone; times outside of the calendar count as its first or last ones."""
+    times = np.clip(batch.column("timestamp").cast(pa.int64()).to_numpy(), CALENDAR_US.start, CALENDAR_US.stop - 1)
+    if partitioning.time_zone != "UTC":
+        times = times + utc_offsets_us(times, ZoneInfo(partitioning.time_zone))
+        times = np.clip(times, CALENDAR_US.start, CALENDAR_US.stop - 1)
+    return pa.array(np.floor_divide(times, partitioning.unit_us))
+
+
+def utc_offsets_us(times: NDArray[np.int64], zone: ZoneInfo) -> NDArray[np.int64]:
+    """The difference of local time to UTC at each time, which is in microseconds since 1970 and in the calendar.
+
+    Not by Arrow, which knows no daylight-saving time after 2037: files of zones have later changes as a rule only.
+    """
+    hours, places = np.unique(np.floor_divide(times, HOUR_US), return_inverse=True)
+    starts, ends = (
+        np.array([_utc_offset_us(hour * HOUR_US, zone) for hour in (hours + later).tolist()], np.int64)
+        for later in (0, 1)
+    )
+    found = starts[places]
+    for row in np.flatnonzero((starts != ends)[places]).tolist():  # the offset changes within the hour
+        found[row] = _utc_offset_us(int(times[row]), zone)
+    return found
+
+
+def _utc_offset_us(time_us: int, zone: ZoneInfo) -> int:
+    # Local times must be in the calendar as well.
+    within = min(max(time_us, CALENDAR_US.start + DAY_US), CALENDAR_US.stop - DAY_US)
+    offset = (EPOCH + timedelta(microseconds=within)).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset // timedelta(microseconds=1)
+
+
+def _field(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
+    return pc.struct_field(batch.column("value"), list(partitioning.field))
+
+
+def _values(key: pa.Scalar, partitioning: Partitioning) -> Values:
+    found = key.as_py()
+    if partitioning.unit_us:
+        time = np.datetime64(found, "h" if partitioning.by == HOUR else "D")
+        return tuple(str(time).split("T"))
+    if isinstance(found, bool):
+        return ("true" if found else "false",)
+    return (None if found is None else str(found),)
+
+
+GATHERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
+"""Bytes gathered for all open files together; beyond it the largest row group is written."""
+
+
+class Unplaced(NamedTuple):
+    """Records for which there can be no partition, and why."""
+
+    offsets: pa.Array
+    reason: str
+
+
+class Outputs:
+    """Files under construction.  Owner: one task."""
+
+    def __init__(self, files: Files, task: FileTask, *, schema: pa.Schema, metadata: dict[str, str]) -> None:
+        self.records = 0
+        self._files = files
+        self._task = task
+        self.schema = schema
+        """The columns of the files."""
+        self._metadata = metadata
+        self._open: dict[str, ParquetFile] = {}
+        self._values: dict[str, Values] = {}
+
+    def add(self, batch: pa.RecordBatch) -> list[Unplaced]:
+        """Appends records to the files of their partitions; returns those for which there can be none."""
+        if not batch.num_rows:
+            return []
+        unplaced = []
+        for values, part in by_partition(batch, self._task.partition_by):
+            path = self._task.path_of(values)
+            if reason := self._refusal(path, values):
+                unplaced.append(Unplaced(part.column("offset"), reason))
+                continue
+            self._values[path] = values
+            self._file(path).add(part)
+            self.records += part.num_rows
+        while sum(parquet.gathered_bytes for parquet in self._open.values()) > GATHERED_BYTES_MAX:
+            self._flush_largest()
+        return unplaced
+
+    def listed(self) -> dict[str, tuple[Values, int]]:
+        """Partition and number of records of each file."""
+        return {path: (self._values[path], parquet.records) for path, parquet in sorted(self._open.items())}
+
+    def finish(
+        self, metadata: Mapping[str, str], listed: Mapping[str, tuple[Values, int]]
+    ) -> tuple[tuple[WrittenFile, ...], bool]:
+        """Completes and publishes the listed files, those without records too; drops the others.
+
+        Files that exist, which another attempt has published, are kept, and counted as they are.  Also returns
+        whether none of them existed.
+        """
+        written = []
+        are_first = True
+        for path, (values, _) in listed.items():
+            parquet = self._file(path)
+            scratch = parquet.finish(dict(metadata))
+            size = scratch.stat().st_size
+            is_first = self._files.publish(scratch, path)
+            del self._open[path]
+            if is_first:
+                written.append(WrittenFile(path, size, parquet.records, values))
+            else:
+                are_first = False
+                written.append(self._existing(path, values))
+        self.abandon()
+        return tuple(written), are_first
+
+    def abandon(self) -> None:
+        """Removes the files that are not published."""
+        for parquet in self._open.values():
+            parquet.abandon()
+            if parquet.path:
+                self._files.discard(parquet.path)
+        self._open.clear()
+
+    def _refusal(self, path: str, values: Values) -> str:
+        """Why there can be no partition with these values; empty if it is possible."""
+        if path in self._open:
+            return ""
+        by = self._task.partition_by
+        if not by.is_short(values):
+            return f"{by.by}: the text is too long for the name of a partition"
+        if len(self._open) >= EXPORT_PARTITIONS_PER_TASK_MAX:
+            return f"{by.by}: more than {EXPORT_PARTITIONS_PER_TASK_MAX} partitions in one file of the plan"
+        return ""
+
+    def _flush_largest(self) -> None:
+        """Writes the largest row group, which opens its file."""
+        parquets = self._open.values()
+        largest = max(parquets, key=lambda one: one.gathered_bytes)
+        if not largest.path and sum(one.path is not None for one in parquets) >= EXPORT_OPEN_FILES_PER_TASK_MAX:
+            raise KctlError(
+                f"the records of {self._task.path} have too many partitions ({len(parquets)}) for its size: export to "
+                "another folder with a smaller --target-file-size, or another --partition-by"
+            )
+        largest.flush()
+
+    def _existing(self, path: str, values: Values) -> WrittenFile:
+        with self._files.open(path) as file:
+            found = footer(file)
+        return WrittenFile(path, self._files.size(path) or 0, found.records, values)
+
+    def _file(self, path: str) -> ParquetFile:
+        if path not in self._open:
+            self._open[path] = ParquetFile(
+                partial(self._files.scratch, path),
+                schema=self.schema,
+                compression=self._task.compression,
+                metadata=self._metadata,
+            )
+        return self._open[path]
+
+
+# The file with the records of a task that could not be decoded: as they were, with the reason.
+#
+# It is published before the data file, whose footer has the number of its records, so a finished data file implies
+# it.
+
+
+class DeadLetters:
+    """A file under construction, which exists only if there are records.  Owner: one task."""
+
+    def __init__(self, files: Files, path: str, *, compression: str, metadata: dict[str, str]) -> None:
+        self.reasons: Counter[str] = Counter()
+        """Numbers of records; of at most REASONS_MAX reasons and the others together."""
+        self.records = 0
+        self._files = files
+        self._path = path
+        self._compression = compression
+        self._metadata = metadata
+        self._open: ParquetFile | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Appends records with the column `reason`."""
+        if self._open is None:
+            self._open = ParquetFile(
+                lambda: self._files.scratch(self._path),
+                schema=batch.schema,
+                compression=self._compression,
+                metadata=self._metadata,
+            )
+        self._open.add(batch)
+        self.records += batch.num_rows
+        for reason in batch.column("reason").to_pylist():
+            is_known = reason in self.reasons or len(self.reasons) < REASONS_MAX
+            self.reasons[reason if is_known else OTHER_REASONS] += 1
+
+    def publish(self) -> WrittenFile | None:
+        """Completes and publishes the file; one that exists was written by another attempt, and is kept."""
+        if self._open is None:
+            return None
+        scratch = self._open.finish({})
+        size = scratch.stat().st_size
+        self._files.publish(scratch, self._path)
+        self._open = None
+        return WrittenFile(self._path, size, self.records)
+
+    def abandon(self) -> None:
+        """Removes the file unless it is published."""
+        if self._open is not None:
+            self._open.abandon()
+            if self._open.path:
+                self._files.discard(self._open.path)
+            self._open = None

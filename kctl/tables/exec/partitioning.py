@@ -1,0 +1,138 @@
+"""How the files of an export are partitioned, and the names of partitions as Hive and Spark write them.  Pure.
+
+DIR/orders/date=2026-11-23/hour=07/...        --partition-by hour
+DIR/orders/country=A%2FB/...                  --partition-by country, a field of the decoded values
+DIR/orders/country=__HIVE_DEFAULT_PARTITION__/...    null, or the empty string
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from kctl.errors import UsageError
+from kctl.tables.exec.column_types import Columns, Struct, Type, check_path, kind_of
+
+NONE, DATE, HOUR = "none", "date", "hour"
+PARTITION_COLUMNS_MAX = 2
+HOUR_US = 3_600_000_000
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+NAME_BYTES_MAX = 255
+"""Of a directory in common file systems."""
+FIELD_TYPES = frozenset({"string", "boolean", "int32", "int64", "date"})
+TAKEN_NAMES = frozenset(
+    {"key", "key_rest", "value", "value_rest", "topic", "partition", "offset", "timestamp", "timestamptype"}
+    | {"headers", "incarnation"}
+)
+"""Columns of the files in lower case; readers disagree about a column that is in both, the path and the file."""
+
+_ESCAPED = frozenset(map(chr, range(32))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
+"""ExternalCatalogUtils.charToEscape of Spark, and NUL."""
+
+Values = tuple[str | None, ...]
+"""The values of the partition columns of a file, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """The option --partition-by.  Raises UsageError."""
+
+    by: str = NONE
+    """none, date, hour, or the path of a field in the decoded value."""
+    time_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if self.time_zone != "UTC":
+            if not self.unit_us:
+                raise UsageError("--time-zone is an option of --partition-by date and hour")
+            try:
+                ZoneInfo(self.time_zone)
+            except (OSError, ValueError, ZoneInfoNotFoundError):
+                raise UsageError(
+                    f"--time-zone {self.time_zone}: no such time zone; use a name such as Europe/Berlin"
+                ) from None
+        if self.field and not all(self.field):
+            raise UsageError(f"--partition-by {self.by}: use date, hour or the name of a field of the values")
+        if self.field and self.field[-1].lower() in TAKEN_NAMES:
+            raise UsageError(
+                f"--partition-by {self.by}: the files have a column {self.field[-1]}, which may not be a partition too"
+            )
+
+    def __bool__(self) -> bool:
+        """Whether there are partitions."""
+        return self.by != NONE
+
+    @property
+    def unit_us(self) -> int:
+        """Microseconds of a partition by time; 0 for others."""
+        return {DATE: 24 * HOUR_US, HOUR: HOUR_US}.get(self.by, 0)
+
+    @property
+    def field(self) -> tuple[str, ...]:
+        """The path of the field below `value`; empty for partitions by time."""
+        return () if self.by in {NONE, DATE, HOUR} else tuple(self.by.removeprefix("value.").split("."))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The partition columns: a date and an hour from 0 to 23, or the name of the field."""
+        return {NONE: (), DATE: ("date",), HOUR: ("date", "hour")}.get(self.by) or self.field[-1:]
+
+    def field_type(self, topic: str, columns: Columns) -> Type:
+        """The type of the field.  Raises UsageError if there is no such field, or it is not suitable."""
+        type_ = columns.value.type
+        check_path(("value", *self.field), type_, f"--partition-by {self.by}")
+        for name in self.field:
+            found = dict(type_.fields).get(name) if isinstance(type_, Struct) else None
+            if found is None:
+                raise UsageError(
+                    f"--partition-by {self.by}: the decoded values of topic {topic} have no such field; --dry-run "
+                    "without this option shows the fields"
+                )
+            type_ = found
+        if type_ not in FIELD_TYPES:
+            raise UsageError(
+                f"--partition-by {self.by}: the field is {kind_of(type_)}, and must be {', '.join(sorted(FIELD_TYPES))}"
+            )
+        return type_
+
+    def names(self, values: Values) -> list[str]:
+        """The directories of a partition."""
+        return [f"{escaped(column)}={escaped(value)}" for column, value in zip(self.columns, values, strict=True)]
+
+    def is_short(self, values: Values) -> bool:
+        """Whether the directories of the partition can be created."""
+        return all(len(name.encode()) <= NAME_BYTES_MAX for name in self.names(values))
+
+    def path(self, path: str, values: Values) -> str:
+        """The path of a file in a folder, for the planned path."""
+        directory, _, name = path.rpartition("/")
+        return "/".join((directory, *self.names(values), name))
+
+    def path_in_table(self, path: str, values: Values) -> str:
+        """The path of a file of a table, for the planned path."""
+        if not self:
+            return path
+        if self.unit_us:
+            text = "T".join(value or "" for value in values)
+        else:
+            text = hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+        stem, dot, suffix = path.rpartition(".")
+        return f"{stem}+{text}{dot}{suffix}"
+
+
+NO_PARTITIONS = Partitioning()
+
+
+def escaped(text: str | None) -> str:
+    """A name or value as a part of a directory's name."""
+    if not text:
+        return NULL_NAME
+    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
+
+
+def without_partitions(path: str) -> str:
+    """The planned path of a file in a folder: without the directories of partitions."""
+    parts: Sequence[str] = path.split("/")
+    return f"{parts[0]}/{parts[-1]}"

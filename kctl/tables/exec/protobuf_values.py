@@ -1,0 +1,155 @@
+"""Protobuf messages as columns: the type of a message type, and its values.
+
+int32, int64, float, double, bool, string and bytes are the columns of these kinds, uint32 is int64, uint64
+decimal(20,0), an enum the name of its value, a message a struct, a repeated field a list, a map a map with keys as
+strings.  Timestamp is a timestamp, a wrapper such as Int32Value the value in it, and Struct, Value, ListValue and Any
+are strings with their JSON.  A field with presence that is not set is null; others have their default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from kctl.client.registry.protobuf import ProtobufCodec
+from kctl.client.registry.schema import Schema, SchemaError
+from kctl.errors import UsageError
+from kctl.tables.exec.column_types import ListOf, MapOf, Struct, Type, TypeCount
+from kctl.tables.exec.columns import CALENDAR_US
+from kctl.tables.exec.registry_values import RegistryDecoder
+
+_TYPES: dict[int, Type] = {
+    FieldDescriptor.CPPTYPE_INT32: "int32",
+    FieldDescriptor.CPPTYPE_INT64: "int64",
+    FieldDescriptor.CPPTYPE_UINT32: "int64",
+    FieldDescriptor.CPPTYPE_UINT64: "decimal(20,0)",
+    FieldDescriptor.CPPTYPE_DOUBLE: "double",
+    FieldDescriptor.CPPTYPE_FLOAT: "float",
+    FieldDescriptor.CPPTYPE_BOOL: "boolean",
+    FieldDescriptor.CPPTYPE_ENUM: "string",
+}
+_EMPTY = {Struct(), ListOf(Struct()), MapOf(Struct())}
+_TIMESTAMP = "google.protobuf.Timestamp"
+_WRAPPERS = {
+    f"google.protobuf.{kind}Value"
+    for kind in ("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes")
+}
+_AS_JSON = {f"google.protobuf.{kind}" for kind in ("Struct", "Value", "ListValue", "Any")}
+_Value = Callable[[Any], Any]
+
+
+def column_of(codec: ProtobufCodec, name: str) -> Struct:
+    """The columns of the first message type of a schema.  Raises UsageError."""
+    found = _message_type(codec.first_type, name, frozenset(), TypeCount(name))
+    if not isinstance(found, Struct) or not found.fields:
+        raise UsageError(f"the first message type of the Protobuf schema of {name} has no fields")
+    return found
+
+
+class ProtobufDecoder(RegistryDecoder):
+    """Messages of the first message types of the schemas whose ids are in their headers."""
+
+    def reader_of(self, schema: Schema) -> Callable[[bytes], Any]:
+        """See RegistryDecoder."""
+        codec = ProtobufCodec(schema)
+        value_of = _message_value(codec.first_type, codec)
+
+        def read(payload: bytes) -> Any:
+            message = codec.message(payload)
+            if codec.first_type != message.DESCRIPTOR:
+                raise SchemaError(f"it is a {message.DESCRIPTOR.full_name}, not a {codec.first_type.full_name}")
+            try:
+                return value_of(message)
+            except (ValueError, TypeError, RecursionError, json_format.Error) as error:
+                raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
+
+        return read
+
+
+def _message_type(descriptor: Descriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
+    count.add()
+    if descriptor.full_name == _TIMESTAMP:
+        return "timestamp"
+    if descriptor.full_name in _AS_JSON:
+        return "string"
+    if descriptor.full_name in _WRAPPERS:
+        return _single_type(descriptor.fields_by_name["value"], path, within, count)
+    if descriptor.full_name in within:
+        raise UsageError(f"the Protobuf schema is recursive at {path}, which columns cannot be")
+    inner = within | {descriptor.full_name}
+    found = [(field.name, _field_type(field, f"{path}.{field.name}", inner, count)) for field in descriptor.fields]
+    # A message without fields has no column.
+    return Struct(tuple((name, type_) for name, type_ in found if type_ not in _EMPTY))
+
+
+def _field_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
+    if _is_map(field):
+        return MapOf(_single_type(field.message_type.fields_by_name["value"], f"{path}[]", within, count))
+    single = _single_type(field, path, within, count)
+    return ListOf(single) if field.is_repeated else single
+
+
+def _single_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        return _message_type(field.message_type, path, within, count)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return "binary" if field.type == FieldDescriptor.TYPE_BYTES else "string"
+    return _TYPES[field.cpp_type]
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _message_value(descriptor: Descriptor, codec: ProtobufCodec) -> _Value:
+    """A function from a message to what Arrow takes."""
+    name = descriptor.full_name
+    if name == _TIMESTAMP:
+        return _microseconds
+    if name in _AS_JSON:
+        return lambda message: json_format.MessageToJson(message, indent=None, descriptor_pool=codec.pool)
+    if name in _WRAPPERS:
+        inner = _single_value(descriptor.fields_by_name["value"], codec)
+        return lambda message: inner(message.value)
+    fields = [(field.name, field.has_presence, _field_value(field, codec)) for field in descriptor.fields]
+    return lambda message: {
+        name: value_of(getattr(message, name)) if not has_presence or message.HasField(name) else None
+        for name, has_presence, value_of in fields
+    }
+
+
+def _field_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:
+    if _is_map(field):
+        value_of = _single_value(field.message_type.fields_by_name["value"], codec)
+        return lambda entries: {_key(key): value_of(entries[key]) for key in entries}
+    single = _single_value(field, codec)
+    return (lambda items: [single(one) for one in items]) if field.is_repeated else single
+
+
+def _single_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        return _message_value(field.message_type, codec)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return lambda number: names.get(number, str(number))
+    return Decimal if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64 else _same
+
+
+def _microseconds(timestamp: Any) -> int:
+    found: int = timestamp.seconds * 1_000_000 + timestamp.nanos // 1000
+    if found not in CALENDAR_US:
+        raise SchemaError("a timestamp is not in the years 1 to 9999")
+    return found
+
+
+def _key(key: object) -> str:
+    """As in the JSON of Protobuf."""
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _same(value: Any) -> Any:
+    return value

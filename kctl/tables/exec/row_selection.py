@@ -1,0 +1,100 @@
+"""Which records and columns an export has.  Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kctl.errors import UsageError
+from kctl.limits import EXPORT_COLUMNS_MAX
+from kctl.tables.exec.column_types import Columns, is_column_name
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.row_filter import parse_where, type_of, typed
+
+HEADERS = "headers"
+_COLUMN = re.compile(r"[^\s,.]+(\.[^\s,.]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """The options --select and --where.  Raises UsageError."""
+
+    select: tuple[str, ...] = ()
+    """Columns beside topic, partition and offset; empty: all."""
+    where: str = ""
+    """See row_filter; empty: all records."""
+
+    def __post_init__(self) -> None:
+        for name in self.select:
+            if not _COLUMN.fullmatch(name):
+                raise UsageError(f"--select: {name!r} is not the name of a column")
+        if self.where:
+            parse_where(self.where)
+
+    def check(self, columns: Columns, partition_by: Partitioning, *, include_headers: bool) -> None:
+        """Raises UsageError for columns that a topic does not have, and if the partitions need one that is left out."""
+        if self.where:
+            typed(parse_where(self.where), columns)
+        for name in self.select:
+            if name != HEADERS:
+                type_of(tuple(name.split(".")), columns, "--select")
+            elif not include_headers:
+                raise UsageError("--select: headers requires --include-headers")
+        source = ".".join(("value", *partition_by.field)) if partition_by.field else "timestamp"
+        if self.select and partition_by and not any(f"{source}.".startswith(f"{name}.") for name in self.select):
+            raise UsageError(f"--select leaves out {source}, which --partition-by needs: add it")
+
+
+ALL_ROWS = RowSelection()
+
+
+# Which form the headers of records have in an export, or a query of Spark. Pure.
+
+
+LIST = "list"
+MAP = "map"
+COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderForm:
+    """The form of the column `headers`.  Raises UsageError."""
+
+    form: str = LIST
+    """LIST keeps all entries in their order; MAP has the last value of each name; COLUMNS is a struct of some names."""
+    names: tuple[str, ...] = ()
+    """The headers that are columns; others are left out."""
+
+    @classmethod
+    def parse(cls, text: str) -> HeaderForm:
+        """Reads `list`, `map` or `columns:NAME,NAME`."""
+        form, colon, names = text.partition(":")
+        if form in {LIST, MAP} and not colon:
+            return cls(form)
+        if form == COLUMNS and names:
+            return cls(COLUMNS, tuple(name.strip() for name in names.split(",")))
+        raise UsageError(f"the form of headers is list, map or columns:NAME,NAME, not '{text}'")
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if not is_column_name(name):
+                raise UsageError(
+                    f"headers: tables do not accept {name!r} as the name of a column; use map, or rename the header"
+                )
+        if len({name.lower() for name in self.names}) < len(self.names):
+            raise UsageError("headers: a name is there twice; names of columns are compared without case")
+        if len(self.names) > EXPORT_COLUMNS_MAX:
+            raise UsageError(f"headers: at most {EXPORT_COLUMNS_MAX} headers can be columns")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is the default."""
+        return self.form == LIST
+
+    @property
+    def text(self) -> str:
+        """As it is given on the command line."""
+        return f"{self.form}:{','.join(self.names)}" if self.names else self.form
+
+
+HEADER_LIST = HeaderForm()

@@ -1,0 +1,125 @@
+"""Applies --where and --select to batches of decoded records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kctl.tables.exec.batch_decoder import BatchDecoder
+from kctl.tables.exec.column_types import Columns
+from kctl.tables.exec.row_filter import Both, Comparison, Condition, Either, IsIn, IsNull, Like, Not, parse_where, typed
+
+_COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+class Filtered(NamedTuple):
+    """The records for which the condition is true, and the number of others."""
+
+    batch: pa.RecordBatch
+    removed: int
+
+
+class RowFilter:
+    """The condition of --where for the records of a topic."""
+
+    def __init__(self, where: str, columns: Columns) -> None:
+        """Raises UsageError."""
+        self._condition = typed(parse_where(where), columns)
+        self._decoder = BatchDecoder(columns)
+
+    def filtered(self, batch: pa.RecordBatch) -> Filtered:
+        """Filters decoded records."""
+        if not batch.num_rows:
+            return Filtered(batch, 0)
+        kept = batch.filter(_mask(self._condition, batch), null_selection_behavior="drop")
+        return Filtered(kept, batch.num_rows - kept.num_rows)
+
+    def filtered_records(self, batch: pa.RecordBatch) -> Filtered:
+        """Filters records that are not decoded; those that cannot be decoded remain, as an export keeps them."""
+        fitting = self._decoder.decode(batch).fitting
+        mask = pc.fill_null(_mask(self._condition, fitting), False)
+        removed = fitting.column("offset").filter(pc.invert(mask))
+        kept = batch.filter(pc.invert(pc.is_in(batch.column("offset"), removed)))
+        return Filtered(kept, len(removed))
+
+
+def selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """The schema with the columns that --select names, and those that identify a record; all for no names."""
+    if not names:
+        return schema
+    paths = {tuple(name.split(".")) for name in names}
+    kept = [field if field.name in IDENTITY else _pruned(field, paths) for field in schema]
+    return pa.schema([field for field in kept if field is not None])
+
+
+def projected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the columns of `schema`, a selection of its own."""
+    if len(batch.schema) == len(schema) and batch.schema.equals(schema):
+        return batch
+    return pa.RecordBatch.from_arrays([_array(batch.column(one.name), one) for one in schema], schema=schema)
+
+
+IDENTITY = frozenset({"topic", "partition", "offset", "incarnation"})
+"""Columns that exports always have."""
+
+
+def _pruned(field: pa.Field, paths: set[tuple[str, ...]]) -> pa.Field | None:
+    here = {path[1:] for path in paths if path[0] == field.name}
+    if () in here:
+        return field
+    if not here or not pa.types.is_struct(field.type):
+        return None
+    inner = [one for child in field.type if (one := _pruned(child, here)) is not None]
+    return field.with_type(pa.struct(inner)) if inner else None
+
+
+def _array(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type.equals(field.type):
+        return array
+    children = [_array(pc.struct_field(array, [one.name]), one) for one in field.type]
+    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=array.is_null())
+
+
+def _mask(condition: Condition, batch: pa.RecordBatch) -> pa.Array:
+    match condition:
+        case Not(one):
+            return pc.invert(_mask(one, batch))
+        case Both(left, right):
+            return pc.and_kleene(_mask(left, batch), _mask(right, batch))
+        case Either(left, right):
+            return pc.or_kleene(_mask(left, batch), _mask(right, batch))
+        case Comparison(path, operator, literal):
+            column = _column(batch, path)
+            return _COMPARE[operator](column, _scalar(literal, column.type))
+        case IsIn(path, literals):
+            column = _column(batch, path)
+            equal = [pc.equal(column, _scalar(literal, column.type)) for literal in literals]
+            found = equal[0]
+            for one in equal[1:]:
+                found = pc.or_kleene(found, one)
+            return found
+        case Like(path, pattern):
+            return pc.match_like(_column(batch, path), pattern)
+        case IsNull(path):
+            return pc.is_null(_column(batch, path))
+
+
+def _column(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
+    column = batch.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if path[1:] else column
+
+
+def _scalar(literal: object, type_: pa.DataType) -> pa.Scalar:
+    """The literal with the type of its column, or one with which it can be compared."""
+    is_number = isinstance(literal, int | float) and not isinstance(literal, bool)
+    return pa.scalar(literal) if is_number else pa.scalar(literal, type_)

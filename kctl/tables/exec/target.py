@@ -1,0 +1,83 @@
+"""The target of an export: a folder, or a URL of an object store."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kctl.errors import KctlError, UsageError
+from kctl.tables.exec.files import DiskFiles, Files
+
+STORE_SCHEMES = ("s3", "gs", "az")
+PYARROW_WITH_VARIANTS = 22
+"""Version 21 refuses files with the logical type VARIANT."""
+
+
+class PackageMissing(KctlError):
+    """An optional package that the export needs is not installed."""
+
+
+def parse_target(text: str) -> str:
+    """The absolute path of a folder, or a URL without a final slash.  Raises UsageError."""
+    if not text or "\0" in text:
+        raise UsageError("the target is not a folder")
+    path = text.removeprefix("file://")
+    if "://" not in path:
+        folder = Path(path).absolute()
+        existing = next(one for one in (folder, *folder.parents) if one.exists() or one.is_symlink())
+        if not existing.is_dir():
+            raise UsageError(f"{existing} is not a folder")
+        return str(folder)
+    schemes = ", ".join(f"{scheme}://" for scheme in STORE_SCHEMES)
+    try:
+        url = urlsplit(path)
+        _ = url.port
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a URL: {error}") from None
+    if "@" in url.netloc:
+        raise UsageError("a URL with a user name or a password is refused: set credentials in the environment")
+    if url.scheme not in STORE_SCHEMES:
+        raise UsageError(f"'{text}' is neither a folder nor a URL of an object store ({schemes})")
+    if url.query or url.fragment:
+        raise UsageError(f"'{text}' has a query or a fragment; write {url.scheme}://BUCKET/PATH")
+    parts = url.path.strip("/").split("/")
+    # Stores and their libraries decode %2e, and resolve the segment then.
+    names = unquote(url.path.strip("/")).replace("\\", "/").split("/")
+    if not url.netloc or "" in names or {".", ".."} & set(names):
+        raise UsageError(f"'{text}' is not a target; write {url.scheme}://BUCKET/PATH with a path that is not empty")
+    return f"{url.scheme}://{url.netloc}/{'/'.join(parts)}"
+
+
+def is_object_store(target: str) -> bool:
+    """Whether the target is in an object store."""
+    return "://" in target
+
+
+def require_arrow() -> None:
+    """Raises PackageMissing without the packages that read and write files."""
+    for package in ("pyarrow", "numpy"):
+        if find_spec(package) is None:
+            raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[export]'")
+
+
+def require_variants() -> None:
+    """Raises PackageMissing without a pyarrow that reads files with variants."""
+    require_arrow()
+    if int(version("pyarrow").partition(".")[0]) < PYARROW_WITH_VARIANTS:
+        raise PackageMissing(
+            f"variants need pyarrow {PYARROW_WITH_VARIANTS} or later, and {version('pyarrow')} is installed: "
+            "pip install --upgrade pyarrow"
+        )
+
+
+def open_files(target: str) -> Files:
+    """The files of a target.  Raises PackageMissing, and StoreFailed for invalid settings of the store."""
+    if not is_object_store(target):
+        return DiskFiles(Path(target))
+    if find_spec("obstore") is None:
+        raise PackageMissing("obstore missing: pip install 'kctl-kafka[objectstore]'")
+    from kctl.tables.exec.object_files import ObjectFiles  # noqa: PLC0415 - needs an optional package
+
+    return ObjectFiles(target)

@@ -1,0 +1,353 @@
+"""The readers of `format("kctl")`: ranges of offsets of topics as Arrow batches, for batch and streaming queries.
+
+Runs in Python processes of Spark, on the driver's machine and on executors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import datasource
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets
+from kctl.client.leaders import Outcomes
+from kctl.client.metadata import ClusterMetadata
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.tables.exec import source_offsets
+from kctl.tables.exec.arrow_types import VARIANT_TYPE
+from kctl.tables.exec.batch_decoder import BatchDecoder
+from kctl.tables.exec.chunk import Memories, chunks
+from kctl.tables.exec.column_types import Columns
+from kctl.tables.exec.columns import formed
+from kctl.tables.exec.decode import decode
+from kctl.tables.exec.fetch import OffsetRange, RangeReader
+from kctl.tables.exec.histories import UNKNOWN_HISTORY, affects, find_divergences, history_of
+from kctl.tables.exec.outcome import BadRecords, DataLoss
+from kctl.tables.exec.row_selection import HeaderForm
+from kctl.tables.exec.source_offsets import Progress, progress_from_document, progress_to_document
+from kctl.tables.exec.task import first_bad
+
+T = TypeVar("T")
+
+
+def _limit_types() -> Any:
+    try:
+        return importlib.import_module("pyspark.sql.streaming.datasource")
+    except ImportError:
+        return None
+
+
+LIMIT_TYPES = _limit_types()
+"""The types with which sources limit a batch, and end it at the offsets of the start of a query; None before PySpark
+4.2."""
+_SPARK_VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
+"""The type that PySpark takes for a variant (pyspark.sql.pandas.types.is_variant)."""
+_SupportsAvailableNow: Any = LIMIT_TYPES.SupportsTriggerAvailableNow if LIMIT_TYPES else object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """The topics to read, and the options of the query."""
+
+    settings: ClientSettings
+    topics: tuple[str, ...]
+    start: str | dict[TopicPartition, int]
+    """Where to start: earliest, latest, or offsets; other partitions start at their beginning."""
+    end: str | dict[TopicPartition, int]
+    """Where a batch query ends; partitions that are not named end at their last offset."""
+    isolation: IsolationLevel
+    include_headers: bool
+    headers: HeaderForm
+    columns: Columns
+    may_skip: bool
+    """Whether offsets that are gone are left out; else they end the query."""
+    partition_offsets_max: int | None
+    """Offsets of one task."""
+    batch_offsets_max: int | None
+    """Offsets of one batch of a streaming query."""
+
+    def ranges(self, start: Progress, end: Progress) -> list[OffsetRange]:
+        """The tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
+
+        Raises DataLoss if an end is before its start, or if the log does not have the records before a start any more;
+        if losses are tolerated, the first offsets are left out, and the second read from where the histories part.
+        """
+        found = []
+        begins, ids = self.resumed(start, set(end.offsets))
+        for tp, stop in sorted(end.offsets.items()):
+            begin = begins[tp]
+            if stop < begin and not self.may_skip:
+                raise DataLoss(f"{tp} ends at offset {stop}, before {begin}: it was truncated or created again")
+            history = end.histories.get(tp, UNKNOWN_HISTORY)
+            found += [
+                OffsetRange(tp, ids[tp.topic], *part, self.isolation, history)
+                for part in source_offsets.cut(begin, stop, self.partition_offsets_max)
+            ]
+        return found
+
+    def starts(self) -> Progress:
+        """The first offsets of a query."""
+        if self.start == source_offsets.LATEST:
+            return self.latest()
+        earliest = self.earliest()
+        return earliest.with_offsets(earliest.offsets | (self.start if isinstance(self.start, dict) else {}))
+
+    def earliest(self) -> Progress:
+        """The first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
+        return self._run(self._earliest)
+
+    def latest(self) -> Progress:
+        """The end of all partitions.  Raises ApiError and ClusterUnreachable."""
+        return self._run(self._latest)
+
+    def resumed(
+        self, start: Progress, tps: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
+        """Where partitions go on after `start`, and the topic ids: at the beginning if they have no offset there.
+
+        Raises DataLoss as `ranges`.
+        """
+        return self._run(lambda client: self._resumed(client, start, tps))
+
+    async def _resumed(
+        self, client: ClusterClient, start: Progress, tps: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
+        metadata = await self._metadata(client)
+        ids = {name: metadata.topics[name].topic_id for name in self.topics}
+        begins = {tp: offset for tp, offset in start.offsets.items() if tp.topic in ids}
+        losses = []
+        for name in sorted(ids.keys() & start.topic_ids.keys()):
+            if ids[name] != start.topic_ids[name] and ZERO_UUID not in {ids[name], start.topic_ids[name]}:
+                losses.append(f"topic {name} was deleted and created again since its records were read")
+                begins = {tp: offset for tp, offset in begins.items() if tp.topic != name}
+        epochs = {
+            TopicPartition(name, one.partition): one.leader_epoch
+            for name in self.topics
+            for one in metadata.topics[name].partitions
+        }
+        histories = {tp: history for tp, history in start.histories.items() if tp in begins}
+        for tp, found in (await find_divergences(client, histories, epochs)).items():
+            if isinstance(found, ApiError):
+                raise ApiError(found.code, f"{tp}: {found}")
+            if not affects(found, begins[tp]):
+                continue
+            losses.append(str(replace(found, position=found.position._replace(offset=begins[tp]))))
+            if found.end_offset is None:
+                del begins[tp]
+            else:
+                begins[tp] = found.end_offset
+        if losses and not self.may_skip:
+            raise DataLoss(f"{'; '.join(losses)}; failOnDataLoss=false goes on where the logs differ")
+        absent = sorted(set(tps) - begins.keys())
+        return begins | await self._listed(client, absent, EARLIEST), ids
+
+    def read(self, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """The records of a range.  Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable."""
+        decoder = BatchDecoder(self.columns) if self.columns.are_typed else None
+        client = ClusterClient(self.settings, BlockingTransport())
+        memories = Memories()
+        try:
+            with RangeReader(client, range_, may_skip=self.may_skip) as reader:
+                for fetched in reader.responses():
+                    for chunk in chunks(fetched.data, fetched.batches, memories=memories):
+                        batch = decode(
+                            chunk,
+                            topic=range_.tp.topic,
+                            partition=range_.tp.partition,
+                            start=range_.start,
+                            end=range_.end,
+                            include_headers=self.include_headers,
+                        )
+                        yield formed(batch if decoder is None else _decoded(decoder, range_.tp, batch), self.headers)
+        except DataLoss:  # not before the start of the log, which the reader skips, but beyond its end
+            if not self.may_skip:
+                raise
+        finally:
+            run_blocking(client.close())
+
+    def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """Performs the work with connections to the cluster."""
+
+        async def send_to() -> T:
+            async with ClusterClient(self.settings, BlockingTransport()) as client:
+                return await work(client)
+
+        return run_blocking(send_to())
+
+    async def _earliest(self, client: ClusterClient) -> Progress:
+        metadata = await self._metadata(client)
+        offsets = await self._listed(client, self._partitions(metadata), EARLIEST)
+        return Progress(offsets, topic_ids=self._ids(metadata))
+
+    async def _latest(self, client: ClusterClient) -> Progress:
+        metadata = await self._metadata(client)
+        tps = self._partitions(metadata)
+        ends = _found(await list_offsets(client, dict.fromkeys(tps, LATEST)))
+        offsets = {tp: one.offset for tp, one in ends.items()}
+        if self.isolation is IsolationLevel.READ_COMMITTED:
+            stable = await self._listed(client, tps, LATEST)
+            offsets = {tp: min(offset, stable[tp]) for tp, offset in offsets.items()}  # which the histories have
+        histories = {tp: history_of(one.offset, one.leader_epoch) for tp, one in ends.items()}
+        return Progress(
+            offsets, {tp: one for tp, one in histories.items() if one != UNKNOWN_HISTORY}, self._ids(metadata)
+        )
+
+    async def _metadata(self, client: ClusterClient) -> ClusterMetadata:
+        """The metadata of the topics.  Raises ApiError for one that does not exist."""
+        metadata = await client.metadata(self.topics)
+        for name in self.topics:
+            topic = metadata.topics.get(name)
+            code = topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is not ErrorCode.NONE:
+                raise ApiError(code, f"topic {name}: {code.description}")
+        return metadata
+
+    def _partitions(self, metadata: ClusterMetadata) -> list[TopicPartition]:
+        return [TopicPartition(name, one.partition) for name in self.topics for one in metadata.topics[name].partitions]
+
+    def _ids(self, metadata: ClusterMetadata) -> dict[str, UUID]:
+        ids = {name: metadata.topics[name].topic_id for name in self.topics}
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+
+    async def _listed(
+        self, client: ClusterClient, tps: Collection[TopicPartition], moment: int
+    ) -> dict[TopicPartition, int]:
+        listed = await list_offsets(client, dict.fromkeys(tps, moment), isolation=self.isolation) if tps else {}
+        return {tp: one.offset for tp, one in _found(listed).items()}
+
+
+def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
+    """The offsets.  Raises the first error."""
+    found = {}
+    for tp, outcome in outcomes.items():
+        if isinstance(outcome, ApiError):
+            raise outcome
+        found[tp] = outcome
+    return found
+
+
+def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
+    fitting, misfits = decoder.decode(batch)
+    if misfits is not None:
+        raise BadRecords(first_bad(tp, misfits))
+    columns = [_for_spark(column) for column in fitting.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=with_spark_variants(fitting.schema))
+
+
+def with_spark_variants(schema: pa.Schema) -> pa.Schema:
+    """The schema with variants as PySpark has them."""
+    return pa.schema([one.with_type(_SPARK_VARIANT) if one.type == VARIANT_TYPE else one for one in schema])
+
+
+def _for_spark(column: pa.Array) -> pa.Array:
+    if column.type != VARIANT_TYPE:
+        return column
+    parts = [column.field(one.name) for one in _SPARK_VARIANT]
+    return pa.StructArray.from_arrays(parts, fields=list(_SPARK_VARIANT), mask=column.is_null())
+
+
+class RangePartition(datasource.InputPartition):
+    """A task."""
+
+    def __init__(self, range_: OffsetRange) -> None:
+        super().__init__(range_)
+
+
+class TopicReader(datasource.DataSourceReader):
+    """Reads the topics once, up to the offsets that they have when the query is planned."""
+
+    def __init__(self, source: TopicSource) -> None:
+        self._source = source
+
+    def partitions(self) -> list[RangePartition]:
+        """See DataSourceReader.  Raises DataLoss, ApiError and ClusterUnreachable."""
+        source = self._source
+        end = source.earliest() if source.end == source_offsets.EARLIEST else source.latest()
+        if isinstance(source.end, dict):
+            if beyond := {tp: one for tp, one in source.end.items() if one > end.offsets.get(tp, 0)}:
+                raise UsageError(f"endingOffsets are beyond the end: {source_offsets.to_document(beyond)}")
+            end = end.with_offsets(end.offsets | source.end)
+        return [RangePartition(one) for one in source.ranges(source.starts(), end)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        """See DataSourceReader."""
+        return self._source.read(partition.value)
+
+
+class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # type: ignore[misc]
+    """Reads the topics in batches, from the offsets in the checkpoint of the query."""
+
+    def __init__(self, source: TopicSource) -> None:
+        self._source = source
+        self._first: dict[TopicPartition, int] = {}
+        """The first offsets of the query, if Spark has asked for them."""
+        self._target: Progress | None = None
+        """With Trigger.AvailableNow, where the query ends."""
+        self._last: Progress | None = None
+        """What the query was told last."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader."""
+        first = self._source.starts()
+        self._first = first.offsets
+        return progress_to_document(first)
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader.  Raises DataLoss if the logs do not have the records before `start` any more."""
+        latest = self.latest()
+        before = progress_from_document(start)
+        begins, _ = self._source.resumed(before, set(latest.offsets))
+        if isinstance(limit, LIMIT_TYPES.ReadMaxRows):
+            latest = latest.with_offsets(source_offsets.limited(begins, latest.offsets, limit.max_rows))
+        return progress_to_document(latest.since(before))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader."""
+        offsets_max = self._source.batch_offsets_max
+        return LIMIT_TYPES.ReadAllAvailable() if offsets_max is None else LIMIT_TYPES.ReadMaxRows(offsets_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's name
+        """See SupportsTriggerAvailableNow."""
+        self._target = self._source.latest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """See DataSourceStreamReader.  Raises DataLoss, ApiError and ClusterUnreachable."""
+        starts, ends = progress_from_document(start), progress_from_document(end)
+        if self._source.start == source_offsets.LATEST and starts.offsets == self._first:
+            # The checkpoint has no first offsets.  After a crash in the first batch Spark asks for them again, when
+            # they may be beyond the end of that batch.
+            starts = starts.with_offsets(
+                {tp: min(offset, ends.offsets.get(tp, offset)) for tp, offset in starts.offsets.items()}
+            )
+        return [RangePartition(one) for one in self._source.ranges(starts, ends)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        """See DataSourceStreamReader."""
+        return self._source.read(partition.value)
+
+    def latest(self) -> Progress:
+        """The last offsets, or those at the start of a query with Trigger.AvailableNow."""
+        self._last = (self._target or self._source.latest()).since(self._last)
+        return self._last
+
+
+class UnlimitedTopicStream(TopicStream):
+    """The same for PySpark before 4.2."""
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader."""
+        return progress_to_document(self.latest())

@@ -1,0 +1,569 @@
+"""Delta tables through deltalake.
+
+A batch is one version of the table: it adds the files and sets an application transaction with the batch number, and
+one with the offset of every partition.  The version is created only if no other exporter has created it, so two
+exporters cannot publish the same offsets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from kctl.client.consuming.positions import NO_EPOCH
+from kctl.client.consuming.positions import Position as History
+from kctl.errors import KctlError, UsageError
+from kctl.model import ZERO_UUID
+from kctl.tables.exec.arrow_types import has_columns, held_columns
+from kctl.tables.exec.files import Files
+from kctl.tables.exec.histories import UNKNOWN_HISTORY, history_of
+from kctl.tables.exec.outcome import WrittenFile
+from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.formats.table import (
+    DEAD_LETTER_BYTES,
+    DEAD_LETTERS,
+    LOST,
+    Conflict,
+    Replacement,
+    TableCommit,
+    TableFailed,
+    TableState,
+)
+from kctl.tables.plans.plan import REPLACED_RANGES_MAX, HeldColumns, Position, Replaced, TopicPosition
+
+# Reads the application transactions of a Delta table, which deltalake looks up by name but does not list.
+#
+# A `txn` action has an application id and a version; the last one of each id counts. Checkpoints contain them all, so
+# they survive the deletion of old commits, unlike the information in commits.
+#
+#     kctl                                                          version: the batch
+#     kctl/CLUSTER-ID/TOPIC/TOPIC-ID/INCARNATION/PARTITION          version: the offset after the last exported one
+#     the same with /high-watermark and /leader-epoch               of the log when that was planned
+#     the same with /replaced                                       the first offset whose row is of a record that the
+#                                                                   topic lost; the incarnation has ended
+
+
+BATCH_ID = "kctl"
+COMMITS_READ_MAX = 200
+"""Of other programs since the last batch."""
+
+
+class BrokenDeltaLog(KctlError):
+    """A commit of the table is missing."""
+
+
+_APP_ID = re.compile(
+    r"kctl/(?P<cluster>[^/]*)/(?P<topic>[^/]+)/(?P<id>[0-9a-f-]{36})/(?P<incarnation>\d+)/(?P<partition>\d+)"
+    r"(?P<detail>/[a-z-]+)?"
+)
+HIGH_WATERMARK, LEADER_EPOCH, REPLACED = "/high-watermark", "/leader-epoch", "/replaced"
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.(\d{10}\.(?P<parts>\d{10})\.|[^.]+\.)?(parquet|json)")
+
+
+def app_transactions(files: Files, directory: str, version: int) -> dict[str, int]:
+    """The last version of each application id as of a version of the table.
+
+    Does not use `_last_checkpoint`, which is optional.  Raises BrokenDeltaLog if a commit is missing.
+    """
+    log = f"{directory}/_delta_log".lstrip("/")
+    names = files.names(log)
+    checkpoint, checkpoint_names = _last_checkpoint(names, version)
+    commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
+    found: dict[str, int] = {}
+    for name in checkpoint_names:
+        found.update(_of_checkpoint(files, f"{log}/{name}"))
+    for number in range(checkpoint + 1, version + 1):
+        if number not in commits:
+            raise BrokenDeltaLog(f"{log}/{number:020}.json is missing: restore it")
+        found.update(_of_lines(files.read(f"{log}/{commits[number]}")))
+    return found
+
+
+def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
+    """Whether an export committed this version as its batch."""
+    path = f"{directory}/_delta_log/{version:020}.json".lstrip("/")
+    try:
+        return _of_lines(files.read(path)).get(BATCH_ID) == batch
+    except FileNotFoundError:
+        return False  # deleted, after a checkpoint
+
+
+def information_of(files: Files, directory: str, version: int) -> dict[str, Any]:
+    """The commit information of a version; empty if the commit has none, or was deleted after a checkpoint."""
+    try:
+        data = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/"))
+    except FileNotFoundError:
+        return {}
+    return _information(data)
+
+
+def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
+    """Whether the rows of a version come from a version at or after the commit of a batch, by RESTORE as well.
+
+    RESTORE brings back the files of an earlier version, but not its application transactions.  True if commits that
+    would tell were deleted or are too many.
+    """
+    for _ in range(COMMITS_READ_MAX):
+        try:
+            data = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/"))
+        except FileNotFoundError:
+            return True
+        found = _of_lines(data).get(BATCH_ID)
+        if found is not None:
+            return found >= batch
+        information = _information(data)
+        if information.get("operation") == "RESTORE":
+            restored = str(information.get("operationParameters", {}).get("version"))
+            if not restored.isdecimal():
+                return False  # to a time, which is written as the user gave it
+            version = int(restored)
+        else:
+            version -= 1
+    return True
+
+
+def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
+    """The application transactions for positions."""
+    found: dict[str, int] = {}
+    for topic, one in topics.items():
+        prefix = f"kctl/{one.cluster_id}/{topic}/{one.topic_id}"
+        for partition, at in one.partitions.items():
+            app_id = f"{prefix}/{at.incarnation}/{partition}"
+            found[app_id] = at.offset
+            if at.history.leader_epoch != NO_EPOCH:
+                found[f"{app_id}{HIGH_WATERMARK}"] = at.history.offset
+                found[f"{app_id}{LEADER_EPOCH}"] = at.history.leader_epoch
+        for range_ in one.replaced:
+            found[f"{prefix}/{range_.incarnation}/{range_.partition}{REPLACED}"] = range_.start
+    return found
+
+
+def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
+    """The inverse of `transactions_of`, with transactions of former incarnations among them.
+
+    A topic was created again if its highest incarnation has another id.  Where a broker had no topic ids, the
+    transactions with an id are the later ones.
+    """
+    matches = [
+        (match, version)
+        for app_id, version in transactions.items()
+        if (match := _APP_ID.fullmatch(app_id)) and match["detail"] is None
+    ]
+    topics: dict[str, TopicPosition] = {}
+    for topic in {match["topic"] for match, _ in matches}:
+        entries = [
+            (
+                Position(version, int(match["incarnation"]), _history_in(transactions, match[0])),
+                UUID(match["id"]),
+                match["cluster"],
+                int(match["partition"]),
+            )
+            for match, version in matches
+            if match["topic"] == topic
+        ]
+        # Ordered so that later entries replace earlier ones.
+        entries.sort(key=lambda entry: (entry[0].incarnation, entry[1] != ZERO_UUID, entry[0].offset))
+        last, topic_id, cluster_id, _ = entries[-1]
+        same = {topic_id, ZERO_UUID} if _is_one_topic(entries, topic_id) else {topic_id}
+        partitions = {partition: at for at, id_, _, partition in entries if id_ in same}
+        replaced = [
+            Replaced(partition, at.incarnation, start, at.offset, at.history.leader_epoch)
+            for at, id_, cluster, partition in entries
+            if id_ in same
+            and (start := transactions.get(f"kctl/{cluster}/{topic}/{id_}/{at.incarnation}/{partition}{REPLACED}"))
+            is not None
+        ]
+        topics[topic] = TopicPosition(
+            topic_id, cluster_id, last.incarnation, partitions, tuple(replaced[-REPLACED_RANGES_MAX:])
+        )
+    return topics
+
+
+def _history_in(transactions: Mapping[str, int], app_id: str) -> History:
+    end = transactions.get(f"{app_id}{HIGH_WATERMARK}", UNKNOWN_HISTORY.offset)
+    return history_of(end, transactions.get(f"{app_id}{LEADER_EPOCH}", NO_EPOCH))
+
+
+def _is_one_topic(entries: Iterable[tuple[Position, UUID, str, int]], topic_id: UUID) -> bool:
+    """Whether entries without a topic id are of the topic that has one: the incarnation is the same."""
+    incarnations = {at.incarnation for at, id_, _, _ in entries if id_ == topic_id}
+    without = {at.incarnation for at, id_, _, _ in entries if id_ == ZERO_UUID}
+    return bool(incarnations & without)
+
+
+def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
+    """The last complete checkpoint up to a version, and its files; (-1, []) without one."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match and int(match["version"]) <= version:
+            found.setdefault((int(match["version"]), match["parts"] or "1"), []).append(name)
+    whole = [(number, held) for (number, parts), held in found.items() if len(held) >= int(parts)]
+    # Without parts there may be several checkpoints of one version with equal contents.
+    return max(whole, default=(-1, []))
+
+
+def _of_checkpoint(files: Files, path: str) -> dict[str, int]:
+    if path.endswith("json"):
+        return _of_lines(files.read(path))
+    with files.open(path) as file:
+        rows = pq.read_table(file, columns=["txn"]).column("txn").to_pylist()
+    return dict(_pairs({"txn": row} for row in rows if row))
+
+
+def _of_lines(data: bytes) -> dict[str, int]:
+    return dict(_pairs(json.loads(line) for line in data.splitlines() if b'"txn"' in line))
+
+
+def _information(data: bytes) -> dict[str, Any]:
+    actions = [json.loads(line) for line in data.splitlines() if b'"commitInfo"' in line]
+    return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
+
+
+def _pairs(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    for action in actions:
+        transaction = action.get("txn")
+        if transaction:
+            yield transaction["appId"], transaction["version"]
+
+
+BATCH = "kctl.batch"
+COMPACTION = "kctl.compaction"
+REWRITABLE_WRITER_VERSION = 4
+REWRITABLE_FEATURES = frozenset({"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants"})
+"""Features of tables that do not matter for a version that changes no rows; writer versions up to 4 have only these."""
+STATISTICS = ("partition", "offset")
+"""Columns whose minimum and maximum enter the log, so that readers skip files."""
+MESSAGE_CHARACTERS_MAX = 500
+"""The length of a store's error in a message."""
+
+
+class _HeldFile(NamedTuple):
+    """A data file in the log of a table."""
+
+    name: str
+    """Its path as the log has it, with escaped characters."""
+    size: int
+    partition: dict[str, str | None]
+
+
+class DeltaLakeTable:
+    """The table in one directory of a target."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._url = f"{files.location}/{directory}".rstrip("/")
+        self._table: DeltaTable | None = None
+
+    @property
+    def name(self) -> str:
+        """The directory of the table in the target."""
+        return self._directory or "."
+
+    @property
+    def metadata(self) -> str:
+        """See Table."""
+        return f"{self._url}/_delta_log"
+
+    def state(self) -> TableState | None:
+        """See Table.  Raises UsageError for a table that is not an export."""
+        with self._failures():
+            self._table = self._load()
+            if self._table is None:
+                return None
+            table = self._table
+            transactions = app_transactions(self._files, self._directory, table.version())
+            if BATCH_ID not in transactions:
+                raise UsageError(f"{self._url} is a Delta table that was not created by an export")
+            batch = transactions[BATCH_ID]
+            is_latest = is_batch_of(self._files, self._directory, table.version(), batch)
+            columns = _arrow_schema(table)
+            held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
+            information = information_of(self._files, self._directory, table.version()) if is_latest else {}
+            return TableState(
+                batch,
+                positions_in(transactions),
+                columns.names,
+                held,
+                is_latest,
+                json.loads(information.get(DEAD_LETTERS, "[]")),
+                json.loads(information.get(DEAD_LETTER_BYTES, "[]")),
+                has_lost=information.get(LOST, "0") != "0",
+                has_rows=is_latest or is_based_on(self._files, self._directory, table.version(), batch),
+            )
+
+    def paths(self) -> set[str]:
+        """The data files of the version that was read last, relative to the table."""
+        if self._table is None:
+            return set()
+        with self._failures():
+            # Where the library found the table: without symbolic links and `..`, and with escaped characters.
+            prefix = f"{self._table.table_uri.removeprefix('file://').rstrip('/')}/"
+            return {uri.removeprefix(prefix) for uri in self._table.file_uris()}
+
+    def file_set(self) -> None:
+        """See Table; `sizes` is fast."""
+
+    def committed_ms(self) -> int | None:
+        """See Table."""
+        with self._failures():
+            entries = self._table.history(1) if self._table else []
+        return entries[0].get("timestamp") if entries else None
+
+    def has_row_deletes(self) -> bool:
+        """Whether the table may have deletion vectors."""
+        if self._table is None:
+            return False
+        with self._failures():
+            return "deletionVectors" in (self._table.protocol().reader_features or ())
+
+    def sizes(self) -> dict[str, int]:
+        """See Table."""
+        if self._table is None:
+            return {}
+        with self._failures():
+            actions = pa.table(self._table.get_add_actions(flatten=True))
+        paths = map(unquote, actions["path"].to_pylist())
+        return dict(zip(paths, actions["size_bytes"].to_pylist(), strict=True))
+
+    def partitions(self) -> dict[str, str]:
+        """See Table."""
+        return {path: repr(sorted(one.partition.items())) for path, one in self._held().items()}
+
+    def replace(self, replacements: Sequence[Replacement]) -> None:
+        """See Table.
+
+        The version is written here: of two compactions with deltalake at once both succeed, and rows are there twice.
+        """
+        assert self._table is not None
+        self._check_rewritable(self._table)
+        held = self._held()
+        base = self._table.version()
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[dict[str, Any]] = [
+            {
+                "commitInfo": {
+                    "timestamp": now_ms,
+                    "operation": "OPTIMIZE",
+                    "operationParameters": {},
+                    "readVersion": base,
+                    "isBlindAppend": False,
+                    COMPACTION: "true",
+                }
+            }
+        ]
+        for removed, merged in replacements:
+            sources = [held[path] for path in removed]
+            actions += [
+                {
+                    "remove": {
+                        "path": one.name,
+                        "deletionTimestamp": now_ms,
+                        "dataChange": False,
+                        "extendedFileMetadata": True,
+                        "partitionValues": one.partition,
+                        "size": one.size,
+                    }
+                }
+                for one in sources
+            ]
+            added = {
+                "path": merged.path,
+                "partitionValues": sources[0].partition,
+                "size": merged.size,
+                "modificationTime": now_ms,
+                "dataChange": False,
+                "stats": json.dumps(self._statistics(merged)),
+            }
+            actions.append({"add": added})
+        data = b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+        path = f"{self._directory}/_delta_log/{base + 1:020}.json".lstrip("/")
+        # A store repeats a request whose answer was lost, and then finds the object that it has created itself.
+        if not self._files.create(path, data) and self._files.read(path) != data:
+            raise Conflict
+
+    def _check_rewritable(self, table: DeltaTable) -> None:
+        """Raises TableFailed for a table with features that a compaction would have to know."""
+        protocol = table.protocol()
+        unknown = sorted(set(protocol.writer_features or ()) - REWRITABLE_FEATURES)
+        if unknown or (protocol.writer_features is None and protocol.min_writer_version > REWRITABLE_WRITER_VERSION):
+            found = ", ".join(unknown) or f"writer version {protocol.min_writer_version}"
+            raise TableFailed(f"table {self.name} has features for which it must be compacted with Spark: {found}")
+
+    def _held(self) -> dict[str, _HeldFile]:
+        """The data files of the version that was read last, by their paths relative to the table."""
+        if self._table is None:
+            return {}
+        with self._failures():
+            rows = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
+        return {
+            unquote(row["path"]): _HeldFile(
+                row["path"],
+                row["size_bytes"],
+                {name: _partition_text(value) for name, value in (row.get("partition") or {}).items()},
+            )
+            for row in rows
+        }
+
+    def commit(self, commit: TableCommit) -> None:
+        """See Table."""
+        with self._failures():
+            schema = Schema.from_arrow(_with_partition_columns(commit))
+            partition_columns = list(commit.partition_by.columns)
+            properties = CommitProperties(
+                custom_metadata={
+                    **commit.properties,
+                    BATCH: str(commit.batch),
+                    **commit.letter_properties,
+                },
+                max_commit_retries=0,  # a retry would be based on another version
+                app_transactions=[
+                    Transaction(BATCH_ID, commit.batch),
+                    *(Transaction(app_id, version) for app_id, version in transactions_of(commit.topics).items()),
+                ],
+            )
+            actions = [self._action(file, commit.partition_by) for file in commit.files]
+            if self._table is None:
+                self._create(schema, actions, partition_columns, properties)
+                return
+            self._add_columns(schema, _with_partition_columns(commit))
+            try:
+                self._table.create_write_transaction(
+                    [*actions], "append", schema, partition_columns, commit_properties=properties
+                )
+            except CommitFailedError as error:
+                raise Conflict from error
+
+    def _create(
+        self, schema: Schema, actions: list[AddAction], partition_columns: list[str], properties: CommitProperties
+    ) -> None:
+        try:
+            create_table_with_add_actions(
+                self._url,
+                schema,
+                actions,
+                mode="error",
+                partition_by=partition_columns,
+                storage_options=_storage_options(),
+                commit_properties=properties,
+            )
+        except DeltaError as error:
+            if self._load() is None:
+                raise
+            raise Conflict from error
+
+    def _add_columns(self, schema: Schema, columns: pa.Schema) -> None:
+        """Adds missing columns, in a version of their own; a run that is interrupted here has changed no rows."""
+        assert self._table is not None
+        present = _arrow_schema(self._table)
+        missing = [field for field in schema.fields if not has_columns(present, pa.schema([columns.field(field.name)]))]
+        if missing:
+            try:
+                self._table.alter.add_columns(missing, commit_properties=CommitProperties(max_commit_retries=0))
+            except CommitFailedError as error:
+                raise Conflict from error
+            if self._table.version() is not None:
+                self._table.update_incremental()
+
+    def _load(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._url, storage_options=_storage_options())
+        except TableNotFoundError:
+            return None
+
+    def _action(self, file: WrittenFile, partition_by: Partitioning) -> AddAction:
+        return AddAction(
+            path=file.path,
+            size=file.size,
+            partition_values=dict(zip(partition_by.columns, file.partition, strict=True)),
+            modification_time=0,
+            data_change=True,
+            stats=json.dumps(self._statistics(file)),
+        )
+
+    def _statistics(self, file: WrittenFile) -> dict[str, Any]:
+        path = f"{self._directory}/{file.path}".lstrip("/")
+        with self._files.open(path) as opened:
+            metadata = pq.read_metadata(opened)
+        found = [
+            {metadata.row_group(group).column(column).path_in_schema: metadata.row_group(group).column(column)}
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+        ]
+        lows: dict[str, int] = {}
+        highs: dict[str, int] = {}
+        for name in STATISTICS:
+            statistics = [chunk[name].statistics for chunk in found if name in chunk]
+            lows[name] = min(one.min for one in statistics)
+            highs[name] = max(one.max for one in statistics)
+        nulls = dict.fromkeys(STATISTICS, 0)
+        return {"numRecords": file.records, "minValues": lows, "maxValues": highs, "nullCount": nulls}
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raises TableFailed for errors of deltalake."""
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            raise TableFailed(f"table {self._url}: {_in_one_line(error)}") from error
+
+
+def _partition_text(value: Any) -> str | None:
+    """The value of a partition column as the log has it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _with_partition_columns(commit: TableCommit) -> pa.Schema:
+    """The columns of the table: partition columns are in the log only, not in the files."""
+    by = commit.partition_by
+    types = {"date": pa.date32(), "hour": pa.int32()}
+    schema = commit.schema
+    for name in by.columns:
+        schema = schema.append(pa.field(name, _field_type(schema, by.field) if by.field else types[name]))
+    return schema
+
+
+def _field_type(schema: pa.Schema, path: Sequence[str]) -> pa.DataType:
+    type_ = schema.field("value").type
+    for name in path:
+        type_ = type_.field(name).type
+    return type_
+
+
+def _arrow_schema(table: DeltaTable) -> pa.Schema:
+    return pa.schema(table.schema().to_arrow())
+
+
+def _storage_options() -> dict[str, str]:
+    """Options beside the variables of the environment, which the library reads."""
+    if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        return {"allow_http": "true"}
+    return {}
+
+
+_CAUSE_MARK = re.compile(r"\x1b\[\d*m|↳")
+"""Before each cause in messages of deltalake, with colours."""
+
+
+def _in_one_line(error: Exception) -> str:
+    """The error and its causes, each of which deltalake writes on a line of its own, without the body of a response."""
+    lines = [_CAUSE_MARK.sub("", line).strip() for line in str(error).splitlines()]
+    causes = [line for line in lines if line and not line.startswith("<")]
+    return ": ".join(causes)[:MESSAGE_CHARACTERS_MAX] or type(error).__name__

@@ -1,0 +1,213 @@
+"""The kinds of an export, --table, and the log of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote
+
+from kctl.errors import UsageError
+from kctl.tables.commits import layout
+from kctl.tables.commits.commit_log import CommitLog
+from kctl.tables.commits.export_log import ExportLog
+from kctl.tables.commits.layout import PARQUET_MARK, LayoutMark
+from kctl.tables.exec.files import Files
+from kctl.tables.exec.partitioning import NO_PARTITIONS, NONE, Partitioning
+from kctl.tables.exec.row_selection import ALL_ROWS, HEADER_LIST, LIST, HeaderForm, RowSelection
+from kctl.tables.exec.target import PackageMissing, is_object_store
+from kctl.tables.formats.table_log import TableLog
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from kctl.tables.formats.table import Table
+
+DEFAULT_NAMESPACE = "kafka"
+
+
+class TableKind(StrEnum):
+    """The kinds of data that an export publishes."""
+
+    PARQUET = "parquet"
+    """Folders of files with a commit log."""
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+
+
+_CONTROL = "".join(map(chr, (*range(32), 127)))
+UNUSABLE_CHARACTERS = {TableKind.ICEBERG: "#%?\t\n\r", TableKind.DELTA: f"%\\{_CONTROL}"}
+"""In the path of a folder, which the libraries take for a part of a URL, drop or refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """Options of the command.  Raises UsageError for options of another kind."""
+
+    kind: TableKind = TableKind.PARQUET
+    is_shared: bool = False
+    """One table for all topics, at the target; otherwise one per topic, in folders of the target.
+
+    The files of PARQUET are in the folder `data` of the target then.
+    """
+    catalog: str | None = None
+    """Name of an Iceberg catalogue that is configured for pyiceberg; default: a SQLite database in the folder."""
+    namespace: str = ""
+    """Iceberg: where the tables are in the catalogue; empty: DEFAULT_NAMESPACE."""
+
+    partition_by: Partitioning = NO_PARTITIONS
+    rows: RowSelection = ALL_ROWS
+    headers: HeaderForm = HEADER_LIST
+
+    @property
+    def has_incarnation_column(self) -> bool:
+        """Whether a column tells the incarnations of a topic apart, because they are in one table."""
+        return self.kind is not TableKind.PARQUET or self.is_shared
+
+    @property
+    def mark(self) -> str:
+        """The options that each export into a target must have."""
+        by = self.partition_by
+        words = ["--table", self.kind.value]
+        words += ["--one-table"] if self.is_shared else []
+        words += ["--partition-by", by.by] if by else []
+        words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
+        words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
+        words += [] if self.headers.is_list else ["--headers", self.headers.text]
+        # Escaped, as an option begins with ` --`.
+        words += ["--where", self.rows.where.replace("%", "%25").replace(" --", " %2D-")] if self.rows.where else []
+        return " ".join(words)
+
+    @classmethod
+    def of_mark(cls, mark: str, *, catalog: str | None, namespace: str) -> Self:
+        """The options of an existing export; its catalogue and namespace are not in the mark."""
+        words = dict(option.partition(" ")[::2] for option in mark.removeprefix("--").split(" --"))
+        kind = TableKind(words.get("table", TableKind.PARQUET))
+        partition_by = Partitioning(words.get("partition-by", NONE), words.get("time-zone", "UTC"))
+        select = tuple(words["select"].split(",")) if "select" in words else ()
+        return cls(
+            kind=kind,
+            is_shared="one-table" in words,
+            partition_by=partition_by,
+            rows=RowSelection(select, unquote(words.get("where", ""))),
+            headers=HeaderForm.parse(words.get("headers", LIST)),
+            catalog=catalog,
+            namespace=namespace,
+        )
+
+    def __post_init__(self) -> None:
+        if self.kind is TableKind.ICEBERG and self.partition_by.time_zone != "UTC":
+            raise UsageError(
+                "--time-zone: Iceberg's partitions by day and hour are in UTC; use --table delta or parquet"
+            )
+        if self.kind is not TableKind.ICEBERG and (self.catalog or self.namespace):
+            name = "--catalog" if self.catalog else "--namespace"
+            raise UsageError(f"{name} is an option of --table iceberg")
+
+
+def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> ExportLog:
+    """The log of a target.
+
+    Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
+    """
+    LayoutMark(files).check(options.mark)
+    if options.kind is TableKind.PARQUET:
+        return CommitLog(files, mark="" if options.mark == PARQUET_MARK else options.mark, is_shared=options.is_shared)
+    return TableLog(
+        files,
+        table_opener(options, files, topics),
+        topics,
+        mark=options.mark,
+        is_shared=options.is_shared,
+        partition_by=options.partition_by,
+        select=options.rows.select,
+        headers=options.headers,
+    )
+
+
+def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
+    """Returns the tables of the topics by their directories; "" is the target itself.  Raises as `open_log`."""
+    if not is_object_store(files.location) and (
+        found := set(files.location).intersection(UNUSABLE_CHARACTERS[options.kind])
+    ):
+        one = min(found)
+        shown = f"'{one}'" if one.isprintable() else "control characters"
+        raise UsageError(
+            f"{files.location}: tables of kind {options.kind} need a folder without {shown} in its path: choose "
+            "another one"
+        )
+    return _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
+
+
+def _delta(files: Files) -> Callable[[str], Table]:
+    _require("deltalake", extra="delta")
+    from kctl.tables.formats.delta import DeltaLakeTable  # noqa: PLC0415 - an optional package
+
+    return lambda directory: DeltaLakeTable(files, directory)
+
+
+def _iceberg(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
+    _require("pyiceberg", extra="iceberg")
+    names = _table_names(topics, files.location, is_shared=options.is_shared)
+    location = files.location if is_object_store(files.location) else f"file://{files.location}"
+    namespace = tuple((options.namespace or DEFAULT_NAMESPACE).split("."))
+    if options.catalog is None and is_object_store(files.location):
+        raise UsageError("Iceberg tables in an object store need --catalog NAME, a catalogue configured for pyiceberg")
+    from kctl.tables.formats.iceberg import IcebergTable, named_catalog  # noqa: PLC0415 - an optional package
+
+    catalog: Callable[[], Catalog | None]
+    if options.catalog is None:
+        _require("sqlalchemy", extra="iceberg")
+        catalog = _FolderCatalog(Path(files.location)).open
+    else:
+        named = named_catalog(options.catalog)
+        catalog = lambda: named  # noqa: E731
+
+    def open_table(directory: str) -> Table:
+        return IcebergTable(catalog, (*namespace, names[directory]), f"{location}/{directory}".rstrip("/"))
+
+    return open_table
+
+
+class _FolderCatalog:
+    """The SQLite catalogue of a folder, opened when the folder has been created, so that a dry run leaves no file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._catalog: Catalog | None = None
+
+    def open(self) -> Catalog | None:
+        """The catalogue; None if the folder does not exist yet."""
+        if self._catalog is None and (self._folder / layout.LOG_DIRECTORY).is_dir():
+            from kctl.tables.formats.iceberg import default_catalog  # noqa: PLC0415 - an optional package
+
+            self._catalog = default_catalog(self._folder)
+        return self._catalog
+
+
+def _table_names(topics: Collection[str], location: str, *, is_shared: bool) -> dict[str, str]:
+    """The name of the table in each directory: of the topic, or the last part of the target, with `_` for `.` and `-`.
+
+    Raises UsageError for topics whose names differ only in these characters.
+    """
+    if is_shared:
+        return {"": _identifier(location.rstrip("/").rpartition("/")[2])}
+    names: dict[str, str] = {}
+    for topic in sorted(topics):
+        name = _identifier(topic)
+        if name in names.values():
+            raise UsageError(f"several topics would be in table {name}: export them to different targets")
+        names[layout.topic_directory(topic)] = name
+    return names
+
+
+def _identifier(text: str) -> str:
+    return "".join(character if character.isalnum() else "_" for character in text)
+
+
+def _require(package: str, *, extra: str) -> None:
+    if find_spec(package) is None:
+        raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[{extra}]'")

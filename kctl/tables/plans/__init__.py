@@ -1,0 +1,1 @@
+"""What an export reads, and as which columns."""

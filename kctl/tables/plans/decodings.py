@@ -1,0 +1,292 @@
+"""Decides how the keys and values of an export are decoded, before anything is written.
+
+The schema is that of a file, of all versions of a subject of a schema registry, or inferred from a sample of the new
+records (JSON).  The columns that the topic has in the export stay, and new ones are added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from kctl.client.registry.schema import Schema, SchemaError
+from kctl.errors import UsageError
+from kctl.tables.exec import avro_columns
+from kctl.tables.exec.column_types import (
+    NO_ID,
+    STRING,
+    VARIANT,
+    Columns,
+    Decoding,
+    Format,
+    ListOf,
+    Struct,
+    Type,
+    TypeCount,
+    bounded,
+    extended,
+    is_column_name,
+    kind_of,
+)
+from kctl.tables.exec.json_fields import inferred
+from kctl.tables.exec.schema_texts import text_of
+from kctl.tables.exec.target import PackageMissing, require_variants
+from kctl.tables.plans.plan import HeldColumns
+
+# JSON Schemas as types of columns. Pure.
+#
+# boolean, integer, number, string, arrays and objects with properties have columns, also with null as an alternative,
+# and through references within the document. What has no column is in the rest.
+
+
+_TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string": "string"}
+
+
+def columns_of(text: str, source: str) -> Struct:
+    """The columns of objects with this schema.  Raises UsageError if it is not of objects."""
+    try:
+        document = json.loads(text)
+        found = _type_of(document, document, frozenset(), TypeCount(source))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{source} is not a JSON Schema: {str(error)[:200]}") from None
+    if not isinstance(found, Struct):
+        raise UsageError(f"{source} is not a JSON Schema of objects with properties")
+    return found
+
+
+def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCount) -> Type | None:
+    count.add()
+    if not isinstance(schema, dict):
+        return None
+    if isinstance(reference := schema.get("$ref"), str):
+        if reference in within:
+            return None  # recursive
+        return _type_of(_resolved(reference, document), document, within | {reference}, count)
+    for combination in ("anyOf", "oneOf"):
+        if combination in schema:
+            others = [one for one in schema[combination] if one != {"type": "null"}]
+            return _type_of(others[0], document, within, count) if len(others) == 1 else None
+    kind = schema.get("type", "object" if "properties" in schema else None)
+    if isinstance(kind, list):
+        kinds = [one for one in kind if one != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    if kind == "array":
+        item = _type_of(schema.get("items"), document, within, count)
+        return None if item is None else ListOf(item)
+    if kind == "object":
+        properties = schema.get("properties", {})
+        found = [
+            (name, _type_of(one, document, within, count)) for name, one in properties.items() if is_column_name(name)
+        ]
+        kept = tuple((name, type_) for name, type_ in found if type_ is not None)
+        return Struct(kept) if kept else None
+    return _TYPES.get(kind) if isinstance(kind, str) else None
+
+
+def _resolved(reference: str, document: Any) -> Any:
+    """The target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
+    if not reference.startswith("#"):
+        return None
+    found = document
+    for part in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found
+
+
+REGISTRY = "registry"
+_REGISTRY_SUBJECT = f"{REGISTRY}:"
+_PACKAGES = {Format.AVRO: "fastavro", Format.PROTOBUF: "google.protobuf"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldOptions:
+    """How the keys or values are written, from the command.  Raises UsageError for options that do not fit."""
+
+    name: str
+    """key or value."""
+    format: Format = Format.BINARY
+    schema: str = ""
+    """The name of a file, `registry` or `registry:SUBJECT`; empty: inference for JSON, else the registry."""
+    text: str = ""
+    """The contents of the file."""
+
+    def __post_init__(self) -> None:
+        if self.schema and self.format in {Format.BINARY, Format.STRING, Format.VARIANT}:
+            raise UsageError(f"--{self.name}-schema is an option of --{self.name} json, avro and protobuf")
+        if self.format is Format.PROTOBUF and not self.needs_registry:
+            raise UsageError(f"--{self.name} protobuf requires a schema registry, not a file")
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether schemas come from a registry."""
+        return self.is_in_registry(self.schema) or (self.format in _PACKAGES and not self.schema)
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether the columns are those that a sample of the records has."""
+        return self.format is Format.JSON and not self.schema
+
+    @staticmethod
+    def is_in_registry(schema: str) -> bool:
+        """Whether this names a registry and not a file."""
+        return schema == REGISTRY or schema.startswith(_REGISTRY_SUBJECT)
+
+    def subject(self, topic: str) -> str:
+        """The subject of a topic."""
+        return self.schema.removeprefix(_REGISTRY_SUBJECT) if ":" in self.schema else f"{topic}-{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingOptions:
+    """How an export decodes records."""
+
+    key: FieldOptions = field(default_factory=lambda: FieldOptions(name="key"))
+    value: FieldOptions = field(default_factory=lambda: FieldOptions(name="value"))
+    keeps_bad: bool = False
+    """--on-bad-record dead-letter."""
+
+    @property
+    def fields(self) -> tuple[FieldOptions, FieldOptions]:
+        """The options of keys and of values."""
+        return self.key, self.value
+
+    @property
+    def are_typed(self) -> bool:
+        """Whether keys or values are decoded."""
+        return any(one.format is not Format.BINARY for one in self.fields)
+
+    def require_packages(self) -> None:
+        """Raises PackageMissing."""
+        for one in self.fields:
+            if one.format in _PACKAGES and find_spec(_PACKAGES[one.format]) is None:
+                raise PackageMissing(f"{_PACKAGES[one.format]} missing: pip install 'kctl-kafka[registry]'")
+            if one.format is Format.VARIANT:
+                require_variants()
+
+
+class SchemaSource(Protocol):
+    """A schema registry."""
+
+    def versions_of(self, subject: str) -> Sequence[Schema]:
+        """All versions of a subject.  Raises RegistryUnreachable and SchemaError."""
+        ...
+
+
+SampleOf = Callable[[str, str], Sequence[bytes]]
+"""(topic, key or value) to some of them."""
+
+
+def decide(
+    options: DecodingOptions,
+    topics: Sequence[str],
+    held: Mapping[str, HeldColumns],
+    *,
+    registry: SchemaSource | None,
+    sample_of: SampleOf,
+    is_shared: bool,
+) -> dict[str, Columns]:
+    """The decodings of the topics.
+
+    `is_shared`: all topics have the same columns.  Raises UsageError, SchemaError and RegistryUnreachable.
+    """
+    found: dict[str, dict[str, Decoding]] = {topic: {} for topic in topics}
+    for one in options.fields:
+        types: dict[str, Type] = {}
+        for topic in topics:
+            decoding = _decoding(one, topic, registry, sample_of)
+            before = getattr(held[topic], one.name) if topic in held else None
+            if is_shared and types:
+                before = next(reversed(types.values()))
+            types[topic] = _continued(one, topic, before, decoding)
+            found[topic][one.name] = replace(decoding, type=types[topic])
+        if is_shared and topics:
+            last = types[topics[-1]]
+            for topic in topics:
+                found[topic][one.name] = replace(found[topic][one.name], type=last)
+    return {topic: Columns(**both) for topic, both in found.items()}
+
+
+def check_held(
+    options: DecodingOptions,
+    topics: Collection[str],
+    held: Mapping[str, HeldColumns],
+    registry: SchemaSource | None,
+) -> None:
+    """Checks topics without new records: their columns in the export must be those of these formats and schemas.
+
+    The registry is only asked about columns that are not objects, so that a run without new records does without it.
+    Raises as `decide`.
+    """
+    for topic in topics:
+        for one in options.fields:
+            before = getattr(held[topic], one.name) if topic in held else None
+            if before is None or (one.needs_registry and isinstance(before, Struct)):
+                continue
+            _continued(one, topic, before, _decoding(one, topic, registry, lambda _topic, _name: ()))
+
+
+def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: Decoding) -> Type:
+    """The held type with the fields of the new one."""
+    if held is None or held == Struct():  # no column yet, or one that --select leaves out
+        return bounded(decoding.type, options.name)
+    if held != decoding.type and (isinstance(held, str) or type(held) is not type(decoding.type)):
+        raise UsageError(
+            f"the {options.name} of topic {topic} is {kind_of(held)} in the export and would become "
+            f"{kind_of(decoding.type)}: use the same --{options.name}, or export to another folder"
+        )
+    return bounded(extended(held, decoding.type, options.name, is_strict=not options.is_inferred), options.name)
+
+
+def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, sample_of: SampleOf) -> Decoding:
+    match options.format:
+        case Format.BINARY:
+            return Decoding()
+        case Format.STRING:
+            return Decoding(Format.STRING, STRING)
+        case Format.VARIANT:
+            return Decoding(Format.VARIANT, VARIANT)
+    if options.is_inferred:
+        return Decoding(Format.JSON, inferred(sample_of(topic, options.name)))
+    if not options.needs_registry:
+        return _given(options, [Schema(NO_ID, options.format.name, options.text)], options.schema)
+    assert registry is not None
+    subject = options.subject(topic)
+    versions = registry.versions_of(subject)
+    for schema in versions:
+        if schema.type != options.format.name:
+            raise UsageError(f"schema {schema.id} of the subject {subject} is {schema.type}, not {options.format.name}")
+    return _given(options, versions, f"subject {subject}")
+
+
+def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
+    """The columns of all schemas together."""
+    found: Type | None = None
+    for schema in schemas:
+        type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)
+        found = type_ if found is None else extended(found, type_, options.name, widens=True)
+    if found is None:
+        raise UsageError(f"{source} has no schema")
+    if options.format is Format.JSON:
+        texts = [(schema.id, "") for schema in schemas if options.needs_registry]
+    else:
+        texts = [(schema.id, text_of(schema)) for schema in schemas]
+    return Decoding(options.format, found, is_strict=True, schemas=tuple(texts))
+
+
+def _column(schema: Schema, options: FieldOptions, source: str) -> Type:
+    try:
+        if options.format is Format.AVRO:
+            from kctl.client.registry.avro import AvroCodec  # noqa: PLC0415 - an optional package
+
+            return avro_columns.column_of(*AvroCodec(avro_columns.prepared(schema)).parsed, options.name)
+        from kctl.client.registry.protobuf import ProtobufCodec  # noqa: PLC0415 - an optional package
+        from kctl.tables.exec import protobuf_values  # noqa: PLC0415 - imports pyarrow
+
+        return protobuf_values.column_of(ProtobufCodec(schema), options.name)
+    except SchemaError as error:
+        raise UsageError(f"{source}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{source} has too many levels") from None

@@ -1,0 +1,676 @@
+"""Plans the offsets and files of an export.  Pure.
+
+A run compares the exported offsets (Positions, from the last commit) with the cluster (ClusterView) and cuts the
+difference into files (Plan).  Per partition:
+
+- a partition without a position starts at --from (default: earliest); one with a position continues
+  there, regardless of --from, and one that was added to the topic since then starts at its beginning;
+- the end is --until, never beyond the last stable offset (read_committed) or the high watermark (read_uncommitted);
+- if the log starts after the position or ends before it, or the topic was deleted and created again, records are
+  missing or have other offsets: DataLoss, or with --on-data-loss=warn a warning and a restart at the log start;
+- a position has the leader epoch and the end of the log when it was planned.  If the leader's log does not have that
+  history up to the position any more (KIP-320), records that were exported are lost, and others may have their offsets:
+  DataLoss, or with --on-data-loss=warn the export goes on where the histories part, in a new incarnation.  The rows
+  after that are recorded (Replaced).
+
+A topic is unchanged if both topic ids are known and equal; brokers older than 2.8 have no ids, so the cluster id is
+compared there.  A restart gets a new incarnation, which is part of the paths, so that reused offsets do not collide
+with existing files.
+
+Files are cut by size.  A large range is cut into parts of equal bytes, estimated from samples of the log; small ranges
+share a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import groupby, pairwise, takewhile
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+from kctl.client.consuming.positions import Divergence
+from kctl.client.consuming.positions import Position as History
+from kctl.errors import UsageError
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.tables.commits.layout import NamedRange, data_path
+from kctl.tables.exec.column_types import BINARY, VARIANT, Columns, Type
+from kctl.tables.exec.histories import UNKNOWN_HISTORY, affects
+from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.plans.density import Sample, cut_by_size
+from kctl.tables.plans.path_set import NO_PATHS, PathSet
+
+FILE_BYTES_MIN = 16 << 20
+"""Files are not cut smaller than this only to keep every core busy."""
+SHARED_FILES_PER_CORE = 4
+"""Shared files are kept small enough for this many per core, so that tasks of unequal size end together."""
+REPLACED_RANGES_MAX = 10_000
+"""Ranges of one topic that its positions remember."""
+SHARED_FILE_RANGES_MAX = 500
+"""Maximum ranges of a file: one task reads them in sequence, and the footer lists all of them."""
+
+
+class Isolation(StrEnum):
+    """Values of the consumer property isolation.level."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class OnDataLoss(StrEnum):
+    """The reaction to offsets to export that no longer exist."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class OnCorruptBatch(StrEnum):
+    """The reaction to batches that cannot be read: a wrong checksum, or broken records."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class Compression(StrEnum):
+    """Codec of the Parquet pages."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Options of the files; part of the plan, so that repeated attempts write equal files."""
+
+    include_headers: bool = False
+    compression: Compression = Compression.ZSTD
+    isolation: Isolation = Isolation.READ_COMMITTED
+
+
+class Position(NamedTuple):
+    """Position of one partition: the next offset, and its incarnation."""
+
+    offset: int
+    incarnation: int
+    history: History = UNKNOWN_HISTORY
+    """Of the log when the offset was planned: its high watermark is not before the offset."""
+
+
+class Replaced(NamedTuple):
+    """Offsets [start, end) whose rows, of one incarnation, are of records that the topic lost after their export.
+
+    The topic may have other records at these offsets, which are exported in the next incarnation.
+    """
+
+    partition: int
+    incarnation: int
+    start: int
+    end: int
+    leader_epoch: int
+    """Of the leader from whose log they were exported; -1 if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPosition:
+    """Positions of one topic."""
+
+    topic_id: UUID
+    cluster_id: str
+    incarnation: int
+    """The highest incarnation of its partitions."""
+    partitions: Mapping[int, Position]
+    replaced: tuple[Replaced, ...] = ()
+    """The last ones, at most REPLACED_RANGES_MAX."""
+
+
+class HeldColumns(NamedTuple):
+    """The types of keys and values in the files of a topic."""
+
+    key: Type = BINARY
+    value: Type = BINARY
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions of a folder, from its last commit."""
+
+    last_batch: int = -1
+    topics: Mapping[str, TopicPosition] = field(default_factory=dict)
+    include_headers: bool | None = None
+    """Whether the folder's files have the headers column; None without files."""
+    files: PathSet | None = NO_PATHS
+    """The data files of all commits; None if the last commit has version 1, which lacks them."""
+    sizes: PathSet | None = NO_PATHS
+    """These with their sizes (`sized`); None if the last commit was written by a version that lacks them."""
+    columns: Mapping[str, HeldColumns] = field(default_factory=dict)
+    """The columns of each topic."""
+    dead_letters: PathSet | None = NO_PATHS
+    """The files with dead letters of all commits; None if the last commit was written by a version that lacks them."""
+    dead_letter_sizes: PathSet | None = NO_PATHS
+    """These with their sizes; None as above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """State of one partition at planning."""
+
+    log_start: int
+    end: int
+    """The last stable offset or the high watermark, by isolation."""
+    high_watermark: int
+    start: int
+    """The offset of --from; it may be beyond the end."""
+    until: int
+    """The offset of --until."""
+    size_bytes: int = 0
+    """Size of the whole log on its leader; 0 when unknown."""
+    samples: tuple[Sample, ...] = ()
+    """Density samples in the order of offsets; without samples all offsets have equal weight."""
+    history: History = UNKNOWN_HISTORY
+    """The same high watermark, and the leader epoch."""
+    divergence: Divergence | None = None
+    """Where the log differs from the one that was exported."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """State of one topic at planning, with the selected partitions only."""
+
+    topic_id: UUID
+    partitions: Mapping[int, PartitionView]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """State of the cluster at planning."""
+
+    cluster_id: str
+    topics: Mapping[str, TopicView]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Offsets [start, end) and their file, which other partitions of the topic may share."""
+
+    start: int
+    end: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """The share of one partition in a batch: offsets [start, end), cut into files without gap or overlap.
+
+    No files and start == end: the batch only records where the partition starts (--from latest).
+    """
+
+    tp: TopicPartition
+    start: int
+    end: int
+    incarnation: int
+    files: tuple[FileRange, ...]
+    lost: int = 0
+    """Missing offsets before `start`."""
+    history: History = UNKNOWN_HISTORY
+    """Of the log at planning; see Position."""
+    replaced: Replaced | None = None
+    """Rows of the incarnation before, which the topic lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """Identity of a topic at planning, and how its records are decoded."""
+
+    topic_id: UUID
+    incarnation: int
+    columns: Columns = field(default_factory=Columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One batch: all inputs of its tasks, equal in every attempt."""
+
+    batch: int
+    created_ms: int
+    cluster_id: str
+    options: FileOptions
+    topics: Mapping[str, PlannedTopic]
+    ranges: tuple[PartitionRange, ...]
+
+    @property
+    def offset_count(self) -> int:
+        """Number of offsets; there may be fewer records (markers, aborted, compacted)."""
+        return sum(range_.end - range_.start for range_ in self.ranges)
+
+    @property
+    def file_count(self) -> int:
+        """Maximum number of files: one without records is not written."""
+        return len(self.shares())
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether keys or values of any topic are decoded."""
+        return any(topic.columns.are_typed for topic in self.topics.values())
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether keys or values of any topic are variants."""
+        return any(VARIANT in (topic.columns.key.type, topic.columns.value.type) for topic in self.topics.values())
+
+    def of_topics(self, topics: Collection[str]) -> Plan:
+        """The part of the plan for some of its topics."""
+        return replace(
+            self,
+            topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
+            ranges=tuple(range_ for range_ in self.ranges if range_.tp.topic in topics),
+        )
+
+    def with_columns(self, columns: Mapping[str, Columns]) -> Plan:
+        """The plan with decodings of all its topics."""
+        return replace(
+            self, topics={topic: replace(planned, columns=columns[topic]) for topic, planned in self.topics.items()}
+        )
+
+    def with_paths(self, path_of: Callable[[str, str], str]) -> Plan:
+        """The plan with other paths of files, as functions of topic and path."""
+        return replace(
+            self,
+            ranges=tuple(
+                replace(
+                    range_,
+                    files=tuple(replace(file, path=path_of(range_.tp.topic, file.path)) for file in range_.files),
+                )
+                for range_ in self.ranges
+            ),
+        )
+
+    def without_files(self, paths: Collection[str]) -> Plan:
+        """The part of the plan up to the first of these files in each partition."""
+        ranges = []
+        for range_ in self.ranges:
+            files = tuple(takewhile(lambda file: file.path not in paths, range_.files))
+            if len(files) == len(range_.files):
+                ranges.append(range_)
+            elif files:
+                ranges.append(replace(range_, end=files[-1].end, files=files))
+        topics = {range_.tp.topic for range_ in ranges}
+        return replace(
+            self,
+            ranges=tuple(ranges),
+            topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
+        )
+
+    def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
+        """The ranges of every file, by path and in order."""
+        found: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
+        for range_ in self.ranges:
+            for file in range_.files:
+                found.setdefault(file.path, []).append((range_, file))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRule:
+    """Parameters for cutting ranges into files."""
+
+    target_file_bytes: int
+    parallelism: int
+    """Tasks that can run at once; ranges are cut further to have that many, down to FILE_BYTES_MIN."""
+
+
+def make_plan(
+    positions: Positions,
+    view: ClusterView,
+    *,
+    options: FileOptions,
+    split: SplitRule,
+    on_data_loss: OnDataLoss,
+    now_ms: int,
+) -> tuple[Plan | None, list[str]]:
+    """The next batch, or None if nothing is new; and descriptions of lost records.
+
+    Raises DataLoss with OnDataLoss.FAIL, UsageError if the options do not match the folder.
+    """
+    _check_columns(positions, options)
+    losses: list[str] = []
+    topics: dict[str, PlannedTopic] = {}
+    spans: list[_Span] = []
+    for topic, topic_view in sorted(view.topics.items()):
+        before = positions.topics.get(topic)
+        beginning = _begin(topic, topic_view, before, view.cluster_id, losses)
+        topic_spans = _topic_spans(topic, topic_view, before, beginning, losses)
+        if topic_spans:
+            topics[topic] = PlannedTopic(topic_view.topic_id, beginning.incarnation)
+            spans.extend(topic_spans)
+    if losses and on_data_loss is OnDataLoss.FAIL:
+        raise DataLoss("; ".join(losses))
+    if not spans:
+        return None, losses
+    file_bytes = _file_bytes(spans, split, files_per_core=1)
+    shared_bytes = _file_bytes(spans, split, files_per_core=SHARED_FILES_PER_CORE)
+    plan = Plan(
+        batch=positions.last_batch + 1,
+        created_ms=now_ms,
+        cluster_id=view.cluster_id,
+        options=options,
+        topics=topics,
+        ranges=tuple(range_ for group in _groups(spans, shared_bytes) for range_ in _into_files(group, file_bytes)),
+    )
+    return plan, losses
+
+
+def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_cluster_id: str) -> bool:
+    """Whether this is still the same topic: by topic id, or by cluster id if a broker has no topic ids."""
+    if ZERO_UUID in {topic_id, then_topic_id}:
+        return cluster_id == then_cluster_id
+    return topic_id == then_topic_id
+
+
+def advance(
+    positions: Positions,
+    plan: Plan,
+    files: PathSet | None = None,
+    dead_letters: PathSet | None = None,
+    sizes: PathSet | None = None,
+    dead_letter_sizes: PathSet | None = None,
+) -> Positions:
+    """The positions after the commit of `plan`; the sets are those of all commits."""
+    topics = dict(positions.topics)
+    for topic, planned in plan.topics.items():
+        partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
+        replaced = _kept_replaced(topics.get(topic), planned.topic_id, plan.cluster_id)
+        for range_ in plan.ranges:
+            if range_.tp.topic == topic:
+                partitions[range_.tp.partition] = Position(range_.end, range_.incarnation, range_.history)
+                replaced += (range_.replaced,) if range_.replaced else ()
+        topics[topic] = TopicPosition(
+            planned.topic_id, plan.cluster_id, planned.incarnation, partitions, replaced[-REPLACED_RANGES_MAX:]
+        )
+    held = {
+        topic: HeldColumns(planned.columns.key.type, planned.columns.value.type)
+        for topic, planned in plan.topics.items()
+    }
+    return Positions(
+        last_batch=plan.batch,
+        topics=topics,
+        include_headers=plan.options.include_headers,
+        files=files,
+        sizes=sizes,
+        columns={**positions.columns, **held},
+        dead_letters=dead_letters,
+        dead_letter_sizes=dead_letter_sizes,
+    )
+
+
+def continues(positions: Positions, plan: Plan) -> bool:
+    """Whether each range of a plan begins where the range of the same incarnation before it ends."""
+    for range_ in plan.ranges:
+        before = positions.topics.get(range_.tp.topic)
+        at = before.partitions.get(range_.tp.partition) if before else None
+        if at is not None and at.incarnation == range_.incarnation and at.offset != range_.start - range_.lost:
+            return False
+    return True
+
+
+def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> ClusterView:
+    """The view without some partitions."""
+    topics = {
+        topic: replace(
+            found,
+            partitions={p: there for p, there in found.partitions.items() if TopicPartition(topic, p) not in tps},
+        )
+        for topic, found in view.topics.items()
+    }
+    return ClusterView(view.cluster_id, topics)
+
+
+def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:
+    """The view with samples of some of its partitions."""
+    topics = {
+        topic: TopicView(
+            topic_view.topic_id,
+            {
+                partition: replace(there, samples=samples.get(TopicPartition(topic, partition), ()))
+                for partition, there in topic_view.partitions.items()
+            },
+        )
+        for topic, topic_view in view.topics.items()
+    }
+    return ClusterView(view.cluster_id, topics)
+
+
+class _Beginning(NamedTuple):
+    """Start of the partitions of one topic: those without a position start with `incarnation`."""
+
+    incarnation: int
+    positions: dict[int, Position]
+    """Known partitions, with the new position after a restart."""
+    is_anew: bool
+    """Whether partitions without a position start at the log start, regardless of --from."""
+    replaced: Mapping[int, Replaced] = MappingProxyType({})
+    """By partition."""
+
+
+class _Span(NamedTuple):
+    """A PartitionRange before it is cut into files."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+    topic_id: UUID
+    incarnation: int
+    lost: int
+    size_bytes: float
+    """Estimated size on the broker; 0 when unknown."""
+    samples: tuple[Sample, ...]
+    history: History
+    replaced: Replaced | None
+
+    @property
+    def width(self) -> int:
+        return self.end - self.start
+
+
+def _check_columns(positions: Positions, options: FileOptions) -> None:
+    if positions.include_headers is None or positions.include_headers == options.include_headers:
+        return
+    has, remedy = ("with", "add") if positions.include_headers else ("without", "leave out")
+    raise UsageError(f"the folder was exported {has} headers: {remedy} --include-headers, or export to another folder")
+
+
+def _kept(before: TopicPosition | None, topic_id: UUID, cluster_id: str) -> dict[int, Position]:
+    if before is None:
+        return {}
+    same = is_same_topic(topic_id, cluster_id, then_topic_id=before.topic_id, then_cluster_id=before.cluster_id)
+    return dict(before.partitions) if same else {}
+
+
+def _kept_replaced(before: TopicPosition | None, topic_id: UUID, cluster_id: str) -> tuple[Replaced, ...]:
+    return before.replaced if before is not None and _kept(before, topic_id, cluster_id) else ()
+
+
+def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id: str, losses: list[str]) -> _Beginning:
+    """Compares the topic with its positions; adds differences that lose records to `losses`."""
+    if before is None:
+        return _Beginning(0, {}, is_anew=False)
+    positions = _kept(before, view.topic_id, cluster_id)
+    if before.partitions and not positions:
+        losses.append(f"topic {topic} was deleted and created again since the last export")
+        return _Beginning(before.incarnation + 1, {}, is_anew=True)
+    incarnation = before.incarnation
+    replaced: dict[int, Replaced] = {}
+    for partition, position in before.partitions.items() if positions else ():
+        there = view.partitions.get(partition)
+        if there is None or not _is_truncated(position, there):
+            continue
+        incarnation = before.incarnation + 1
+        losses.append(_truncation_text(TopicPartition(topic, partition), position, there))
+        if ZERO_UUID in {view.topic_id, before.topic_id} and not _has_earlier_epochs(there):
+            return _Beginning(incarnation, {}, is_anew=True)
+        start = _parting(position, there)
+        positions[partition] = Position(start, incarnation)
+        if start < position.offset:
+            replaced[partition] = Replaced(
+                partition, position.incarnation, start, position.offset, position.history.leader_epoch
+            )
+    return _Beginning(incarnation, positions, is_anew=False, replaced=replaced)
+
+
+def _is_truncated(position: Position, there: PartitionView) -> bool:
+    """Whether the log does not have the records before a position any more."""
+    # The high watermark, not the end: the last stable offset may be below the position of a read_uncommitted run.
+    if position.offset > there.high_watermark:
+        return True
+    return there.divergence is not None and affects(there.divergence, position.offset)
+
+
+def _parting(position: Position, there: PartitionView) -> int:
+    """The first offset at which the log may have other records than those that were exported."""
+    if there.divergence is None:
+        return there.high_watermark
+    end = there.divergence.end_offset
+    return min(position.offset, there.high_watermark, there.log_start if end is None else end)
+
+
+def _has_earlier_epochs(there: PartitionView) -> bool:
+    """Whether the log was truncated for certain: it has an earlier part of the history.
+
+    Otherwise the topic of a broker without topic ids may have been created again.
+    """
+    found = there.divergence
+    return found is not None and found.end_offset is not None and found.leader_epoch < found.position.leader_epoch
+
+
+def _truncation_text(tp: TopicPartition, position: Position, there: PartitionView) -> str:
+    start, last = _parting(position, there), position.offset - 1
+    if there.divergence is None:
+        text = f"{tp} was exported up to offset {position.offset} but ends at {there.high_watermark}: it was truncated"
+        return f"{text}, or the topic was deleted and created again"
+    epoch = position.history.leader_epoch
+    if there.divergence.end_offset is None:
+        text = f"{tp}: the log has no history with leader epoch {epoch}, from which it was exported up to offset {last}"
+        return (
+            f"{text}: it was replaced, so that any exported row from offset {start} on may be of a record that is lost"
+        )
+    return (
+        f"{tp}: the log was truncated at offset {start}, for example by an unclean leader election: the rows of "
+        f"offsets {start} to {last} were exported with leader epoch {epoch}, and their records are lost; the topic has "
+        f"leader epoch {there.history.leader_epoch} now, and may have other records at these offsets"
+    )
+
+
+def _topic_spans(
+    topic: str, view: TopicView, before: TopicPosition | None, beginning: _Beginning, losses: list[str]
+) -> list[_Span]:
+    spans = []
+    for partition, there in sorted(view.partitions.items()):
+        tp = TopicPartition(topic, partition)
+        known = beginning.positions.get(partition)
+        is_at_log_start = beginning.is_anew or _is_added(partition, beginning.positions)
+        fallback = there.log_start if is_at_log_start else there.start
+        if known is None and fallback > there.high_watermark:
+            raise UsageError(f"{tp} ends at offset {there.high_watermark}, before {fallback}")
+        due, incarnation, _ = known or Position(fallback, beginning.incarnation)
+        start = max(due, there.log_start)
+        if start > due:
+            losses.append(f"{tp}: offsets {due} to {start - 1} are gone, the log starts at {start}")
+        end = max(min(there.end, there.until), start)
+        held = before.partitions.get(partition) if before else None
+        if held is not None and held[:2] == (end, incarnation) and _is_history_known(held, there):
+            continue
+        share = (end - start) / max(there.high_watermark - there.log_start, 1)
+        size_bytes = there.size_bytes * share
+        replaced = beginning.replaced.get(partition)
+        spans.append(
+            _Span(
+                tp,
+                start,
+                end,
+                view.topic_id,
+                incarnation,
+                start - due,
+                size_bytes,
+                there.samples,
+                there.history,
+                replaced,
+            )
+        )
+    return spans
+
+
+def _is_history_known(position: Position, there: PartitionView) -> bool:
+    """Whether a position without new records is recorded with a history already, if there is one."""
+    return position.history != UNKNOWN_HISTORY or there.history == UNKNOWN_HISTORY
+
+
+def _is_added(partition: int, positions: Mapping[int, Position]) -> bool:
+    """Whether a partition was added since the first export, as far as can be told: all before it were exported then.
+
+    With --from latest it would otherwise lose the records from its creation to the next run.
+    """
+    return bool(positions) and partition > max(positions) and len(positions) > max(positions)
+
+
+def _file_bytes(spans: Sequence[_Span], split: SplitRule, *, files_per_core: int) -> float:
+    total = sum(span.size_bytes for span in spans)
+    return min(split.target_file_bytes, max(total / (files_per_core * max(split.parallelism, 1)), FILE_BYTES_MIN))
+
+
+def _groups(spans: Sequence[_Span], shared_bytes: float) -> list[list[_Span]]:
+    """Groups of neighbours that share a file.
+
+    A span of unknown size, which may be large, and one without offsets, which has no file, are groups of their own.
+    """
+    groups: list[list[_Span]] = []
+    for _, same_folder in groupby(spans, lambda span: (span.tp.topic, span.incarnation)):
+        room = 0.0
+        for span in same_folder:
+            can_share = span.width > 0 and 0 < span.size_bytes <= room and len(groups[-1]) < SHARED_FILE_RANGES_MAX
+            if can_share:
+                groups[-1].append(span)
+                room -= span.size_bytes
+            else:
+                groups.append([span])
+                room = shared_bytes - span.size_bytes if span.width and span.size_bytes else 0.0
+    return groups
+
+
+def _into_files(group: list[_Span], file_bytes: float) -> list[PartitionRange]:
+    if len(group) == 1:
+        return [_cut(group[0], file_bytes)]
+    path = _path(group[0], [NamedRange(span.tp.partition, span.start, span.end) for span in group])
+    return [
+        PartitionRange(
+            span.tp,
+            span.start,
+            span.end,
+            span.incarnation,
+            (FileRange(span.start, span.end, path),),
+            span.lost,
+            span.history,
+            span.replaced,
+        )
+        for span in group
+    ]
+
+
+def _cut(span: _Span, file_bytes: float) -> PartitionRange:
+    """Cuts a span into parts of equal bytes.  Cuts may fall inside batches; each reader skips records of the other
+    part.
+    """
+    count = min(max(round(span.size_bytes / file_bytes), 1), span.width)
+    borders = cut_by_size(span.start, span.end, span.samples, count) if count else []
+    files = tuple(
+        FileRange(start, end, _path(span, [NamedRange(span.tp.partition, start, end)]))
+        for start, end in pairwise(borders)
+    )
+    return PartitionRange(
+        span.tp, span.start, span.end, span.incarnation, files, span.lost, span.history, span.replaced
+    )
+
+
+def _path(span: _Span, ranges: Sequence[NamedRange]) -> str:
+    return data_path(span.tp.topic, ranges, topic_id=span.topic_id, incarnation=span.incarnation)

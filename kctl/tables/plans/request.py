@@ -1,0 +1,54 @@
+"""What an export is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kctl.client.registry.schema import RegistrySettings
+from kctl.client.settings import ClientSettings
+from kctl.errors import UsageError
+from kctl.tables.engines.engine import EngineSettings
+from kctl.tables.exec.column_types import Format
+from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.cluster_view import TopicSelection
+from kctl.tables.plans.decodings import DecodingOptions
+from kctl.tables.plans.plan import FileOptions, OnCorruptBatch, OnDataLoss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """Options of an export.  Raises UsageError for those that exclude each other."""
+
+    target: str
+    """A folder or a URL, see kctl.tables.exec.target."""
+    selection: TopicSelection
+    client: ClientSettings
+    options: FileOptions
+    target_file_bytes: int
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    on_corrupt_batch: OnCorruptBatch = OnCorruptBatch.FAIL
+    adopts: bool = False
+    """Whether to adopt data files that no commit names."""
+    engine: EngineSettings
+    table: TableOptions = field(default_factory=TableOptions)
+    decoding: DecodingOptions = field(default_factory=DecodingOptions)
+    registry: RegistrySettings | None = None
+    dead_letter_topic: str = ""
+    """The topic that gets the dead letters too; empty: none."""
+
+    def __post_init__(self) -> None:
+        if self.dead_letter_topic and not self.decoding.keeps_bad:
+            raise UsageError("--dead-letter-topic is an option of --on-bad-record dead-letter")
+        if self.dead_letter_topic in self.selection.topics:
+            raise UsageError(f"--dead-letter-topic: {self.dead_letter_topic} is one of the exported topics")
+        if self.table.kind is not TableKind.PARQUET:
+            for one in self.decoding.fields:
+                if one.format is Format.VARIANT:
+                    library = _LIBRARIES[self.table.kind]
+                    raise UsageError(
+                        f"--{one.name} variant: {library} cannot add files with variants to a table; use "
+                        f"--table parquet, or --{one.name} json"
+                    )
+
+
+_LIBRARIES = {TableKind.ICEBERG: "pyiceberg", TableKind.DELTA: "deltalake"}

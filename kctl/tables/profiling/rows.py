@@ -1,0 +1,171 @@
+"""A profile as rows.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kctl.limits import PROFILE_KEY_BYTES_MAX
+from kctl.tables.profiling.fields import FieldProfile
+from kctl.tables.profiling.histogram import Bar, Histogram
+from kctl.tables.profiling.time_counts import TimeBucket
+
+
+class PartitionProfile(NamedTuple):
+    """The offsets `start` to `end` (exclusive) of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    share: float
+    """Of the records of the topic."""
+    log_bytes: int
+    """Size of the batches as they are stored."""
+    key_bytes: int
+    value_bytes: int
+    null_keys: int
+    null_values: int
+    out_of_order: int
+    """Records with an earlier timestamp than one before them."""
+    lateness_ms_max: int
+    """The longest time by which a record is earlier than one before it."""
+    min_timestamp: int | None
+    max_timestamp: int | None
+    """In milliseconds since 1970; None without timestamps."""
+    gone: int
+    """Offsets whose records were deleted during the profile."""
+
+
+class Spread(NamedTuple):
+    """Numbers of bytes, milliseconds or records; percentiles are at most 1/32 too high."""
+
+    counted: int
+    mean: float | None
+    min: int | None
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    max: int | None
+    bars: Sequence[Bar]
+    """Counts by powers of two."""
+
+
+class TopKey(NamedTuple):
+    """A frequent key."""
+
+    key: str
+    """As text, or `0x` and its bytes if it is not UTF-8; cut off after 100 bytes."""
+    records: int
+    """At least; at most `frequency_error` more."""
+    share: float
+
+
+class KeyProfile(NamedTuple):
+    """Keys that are not null."""
+
+    distinct: int
+    distinct_error: float
+    """Relative standard error of `distinct`; 0 if it is exact."""
+    in_several_partitions: int
+    """Keys with records in more than one partition, with the same error."""
+    records_per_key: Spread
+    frequency_error: int
+    """What may be missing in the counts of `top`; 0 if they are exact."""
+    top: Sequence[TopKey]
+
+
+class CodecProfile(NamedTuple):
+    """Batches compressed with one codec."""
+
+    codec: str
+    batches: int
+    log_bytes: int
+    uncompressed_bytes: int
+
+
+class SliceProfile(NamedTuple):
+    """One of the 20 slices of equal length in which the offsets of each partition are divided."""
+
+    slice: int
+    records: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    sampled_objects: int
+    """JSON objects in the sample of values."""
+
+
+class KindCount(NamedTuple):
+    """How many sampled values are of a kind."""
+
+    kind: str
+    values: int
+
+
+class SchemaIdCount(NamedTuple):
+    """How many values begin with the header of a schema registry's serializer with this id, by slice."""
+
+    schema_id: int
+    values: int
+    by_slice: Sequence[int]
+
+
+class ValueProfile(NamedTuple):
+    """What values are."""
+
+    sampled: int
+    """Values in the sample; sizes, nulls and schema ids are those of all values."""
+    kinds: Sequence[KindCount]
+    schema_ids: Sequence[SchemaIdCount]
+    other_schema_ids: int
+    """Values with further ids, which are not listed."""
+    fields: Sequence[FieldProfile]
+    has_more_fields: bool
+
+
+class TopicProfile(NamedTuple):
+    """The profile of a topic."""
+
+    topic: str
+    isolation: str
+    records: int
+    log_bytes: int
+    null_keys: int
+    null_values: int
+    with_headers: int
+    """Records with headers."""
+    append_time: int
+    """Records with the time of the broker (LogAppendTime)."""
+    without_timestamp: int
+    out_of_order: int
+    partitions: Sequence[PartitionProfile]
+    key_sizes: Spread
+    value_sizes: Spread
+    lateness_ms: Spread
+    """Of the records that are out of order."""
+    keys: KeyProfile
+    codecs: Sequence[CodecProfile]
+    time_width_ms: int
+    times: Sequence[TimeBucket]
+    slices: Sequence[SliceProfile]
+    values: ValueProfile
+
+
+def spread_of(histogram: Histogram) -> Spread:
+    """The rows of a histogram."""
+    if not histogram.count:
+        return Spread(0, None, None, None, None, None, None, [])
+    p50, p90, p99 = (histogram.percentile(share) for share in (0.5, 0.9, 0.99))
+    mean = round(histogram.total / histogram.count, 3)
+    return Spread(histogram.count, mean, histogram.min, p50, p90, p99, histogram.max, histogram.bars())
+
+
+def key_text(key: bytes) -> str:
+    """See TopKey."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:
+        if error.end == len(key) == PROFILE_KEY_BYTES_MAX:
+            return key[: error.start].decode()  # the last character was cut off
+        return f"0x{key.hex()}"
