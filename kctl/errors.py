@@ -17,7 +17,15 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
-from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
+from kctl.limits import Subject, bound
+
+ERROR_MESSAGE_CHARACTERS_MAX = bound(
+    Subject.LONG_WORK,
+    "error message in a response",
+    1_000,
+    "characters",
+    on_excess="the message is truncated",
+)
 
 
 class ErrorCode(IntEnum):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +32,7 @@ ANY = "*"
 """In kafka-tools.tsv, as a tool: of all tools; as an option: all options of the tool."""
 NONE = "none: "
 """In kafka-tools.tsv, what has no equivalent begins with this; the reason follows."""
-_TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
+_TABLE_START = "<!-- limits: written by ./dev docs -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
 
@@ -38,8 +40,31 @@ def limits_tables(page: str) -> str:
     """`page` with the tables of bounds between its two markers replaced by the present ones."""
     before, _, rest = page.partition(_TABLE_START)
     _, _, after = rest.partition(_TABLE_END)
-    tables = "\n".join(_table(subject, limits) for subject, limits in LIMITS.items())
+    order = {what: number for number, what in enumerate(_declared_bounds())}
+    tables = "\n".join(
+        _table(subject.value, sorted(limits, key=lambda limit: order[limit.what]))
+        for subject, limits in LIMITS.items()
+        if limits
+    )
     return f"{before}{_TABLE_START}\n{tables}\n{_TABLE_END}{after}"
+
+
+def _declared_bounds() -> Iterator[str]:
+    """What each bound limits, in the order of the modules and of the lines; imports the modules with bounds."""
+    for path in sorted((ROOT / "kctl").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path.name == "limits.py" or "from kctl.limits import" in text:
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+            for node in ast.walk(ast.parse(text)):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id in {"bound", "configured"}
+                ):
+                    what = node.args[1 if node.func.id == "bound" else 2]
+                    assert isinstance(what, ast.Constant)
+                    assert isinstance(what.value, str)
+                    yield what.value
 
 
 def _table(subject: str, limits: Iterable[Limit]) -> str:

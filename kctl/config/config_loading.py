@@ -11,7 +11,17 @@ from typing import Any
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions, stores_in_format_of
 from kctl.config.definition import BrokerConfigError, Problem, Property
 from kctl.config.listeners import listener_problems
-from kctl.limits import PROPERTY_HINTS_MAX
+from kctl.limits import Subject, bound
+
+PROPERTY_HINTS_MAX = bound(
+    Subject.CONFIGURATION,
+    "unknown properties of a broker for which a similar name is searched",
+    100,
+    "properties",
+    on_excess="further ones are reported without a suggestion",
+)
+"""One search takes 1 ms."""
+
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 _IS_OF_LISTENERS = re.compile(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from kctl.limits import PROBLEM_TEXT_MAX
+from kctl.limits import Subject, bound
 from kctl.records import legacy
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.compression import Buffer
@@ -31,6 +31,15 @@ from kctl.records.salvage import SEARCH_EFFORT, is_possible, possible_starts
 from kctl.storage.files import File
 from kctl.storage.segments.transaction_index import AbortedTransaction
 from kctl.storage.state.producer_state import SnapshotEntry
+
+PROBLEM_TEXT_MAX = bound(
+    Subject.NAMED_FILES,
+    "description of one damaged position in the output of dump-log",
+    300,
+    "characters",
+    on_excess="the text is truncated and ends in three dots",
+)
+
 
 # The entries of a dumped file: batches, index entries, checkpoint entries, properties and problems.
 

@@ -17,8 +17,17 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kctl.limits import METRICS_SLICE_MS
+from kctl.limits import Subject, bound
 from kctl.metrics.definitions import AnyFamily, Dialect, HistogramFamily, SeriesName, series_names
+
+METRICS_SLICE_MS = bound(
+    Subject.METRICS_ENDPOINT,
+    "time to make metrics without a pause",
+    1,
+    "ms",
+    on_excess="other connections are served in between",
+)
+
 
 # Orders the formats that an Accept header names by the client's preference. RFC 9110, 12.5.1. Pure.
 

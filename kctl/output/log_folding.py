@@ -15,7 +15,31 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from kctl.limits import LOG_EVENTS_FOLDED_MAX, LOG_LINES_FOLDED_MAX, LOG_LINES_OF_EVENT_MAX
+from kctl.limits import Subject, bound
+
+LOG_LINES_OF_EVENT_MAX = bound(
+    Subject.LONG_WORK,
+    "different lines in a server's log in 10 s about one kind of failure, or about one kind of event that clients of a "
+    "listener cause, and as many whose errors differ from those of earlier lines",
+    100,
+    "lines",
+    on_excess="further ones are counted, and one line has their number; equal lines are written once and counted",
+)
+LOG_EVENTS_FOLDED_MAX = bound(
+    Subject.LONG_WORK,
+    "kinds of log lines whose repetitions are counted at a time",
+    256,
+    "events",
+    on_excess="further kinds are counted as one",
+)
+LOG_LINES_FOLDED_MAX = bound(
+    Subject.LONG_WORK,
+    "log lines whose repetitions are counted one by one at a time",
+    2_000,
+    "lines",
+    on_excess="only the first line of each further event is written, the others are counted",
+)
+
 
 T = TypeVar("T")
 

@@ -14,9 +14,25 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any, NamedTuple, TextIO
 
-from kctl.limits import LOG_FIELDS_MAX, LOG_MESSAGE_CHARACTERS_MAX
+from kctl.limits import Subject, bound
 from kctl.output.log_folding import WINDOW_MS, Folded, Folding
 from kctl.output.terminal_text import escape, escape_lines
+
+LOG_MESSAGE_CHARACTERS_MAX = bound(
+    Subject.LONG_WORK,
+    "message in the broker's log, which may repeat what a client sent",
+    4_000,
+    "characters",
+    on_excess="the message is truncated",
+)
+LOG_FIELDS_MAX = bound(
+    Subject.LONG_WORK,
+    "fields of a log line in JSON",
+    32,
+    "fields",
+    on_excess="further ones are left out",
+)
+
 
 # Separates the event of a log record from its fields.
 #

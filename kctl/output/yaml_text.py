@@ -16,7 +16,23 @@ from typing import Any, NoReturn
 import yaml
 
 from kctl.errors import UsageError
-from kctl.limits import YAML_BYTES_MAX, YAML_DEPTH_MAX
+from kctl.limits import Subject, bound
+
+YAML_BYTES_MAX = bound(
+    Subject.NAMED_FILES,
+    "document of `kctl plan` and `kctl apply`",
+    8 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
+YAML_DEPTH_MAX = bound(
+    Subject.NAMED_FILES,
+    "mappings and lists inside each other in a document of `kctl plan` and `kctl apply`",
+    20,
+    "levels",
+    on_excess="the document is refused",
+)
+
 
 Yaml = dict[str, "Yaml"] | list["Yaml"] | str | None
 

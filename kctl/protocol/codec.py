@@ -11,19 +11,42 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kctl.errors import MalformedRequest
-from kctl.limits import (
-    CONTROL_REQUEST_BYTES_MAX,
-    DECODED_AT_ONCE_BYTES_MAX,
-    DECODED_AT_ONCE_COST_MAX,
-    ENCODED_AT_ONCE_BYTES_MAX,
-    REQUEST_BYTES_MAX,
-    REQUEST_COST_MAX,
-    SLICE_OBJECTS,
-)
+from kctl.limits import DECODED_AT_ONCE_BYTES_MAX, REQUEST_COST_MAX, SLICE_OBJECTS, Subject, bound
 from kctl.protocol.cost import COST_PER_BYTE_MAX, CostExceeded
 from kctl.protocol.decoding import compile_decoder, write_decoder
 from kctl.protocol.definition import definition_of
 from kctl.protocol.encoding import compile_encoder, write_encoder
+
+REQUEST_BYTES_MAX = bound(
+    Subject.DECODING,
+    "size of one request that is neither Produce nor Fetch; strings of this size exceed the cost of decoding",
+    20 << 20,
+    "bytes",
+    on_excess="the connection is closed before the request is decoded",
+)
+CONTROL_REQUEST_BYTES_MAX = bound(
+    Subject.DECODING,
+    "size of one LeaderAndIsr, StopReplica or UpdateMetadata request, about 400,000 partitions",
+    32 << 20,
+    "bytes",
+    on_excess="the connection is closed before the request is decoded",
+)
+"""Requests are copied to be decoded in a thread; 100 MiB took 50 ms."""
+DECODED_AT_ONCE_COST_MAX = bound(
+    Subject.LONG_WORK,
+    "cost of decoding a Produce or Fetch request on the event loop, which is 1,100 partitions to produce to",
+    20_000,
+    "units",
+    on_excess="it is copied and decoded in a thread",
+)
+ENCODED_AT_ONCE_BYTES_MAX = bound(
+    Subject.LONG_WORK,
+    "strings and bytes of a response, other than Produce and Fetch, that is encoded on the event loop",
+    1 << 20,
+    "bytes",
+    on_excess="it is encoded in a thread, one at a time",
+)
+
 
 T = TypeVar("T")
 

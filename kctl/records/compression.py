@@ -18,7 +18,17 @@ import zlib
 from enum import IntEnum
 
 from kctl.errors import KctlError
-from kctl.limits import GZIP_MEMBERS_MAX
+from kctl.limits import Subject, bound
+
+GZIP_MEMBERS_MAX = bound(
+    Subject.RECORDS,
+    "gzip members in one record batch",
+    1000,
+    "members",
+    on_excess="INVALID_RECORD for the partition of a Produce request, CORRUPT_MESSAGE for a stored batch",
+)
+"""Producers write one member."""
+
 
 Buffer = bytes | bytearray | memoryview
 

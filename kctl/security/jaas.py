@@ -17,7 +17,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kctl.errors import KctlError
-from kctl.limits import JAAS_CHARACTERS_MAX
+from kctl.limits import Subject, bound
+
+JAAS_CHARACTERS_MAX = bound(
+    Subject.AUTHENTICATION,
+    "value of sasl.jaas.config",
+    1 << 20,
+    "characters",
+    on_excess="the configuration is refused",
+)
+
 
 MODULES = {
     "PLAIN": "PlainLoginModule",

@@ -26,10 +26,25 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_cer
 from cryptography.x509 import Certificate, load_der_x509_certificate, load_pem_x509_certificates
 
 from kctl.errors import KctlError
-from kctl.limits import KEY_DERIVATION_ITERATIONS_MAX, KEY_DERIVATION_SCRYPT_MAX
 
 if TYPE_CHECKING:
     from jks import KeyStore
+from kctl.limits import Subject, bound
+
+KEY_DERIVATION_ITERATIONS_MAX = bound(
+    Subject.CONNECTIONS,
+    "iterations of the password of a key store or private key",
+    1_000_000,
+    "iterations",
+    on_excess="it is refused before the password is tried",
+)
+KEY_DERIVATION_SCRYPT_MAX = bound(
+    Subject.CONNECTIONS,
+    "work of scrypt for the password of a private key, as N * r * p; it needs 128 bytes each",
+    1 << 20,
+    "blocks",
+    on_excess="it is refused before the password is tried",
+)
 
 
 # The work that the password of a key store demands: parameters of key derivations, read from its encoding.

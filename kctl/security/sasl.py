@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kctl.errors import KctlError
-from kctl.limits import OAUTHBEARER_MESSAGE_BYTES_MAX
+from kctl.limits import Subject, bound
+
+OAUTHBEARER_MESSAGE_BYTES_MAX = bound(
+    Subject.AUTHENTICATION,
+    "one OAUTHBEARER message with its token",
+    65_536,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+
 
 # PLAIN: a user name and a password in one message. RFC 4616.
 #

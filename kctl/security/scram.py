@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from kctl.errors import KctlError
-from kctl.limits import SCRAM_ITERATIONS_MAX, SCRAM_MESSAGE_BYTES_MAX, SCRAM_SALT_BYTES_MAX
+from kctl.limits import SCRAM_ITERATIONS_MAX, SCRAM_SALT_BYTES_MAX, Subject, bound
+
+SCRAM_MESSAGE_BYTES_MAX = bound(
+    Subject.AUTHENTICATION,
+    "one SCRAM message",
+    16_384,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+
 
 # The messages of SCRAM without channel binding, as bytes and as values. RFC 5802, section 7.
 #

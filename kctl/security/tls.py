@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kctl.errors import ConfigError
-from kctl.limits import KEY_STORE_FILE_BYTES_MAX
 from kctl.system.operating_system import private_file
 from kctl.system.user_files import read_regular
 
@@ -24,6 +23,15 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from kctl.security.keystores import KeyPair
+from kctl.limits import Subject, bound
+
+KEY_STORE_FILE_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "size of a key store or trust store",
+    4 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
 
 
 # TLS cipher suites: Java's names are those of IANA, OpenSSL has its own for TLS 1.2; what OpenSSL can offer.

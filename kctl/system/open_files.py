@@ -6,8 +6,24 @@ processes with a low soft limit, often 1024, which they may raise themselves up 
 
 from __future__ import annotations
 
-from kctl.limits import RESERVED_DESCRIPTORS, SCARCE_DESCRIPTORS
+from kctl.limits import Subject, bound
 from kctl.system.operating_system import open_files_limit, raise_open_files_limit
+
+RESERVED_DESCRIPTORS = bound(
+    Subject.CONNECTIONS,
+    "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
+    2_048,
+    "descriptors",
+    on_excess="new connections are closed and logged",
+)
+SCARCE_DESCRIPTORS = bound(
+    Subject.CONNECTIONS,
+    "the part of them that is left for other files than segments (at most an eighth of the process's limit)",
+    1_024,
+    "descriptors",
+    on_excess="the segments that were opened first are closed until they are used again",
+)
+
 
 OTHER_DESCRIPTORS = 1_000
 """Connections, checkpoints, indexes that are being written, and files of the interpreter."""

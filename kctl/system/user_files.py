@@ -10,8 +10,17 @@ import stat
 from pathlib import Path
 
 from kctl.errors import UsageError
-from kctl.limits import NAMED_FILE_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.system.operating_system import flush_to_disk
+
+NAMED_FILE_BYTES_MAX = bound(
+    Subject.NAMED_FILES,
+    "size of a file that a command reads as a whole",
+    64 << 20,
+    "bytes",
+    on_excess="the command fails; logs and indexes of any size are read in pieces",
+)
+
 
 # Reads files named by the user, and refuses those that may block.
 #

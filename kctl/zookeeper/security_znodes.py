@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.limits import ACL_NAME_CHARACTERS_MAX, ACL_ZNODE_BYTES_MAX
+from kctl.limits import ACL_ZNODE_BYTES_MAX, Subject, bound
 from kctl.output.documents import parse_json
 from kctl.security.acls import (
     STORED_TYPES,
@@ -24,6 +24,15 @@ from kctl.security.acls import (
 )
 from kctl.zookeeper import paths
 from kctl.zookeeper.broker_znodes import encode_json
+
+ACL_NAME_CHARACTERS_MAX = bound(
+    Subject.ACLS,
+    "resource name, principal or host in an ACL",
+    1_024,
+    "characters",
+    on_excess="INVALID_REQUEST for the ACL",
+)
+
 
 # The znodes of ACLs: paths and content. Kafka: ZkAclStore, ZkAclChangeStore, AclEntry.
 #

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import (
-    AUTO_CREATIONS_MAX,
-    CONFIG_PROPERTIES_MAX,
-    PARTITIONS_CREATED_PER_REQUEST_MAX,
-    PARTITIONS_PER_CLUSTER_MAX,
-    PARTITIONS_PER_TOPIC_MAX,
-    REPLICAS_PER_TOPIC_MAX,
-    SLICE_OBJECTS,
-)
+from kctl.limits import CONFIG_PROPERTIES_MAX, PARTITIONS_PER_TOPIC_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -55,8 +47,14 @@ from kctl.protocol.apis.incremental_alter_configs import (
 )
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.server.cluster.configs.alterations import ResourceType
-from kctl.server.cluster.topics.automatic import AutoTopics
-from kctl.server.cluster.topics.plans import PartitionRoom, plan_new_topic
+from kctl.server.cluster.topics.automatic import AUTO_CREATIONS_MAX, AutoTopics
+from kctl.server.cluster.topics.plans import (
+    PARTITIONS_CREATED_PER_REQUEST_MAX,
+    PARTITIONS_PER_CLUSTER_MAX,
+    REPLICAS_PER_TOPIC_MAX,
+    PartitionRoom,
+    plan_new_topic,
+)
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.loop.slices import in_slices
 from tests.hostile.control_requests import controller_id

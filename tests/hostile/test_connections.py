@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from kctl.limits import LISTEN_BACKLOG, TURN_REQUESTS_MAX
+from kctl.limits import LISTEN_BACKLOG
 from kctl.model import Endpoint
 from kctl.server.loop import lag
 from kctl.server.loop.lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.network.request_pump import TURN_REQUESTS_MAX
 from kctl.server.requests.context import Peer
 from tests.hostile.fuzzing import VALID, ValidClient
 from tests.hostile.raw_client import (

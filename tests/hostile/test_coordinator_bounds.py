@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import MEMBER_METADATA_BYTES_MAX, MEMBER_PROTOCOLS_MAX
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import BatchHeader, Record, parse_header
 from kctl.server.coordination.groups import coordinator as groups
 from kctl.server.coordination.groups import joining
 from kctl.server.coordination.groups.actions import CommitOutcome, JoinOutcome
+from kctl.server.coordination.groups.coordinator import MEMBER_METADATA_BYTES_MAX, MEMBER_PROTOCOLS_MAX
 from kctl.server.coordination.groups.events import CommitRequest
 from kctl.server.coordination.groups.group import ProtocolSupport
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kctl.errors import MalformedRequest
-from kctl.limits import CONTROL_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_COST_MAX, TAGGED_FIELDS_MAX
+from kctl.limits import REQUEST_COST_MAX, TAGGED_FIELDS_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kctl.protocol.apis.offset_commit import (
@@ -23,6 +23,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kctl.protocol.codec import CONTROL_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX
 from kctl.protocol.cost import COST_PER_BYTE_MAX, element_cost
 from kctl.protocol.decoding import minimum_size
 from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of

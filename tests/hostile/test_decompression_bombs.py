@@ -18,12 +18,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import (
-    DECOMPRESSED_BATCH_BYTES_MAX,
-    INLINE_RECORDS_MAX,
-    RECORD_WORK_BYTES_MAX,
-    RECORDS_PER_BATCH_MAX,
-)
+from kctl.limits import DECOMPRESSED_BATCH_BYTES_MAX, RECORD_WORK_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from kctl.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -38,7 +33,7 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kctl.records.allowance import WALKED_RECORDS_PER_RECORD
+from kctl.records.allowance import INLINE_RECORDS_MAX, WALKED_RECORDS_PER_RECORD
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec

@@ -7,8 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from kctl.errors import ApiError, ErrorCode
-from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
+from kctl.errors import ERROR_MESSAGE_CHARACTERS_MAX, ApiError, ErrorCode
 from kctl.protocol import registry
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.decoding import minimum_size

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.limits import ENCODED_AT_ONCE_BYTES_MAX, READ_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.limits import READ_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -43,6 +43,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kctl.protocol.codec import ENCODED_AT_ONCE_BYTES_MAX
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.server.cluster.configs.alterations import ResourceType
 from kctl.server.coordination.groups.events import CommitRequest

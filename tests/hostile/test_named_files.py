@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kctl.dump.kinds import files_of
-from kctl.limits import NAMED_FILE_BYTES_MAX
+from kctl.system.user_files import NAMED_FILE_BYTES_MAX
 from tests.peers.forked_kctl import run_kctl
 
 ROOT = Path(__file__).parent.parent.parent

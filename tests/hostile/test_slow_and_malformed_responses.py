@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from kctl.client.connections.asyncio_transport import AsyncioTransport
-from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.connections.blocking_transport import RESPONSE_READ_BYTES_MAX, BlockingTransport, run_blocking
 from kctl.client.connections.transport import Connection, ConnectionLost, Transport
-from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
+from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 
 Run = Callable[[Callable[[Transport], Coroutine[Any, Any, Any]]], Any]

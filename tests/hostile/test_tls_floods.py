@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from kctl.limits import TLS_HANDSHAKES_MAX
+from kctl.server.network.tls.handshakes import TLS_HANDSHAKES_MAX
 from tests.hostile.raw_client import API_VERSIONS, framed, receive_frame, wait_until
 from tests.peers import probe
 from tests.peers.certificates import PASSWORD, CertificateAuthority

@@ -23,9 +23,8 @@ from kctl.admin.state.diff import (
 )
 from kctl.admin.state.document import DesiredState, DesiredTopic, DesiredUser, Scope, UserKey, format_state, parse_state
 from kctl.errors import UsageError
-from kctl.limits import YAML_BYTES_MAX, YAML_DEPTH_MAX
 from kctl.output.documents import yaml_text
-from kctl.output.yaml_text import Yaml, plain, read_yaml, write_yaml
+from kctl.output.yaml_text import YAML_BYTES_MAX, YAML_DEPTH_MAX, Yaml, plain, read_yaml, write_yaml
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kctl.security.scram import Mechanism
 

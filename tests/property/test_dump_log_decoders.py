@@ -13,10 +13,9 @@ from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, control_t
 from kctl.commands.compat.java import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import Decode, LineRows, Shown
 from kctl.commands.dump_log.selection import Selection
-from kctl.dump.batches import Problem
+from kctl.dump.batches import PROBLEM_TEXT_MAX, Problem
 from kctl.dump.files import walk
 from kctl.dump.kinds import kind_of
-from kctl.limits import PROBLEM_TEXT_MAX
 from kctl.output.console import Console, Format
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.limits import EXPORT_VARIANT_DEPTH_MAX
 from kctl.tables.exec import variant_encoding
 from kctl.tables.exec.variant_encoding import (
+    EXPORT_VARIANT_DEPTH_MAX,
     REMEMBERED_MAX,
     REMEMBERED_NAMES_MAX,
     NotVariant,

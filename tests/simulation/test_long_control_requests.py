@@ -7,9 +7,9 @@ from collections import Counter
 
 from kctl.client.cluster import ClusterClient
 from kctl.errors import ErrorCode
-from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kctl.server.cluster.control.pieces import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX
 from kctl.testing.sim_cluster import SimCluster, SimDisk
 from kctl.testing.sim_loop import SimLoop, simulate
 

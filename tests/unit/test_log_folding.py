@@ -7,8 +7,15 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import LOG_EVENTS_FOLDED_MAX, LOG_LINES_FOLDED_MAX, LOG_LINES_OF_EVENT_MAX
-from kctl.output.log_folding import WINDOW_MS, WINDOW_MS_MAX, Folded, Folding
+from kctl.output.log_folding import (
+    LOG_EVENTS_FOLDED_MAX,
+    LOG_LINES_FOLDED_MAX,
+    LOG_LINES_OF_EVENT_MAX,
+    WINDOW_MS,
+    WINDOW_MS_MAX,
+    Folded,
+    Folding,
+)
 
 
 class Log:

@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import LOG_FIELDS_MAX, LOG_MESSAGE_CHARACTERS_MAX
-from kctl.output.log_lines import EscapingFormatter, FoldingHandler, JsonFormatter, LogFormat, by_peer, event_of
+from kctl.output.log_lines import (
+    LOG_FIELDS_MAX,
+    LOG_MESSAGE_CHARACTERS_MAX,
+    EscapingFormatter,
+    FoldingHandler,
+    JsonFormatter,
+    LogFormat,
+    by_peer,
+    event_of,
+)
 
 
 def record(template: str, *values: object, level: int = logging.INFO) -> logging.LogRecord:

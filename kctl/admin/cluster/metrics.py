@@ -10,11 +10,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.errors import ClusterUnreachable
-from kctl.limits import METRICS_READ_BYTES_MAX
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
+from kctl.limits import Subject, bound
+
+METRICS_READ_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "response of an endpoint for metrics that `kctl metrics show` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command ends with an error",
+)
+
 
 _ANY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with
 _PIECE_BYTES = 1 << 16

@@ -16,10 +16,26 @@ from kctl.client.connections.transport import ConnectionLost
 from kctl.client.metadata import Topic
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.lag.facts import OTHER_TYPES, GroupDescription
-from kctl.limits import DEPENDENTS_GROUPS_MAX, DEPENDENTS_TIME_MAX_S
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
 from kctl.security.acls import AclBinding, AclFilter, PatternType, ResourceType
+
+DEPENDENTS_TIME_MAX_S = bound(
+    Subject.NAMED_FILES,
+    "time in which `kctl topics delete` looks for each kind of what depends on the topics",
+    10,
+    "s",
+    on_excess="the output names what was not checked",
+)
+DEPENDENTS_GROUPS_MAX = bound(
+    Subject.NAMED_FILES,
+    "groups in which `kctl topics delete` looks for the topics",
+    5_000,
+    "groups",
+    on_excess="the output states how many were not checked",
+)
+
 
 T = TypeVar("T")
 _GROUPS_AT_ONCE = 200

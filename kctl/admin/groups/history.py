@@ -15,13 +15,7 @@ from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel,
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.lag.facts import Position
-from kctl.limits import (
-    GROUP_HISTORY_BYTES_MAX,
-    GROUP_HISTORY_COMMITS_MAX,
-    LAG_COMMITS_MAX,
-    LAG_HISTORY_BYTES_MAX,
-    LAG_HISTORY_RECORDS_MAX,
-)
+from kctl.limits import GROUP_HISTORY_COMMITS_MAX, Subject, bound
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition, partition_for_key
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from kctl.records.batch import iterate_records
@@ -36,6 +30,36 @@ from kctl.records.internal.topics import (
     decode_offsets_key,
 )
 from kctl.system.reference_cycles import copy_of
+
+LAG_HISTORY_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "records of __consumer_offsets that `kctl groups lag`, and `kctl top` for each sample, fetches",
+    32 << 20,
+    "bytes",
+    on_excess="the commits of groups in partitions that were not read to the end are unknown",
+)
+GROUP_HISTORY_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "records of __consumer_offsets that `kctl groups history` and `restore --at` fetch",
+    1 << 30,
+    "bytes",
+    on_excess="history ends with a warning, and restore is refused; both suggest a later time or a backup file",
+)
+LAG_HISTORY_RECORDS_MAX = bound(
+    Subject.COMMANDS,
+    "records of __consumer_offsets that `kctl groups lag` and `kctl top` read for the latest commits",
+    20_000,
+    "records",
+    on_excess="the known history of commits is shorter than --window",
+)
+LAG_COMMITS_MAX = bound(
+    Subject.COMMANDS,
+    "commits of a group in a partition that `kctl groups lag` and `kctl top` keep",
+    32,
+    "commits",
+    on_excess="every second one is dropped",
+)
+
 
 # The records of __consumer_offsets about given groups. Pure.
 

@@ -30,8 +30,17 @@ from kctl.lag.facts import (
 )
 from kctl.lag.rules import GroupLag, PartitionLag, judge
 from kctl.lag.unread_records import Search, find_unread
-from kctl.limits import LAG_LOOKS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import NO_LEADER, TopicPartition
+
+LAG_LOOKS_MAX = bound(
+    Subject.COMMANDS,
+    "earlier observations of a partition that `kctl groups lag --watch` keeps",
+    64,
+    "observations",
+    on_excess="every second one is dropped",
+)
+
 
 # The limits after which the records of topics are deleted.
 

@@ -10,10 +10,19 @@ from pathlib import Path
 from kctl.admin.groups.offsets import OffsetDocument, format_document, parse_document
 from kctl.admin.placement.documents import parse_reassignment
 from kctl.errors import UsageError
-from kctl.limits import OFFSET_BACKUPS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.system.operating_system import flush_to_disk
 from kctl.system.user_files import read_regular
+
+OFFSET_BACKUPS_MAX = bound(
+    Subject.COMMANDS,
+    "backups of committed offsets that `kctl groups` keeps for each cluster",
+    200,
+    "files",
+    on_excess="the oldest one is deleted",
+)
+
 
 # Files with reassignments that undo others: `rollback-<key>.json`, then `-2`, `-3`, in a folder per cluster.
 #

@@ -23,8 +23,31 @@ from kctl.client.metadata import ClusterMetadata
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.lag.facts import WINDOW_MS, LogRange, Position, Retention, Unread
 from kctl.lag.unread_records import SIZES, Search, find_unread
-from kctl.limits import TOP_GROUPS_MAX, TOP_RETENTIONS_MAX, TOP_UNREAD_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
+
+TOP_GROUPS_MAX = bound(
+    Subject.COMMANDS,
+    "groups that kctl top reads in one refresh",
+    1_000,
+    "groups",
+    on_excess="the first by name are shown, with a note",
+)
+TOP_RETENTIONS_MAX = bound(
+    Subject.COMMANDS,
+    "topics whose limits kctl top reads in one refresh",
+    500,
+    "topics",
+    on_excess="the others are read in the next refreshes",
+)
+TOP_UNREAD_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "records that kctl top fetches in one refresh, for the age of what groups have not read",
+    4 << 20,
+    "bytes",
+    on_excess="further partitions are read in the next refreshes",
+)
+
 
 # The input of the verdict LOSING of `kctl top` beyond offsets: limits of topics, and timestamps of unread records.
 #

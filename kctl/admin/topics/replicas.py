@@ -14,10 +14,26 @@ from kctl.client.consuming.list_offsets import DEBUGGING_CONSUMER, EARLIEST, LAT
 from kctl.client.leaders import Outcomes
 from kctl.client.outcome import Outcome, failure_of, topic_error
 from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
-from kctl.limits import VERIFY_FETCH_BYTES_MAX, VERIFY_RECORD_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.header import BatchHeader, BatchTooLarge, CorruptBatch, Record, crc_of
+
+VERIFY_FETCH_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "records that `kctl verify replicas` fetches at once, over all brokers; a larger batch is fetched whole",
+    64 << 20,
+    "bytes",
+    on_excess="the rest is fetched when these records have been compared",
+)
+VERIFY_RECORD_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "decompressed records of one batch of a compacted topic that `kctl verify replicas` compares",
+    64 << 20,
+    "bytes",
+    on_excess="the partition is reported as not compared",
+)
+
 
 # Compares the records in the replicas of a partition. Pure.
 #

@@ -33,8 +33,17 @@ from kctl.client.connections.transport import (
 from kctl.client.connections.versions import BrokerVersions
 from kctl.config.addresses import address_text
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
-from kctl.limits import CONCURRENT_REQUESTS_MAX, OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
+from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, Subject, bound
 from kctl.system.reference_cycles import copy_of
+
+CONCURRENT_REQUESTS_MAX = bound(
+    Subject.COMMANDS,
+    "concurrent requests of a command",
+    64,
+    "requests",
+    on_excess="further requests are sent when one of them is complete",
+)
+
 
 CLOSE_TIMEOUT_MS = 1_000
 """How long closing waits for written bytes to be sent."""

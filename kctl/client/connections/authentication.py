@@ -14,10 +14,19 @@ from kctl.client.connections.framing import API_VERSIONS_MAX, api_versions_reque
 from kctl.client.connections.transport import ConnectionClosed
 from kctl.client.connections.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, ErrorCode, KctlError, shortened
-from kctl.limits import SASL_ROUNDS_MAX
+from kctl.limits import Subject, bound
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kctl.security.sasl_client import SaslClient
+
+SASL_ROUNDS_MAX = bound(
+    Subject.COMMANDS,
+    "messages of a client in one SASL authentication",
+    16,
+    "messages",
+    on_excess="the client closes the connection and reports that the authentication failed",
+)
+
 
 # Sequences of requests at the start of a connection, without IO: ApiVersions, then SASL.
 #

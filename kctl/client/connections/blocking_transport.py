@@ -35,8 +35,17 @@ from kctl.client.connections.transport import (
 from kctl.client.connections.versions import BrokerVersions
 from kctl.config.addresses import address_text
 from kctl.errors import AuthenticationFailed, KctlError
-from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
+from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, Subject, bound
 from kctl.system.reference_cycles import copy_of
+
+RESPONSE_READ_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "memory that a client reserves for a response before its bytes have arrived",
+    1 << 20,
+    "bytes",
+    on_excess="the buffer grows as bytes arrive, at most to twice their size",
+)
+
 
 T = TypeVar("T")
 

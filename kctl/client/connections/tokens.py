@@ -17,9 +17,18 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from kctl.client.connections.sasl_settings import OAuthSettings, SaslSettings
 from kctl.errors import AuthenticationFailed, ConfigError, KctlError
-from kctl.limits import TOKEN_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.security.sasl_client import GssapiClient, SaslClient
 from kctl.system.user_files import read_regular
+
+TOKEN_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "OAuth token that a client sends, and response of the token endpoint that it reads",
+    1 << 18,
+    "bytes",
+    on_excess="the authentication fails before the rest is read",
+)
+
 
 # A deadline for a whole HTTP request: the timeout of a socket restarts with each byte.
 

@@ -16,14 +16,39 @@ from urllib.parse import quote, urlsplit
 
 from kctl.client.connections.tokens import shut_down_after
 from kctl.client.registry.schema import Reference, RegistrySettings, RegistryUnreachable, Schema, SchemaError, schema_of
-from kctl.limits import (
-    REGISTRY_REFERENCES_MAX,
-    REGISTRY_RESPONSE_BYTES_MAX,
-    REGISTRY_TIMEOUT_MS,
-    REGISTRY_VERSIONS_MAX,
-)
+from kctl.limits import Subject, bound
 from kctl.output.quantities import INT32_MAX, is_integer
 from kctl.security.tls import TlsSettings, client_context
+
+REGISTRY_RESPONSE_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "response of a schema registry",
+    4 << 20,
+    "bytes",
+    on_excess="the response is not used, and records with the schema are shown undecoded",
+)
+REGISTRY_TIMEOUT_MS = bound(
+    Subject.COMMANDS,
+    "time to get a schema and those that it uses from a registry",
+    10_000,
+    "ms",
+    on_excess="records are shown undecoded, and the registry is not tried again for 30 s",
+)
+REGISTRY_VERSIONS_MAX = bound(
+    Subject.COMMANDS,
+    "versions of a subject of a registry that an export decodes",
+    500,
+    "schemas",
+    on_excess="the export is refused before it starts",
+)
+REGISTRY_REFERENCES_MAX = bound(
+    Subject.COMMANDS,
+    "schemas that a schema of a registry uses, also indirectly",
+    200,
+    "schemas",
+    on_excess="records with the schema are shown undecoded",
+)
+
 
 _ERROR_CHARACTERS_MAX = 200
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"

@@ -35,7 +35,7 @@ from kctl.commands.frame.secrets import exposed_files, read_properties
 from kctl.commands.frame.shown import shows, shows_one
 from kctl.config.redaction import redacted, secrets_of
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
-from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX
+from kctl.limits import BUNDLE_FILE_BYTES_MAX, Subject, bound
 from kctl.output.console import Column, Format
 from kctl.output.quantities import INT32_MAX, counted
 from kctl.server.process.bundle import SIGNAL, Missing, Part, machine_parts, redactor, tail, write_archive
@@ -45,6 +45,15 @@ from kctl.server.process.preflight import Finding, Severity, findings
 from kctl.server.process.process import StartOptions
 from kctl.system.operating_system import open_files_of
 from kctl.zookeeper.four_letter_words import write_problem
+
+BUNDLE_METRICS_BYTES_MAX = bound(
+    Subject.REPORTS,
+    "metrics in the archive of `kctl broker bundle`",
+    16 << 20,
+    "bytes",
+    on_excess="the archive has no metrics, and its overview has the reason",
+)
+
 
 # `kctl broker status`.
 

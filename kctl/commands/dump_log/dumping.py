@@ -23,7 +23,6 @@ from kctl.dump.indexes import sanity_problem
 from kctl.dump.kinds import base_offset_of, files_of, kind_of, recognized_kind
 from kctl.dump.summary import LogSummary, LostRange, salvage, summarize
 from kctl.errors import UsageError
-from kctl.limits import DUMP_INPUT_BYTES_MAX
 from kctl.output.console import ERROR_COLUMNS, Column
 from kctl.output.quantities import counted
 from kctl.records.internal import entries
@@ -39,6 +38,15 @@ if TYPE_CHECKING:
     from kctl.output.console import Console
 
     Progressing = Callable[[Console, str], contextlib.AbstractContextManager[Callable[[int], None] | None]]
+from kctl.limits import Subject, bound
+
+DUMP_INPUT_BYTES_MAX = bound(
+    Subject.NAMED_FILES,
+    "size, decompressed, of what `kctl dump-log` reads from standard input, a pipe or a compressed file",
+    (2 << 30) + (64 << 20),
+    "bytes",
+    on_excess="the command fails; a segment of a broker has at most 2 GiB",
+)
 
 
 GZIP_SUFFIX = ".gz"

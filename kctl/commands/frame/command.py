@@ -43,10 +43,19 @@ from kctl.commands.frame.parameters import (
 )
 from kctl.commands.frame.shown import shown_by
 from kctl.errors import KctlError, UsageError
-from kctl.limits import NAMES_FROM_INPUT_MAX
+from kctl.limits import Subject, bound
 from kctl.output.console import Console, Format
 from kctl.output.quantities import parse_integer
 from kctl.system.user_files import STANDARD_INPUT, read_input
+
+NAMES_FROM_INPUT_MAX = bound(
+    Subject.NAMED_FILES,
+    "names that `-` reads from standard input",
+    100_000,
+    "names",
+    on_excess="the command fails before it does anything",
+)
+
 
 # `-` in a list of names: the names are read from standard input, one per line.
 #

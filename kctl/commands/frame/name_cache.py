@@ -14,8 +14,31 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kctl.limits import NAME_CACHE_AGE_MAX_S, NAME_CACHE_FILES_MAX, NAME_CACHE_NAMES_MAX
+from kctl.limits import Subject, bound
 from kctl.system.user_files import replace_private
+
+NAME_CACHE_NAMES_MAX = bound(
+    Subject.NAMED_FILES,
+    "names of one kind and cluster that commands store for completion by the shell",
+    10_000,
+    "names",
+    on_excess="the first ones by name are stored",
+)
+NAME_CACHE_AGE_MAX_S = bound(
+    Subject.NAMED_FILES,
+    "age of names that the shell completes",
+    3_600,
+    "s",
+    on_excess="they are not completed until a command lists them again",
+)
+NAME_CACHE_FILES_MAX = bound(
+    Subject.NAMED_FILES,
+    "files with names for completion by the shell",
+    200,
+    "files",
+    on_excess="the oldest ones are deleted",
+)
+
 
 KINDS = ("topics", "groups", "brokers", "users", "transactions")
 _HARMLESS = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.:,/@%+-]{0,248}")

@@ -18,8 +18,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kctl.errors import UsageError
-from kctl.limits import PROFILES_MAX
+from kctl.limits import Subject, bound
 from kctl.system.user_files import read_regular, replace_private
+
+PROFILES_MAX = bound(
+    Subject.NAMED_FILES,
+    "profiles of one user",
+    1_000,
+    "profiles",
+    on_excess="the command that adds another one fails",
+)
+
 
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

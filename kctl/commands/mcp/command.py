@@ -19,8 +19,31 @@ from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.mcp.roots import Roots
 from kctl.errors import UsageError
-from kctl.limits import TOOL_MESSAGES_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX, TOOL_TIMEOUT_MS
+from kctl.limits import Subject, bound
 from kctl.system.operating_system import module_command
+
+TOOL_OUTPUT_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "output of one tool call of `kctl mcp`",
+    1 << 20,
+    "bytes",
+    on_excess="the command is ended, and the result is an error that suggests to select less",
+)
+TOOL_MESSAGES_BYTES_MAX = bound(
+    Subject.COMMANDS,
+    "warnings and errors in the result of one tool call of `kctl mcp`",
+    16 << 10,
+    "bytes",
+    on_excess="the others are dropped",
+)
+TOOL_TIMEOUT_MS = bound(
+    Subject.COMMANDS,
+    "time for one tool call of `kctl mcp`",
+    120_000,
+    "ms",
+    on_excess="the command is ended, and the result is an error",
+)
+
 
 app = typer.Typer(add_completion=False)
 

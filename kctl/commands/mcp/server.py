@@ -31,7 +31,16 @@ from kctl.commands.frame.root import NOUNS
 from kctl.commands.mcp.command import Confirmations, Outcome, run
 from kctl.commands.mcp.roots import Roots
 from kctl.errors import UsageError
-from kctl.limits import TOOL_CALLS_MAX
+from kctl.limits import Subject, bound
+
+TOOL_CALLS_MAX = bound(
+    Subject.COMMANDS,
+    "commands that `kctl mcp` runs at the same time",
+    4,
+    "commands",
+    on_excess="further calls wait",
+)
+
 
 # The tools: which commands they are, and their input as JSON Schema, from the parameters of the commands.
 

@@ -21,12 +21,27 @@ from kctl.commands.record_format.syntax import (
 )
 from kctl.commands.record_format.writing import Step, check_readable, steps_of
 from kctl.errors import UsageError
-from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
 from kctl.output.quantities import INT32_MAX, counted
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
     from kctl.records.header import Record
+from kctl.limits import Subject, bound
+
+FORMATTED_RECORD_BYTES_MAX = bound(
+    Subject.NAMED_FILES,
+    "text of one record that `kctl produce -f` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command fails",
+)
+FORMATTED_HEADERS_MAX = bound(
+    Subject.NAMED_FILES,
+    "headers of one record that `kctl produce -f` reads",
+    100_000,
+    "headers",
+    on_excess="the command fails",
+)
 
 
 # A record that was read from text.

@@ -8,12 +8,21 @@ delegation.token.secret.key the error is DELEGATION_TOKEN_AUTH_DISABLED.
 from __future__ import annotations
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import TOKEN_RENEWERS_MAX
+from kctl.limits import Subject, bound
 from kctl.protocol.apis.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import outcome_of
 from kctl.server.security.tokens.token import DelegationToken, require_authenticated
 from kctl.server.security.tokens.token_manager import TokenManager
+
+TOKEN_RENEWERS_MAX = bound(
+    Subject.AUTHENTICATION,
+    "renewers of one delegation token",
+    100,
+    "principals",
+    on_excess="INVALID_REQUEST",
+)
+
 
 _USER = "User"
 

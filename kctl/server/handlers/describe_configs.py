@@ -27,7 +27,7 @@ from kctl.config.described import (
 from kctl.config.dynamic import ConfigView
 from kctl.config.kinds import ConfigType
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
-from kctl.limits import DESCRIBED_AT_ONCE, DESCRIBED_BYTES_MAX
+from kctl.limits import DESCRIBED_BYTES_MAX, Subject, bound
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -44,6 +44,15 @@ from kctl.server.cluster.configs.resources import WatchedConfigs, check_access, 
 from kctl.server.loop.slices import pause, pieces
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
+
+DESCRIBED_AT_ONCE = bound(
+    Subject.LONG_WORK,
+    "resources of one DescribeConfigs request that are described at the same time, with reads from ZooKeeper",
+    16,
+    "resources",
+    on_excess="the others are read afterwards; other connections are served in between",
+)
+
 
 log = logging.getLogger(__name__)
 

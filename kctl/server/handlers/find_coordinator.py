@@ -16,13 +16,22 @@ import logging
 from collections.abc import Callable
 
 from kctl.errors import ErrorCode
-from kctl.limits import LOOKUP_CLIENTS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for_key
 from kctl.output.log_lines import by_peer
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kctl.security.acls import AUTHORIZATION_ERRORS, Operation, ResourceType
 from kctl.server.coordination.ports import CoordinatorNode, InternalTopics
 from kctl.server.requests.context import RequestContext
+
+LOOKUP_CLIENTS_MAX = bound(
+    Subject.COORDINATION,
+    "clients and groups whose lookups of a coordinator are counted, for the log line about the consumer group protocol",
+    1_000,
+    "pairs",
+    on_excess="the oldest pair is forgotten, and counted from zero",
+)
+
 
 log = logging.getLogger(__name__)
 

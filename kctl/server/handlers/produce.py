@@ -33,7 +33,7 @@ from functools import partial
 from operator import attrgetter
 
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
-from kctl.limits import APPENDED_INLINE_BYTES_MAX, APPENDS_PER_SLICE_MAX, HANDLED_AT_ONCE_BYTES_MAX
+from kctl.limits import APPENDED_INLINE_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX, Subject, bound
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -60,6 +60,15 @@ from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.storage.segments.draft import DraftedBatches
 from kctl.system.environment import Clock
+
+APPENDS_PER_SLICE_MAX = bound(
+    Subject.PARTITIONS,
+    "partitions of a Produce request that are appended to without a pause",
+    200,
+    "partitions",
+    on_excess="the records of the others are copied, and other connections are served in between",
+)
+
 
 _WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""

@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kctl.limits import TIMERS_PER_ITERATION_MAX
+from kctl.limits import Subject, bound
 from kctl.server.loop.timing_wheel import Entry, TimingWheel
 from kctl.system.environment import Clock
+
+TIMERS_PER_ITERATION_MAX = bound(
+    Subject.CONNECTIONS,
+    "timeouts of requests, members and transactions that are handled in one iteration of the event loop",
+    50,
+    "timeouts",
+    on_excess="the others are handled in the next iterations",
+)
+"""One of a group's member takes 0.1 ms."""
 
 
 class WheelTimer:

@@ -18,10 +18,34 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
-from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX, METRICS_HEAD_MS_MAX, METRICS_SEND_MS_MAX
+from kctl.limits import METRICS_SEND_MS_MAX, Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.server.network.acceptor import ListenError, bound_socket, listen
 from kctl.system.reference_cycles import free_transports
+
+METRICS_CONNECTIONS_MAX = bound(
+    Subject.METRICS_ENDPOINT,
+    "concurrent connections to the HTTP endpoint for metrics",
+    32,
+    "connections",
+    on_excess="the one that has waited longest for its client, and at least one second, is closed; if there is none, "
+    "further connections are closed at once",
+)
+METRICS_HEAD_BYTES_MAX = bound(
+    Subject.METRICS_ENDPOINT,
+    "request line and headers of one HTTP request",
+    8 << 10,
+    "bytes",
+    on_excess="HTTP status 431, and the connection is closed",
+)
+METRICS_HEAD_MS_MAX = bound(
+    Subject.METRICS_ENDPOINT,
+    "time until an HTTP request has arrived, counted from the end of the last response",
+    75_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+
 
 # Reads the head of an HTTP/1.1 request of a scraper. Pure.
 #

@@ -20,12 +20,35 @@ from kctl.config.listeners import inter_broker_listener
 from kctl.errors import KctlError
 from kctl.lag.facts import LogRange
 from kctl.lag.rules import GroupLag
-from kctl.limits import METRICS_LAG_CACHE_MS, METRICS_LAG_TIMEOUT_MS, METRICS_LAG_WAIT_MS
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.server.metrics.local_lag import LocalLag, lag_of_groups, read_local_lag, read_missing_lag
 from kctl.server.metrics.sources import Sources
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.replica_manager import ReplicaManager
+
+METRICS_LAG_TIMEOUT_MS = bound(
+    Subject.METRICS_ENDPOINT,
+    "time to read the lag of groups for one scrape of a broker",
+    5_000,
+    "ms",
+    on_excess="the scrape has no lag",
+)
+METRICS_LAG_CACHE_MS = bound(
+    Subject.METRICS_ENDPOINT,
+    "time for which the lag of groups in the metrics of a broker is used, at least",
+    5_000,
+    "ms",
+    on_excess="it is read again, and used for ten times as long as that took",
+)
+METRICS_LAG_WAIT_MS = bound(
+    Subject.METRICS_ENDPOINT,
+    "time for which a scrape of a broker waits for the lag of groups, if there is an earlier one",
+    50,
+    "ms",
+    on_excess="the scrape has the earlier one",
+)
+
 
 log = logging.getLogger(__name__)
 

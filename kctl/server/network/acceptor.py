@@ -9,7 +9,7 @@ import socket
 from dataclasses import replace
 
 from kctl.errors import KctlError
-from kctl.limits import LISTEN_BACKLOG, REFUSED_SOCKETS_MAX
+from kctl.limits import LISTEN_BACKLOG, Subject, bound
 from kctl.model import Endpoint
 from kctl.output.log_lines import by_peer
 from kctl.server.network.buffer_pool import BufferPool
@@ -23,6 +23,15 @@ from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer, peer_address
 from kctl.server.requests.recorder import ConnectionTiming
 from kctl.system import open_files
+
+REFUSED_SOCKETS_MAX = bound(
+    Subject.CONNECTIONS,
+    "refused connections that stay open for a time, so that their clients do not return at once",
+    1_000,
+    "connections",
+    on_excess="further ones are closed at once",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,24 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from kctl.limits import LONE_FRAME_BYTES_MAX, MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
+from kctl.limits import LONE_FRAME_BYTES_MAX, Subject, bound
 from kctl.system.operating_system import private_pages
+
+RETAINED_BUFFER_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "unused receive buffers that the broker keeps for reuse",
+    16 << 20,
+    "bytes",
+    on_excess="buffers are returned to the system",
+)
+MAPPED_BUFFERS_MAX = bound(
+    Subject.CONNECTIONS,
+    "receive buffers that are memory maps, of which the system allows a process about 65,000",
+    8_192,
+    "buffers",
+    on_excess="further buffers come from the heap",
+)
+
 
 MAPPED_BYTES_MIN = 1 << 16
 _RETAINED_SIZE_MAX = 1 << 23

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
-from kctl.limits import RECEIVED_UNTIMED_MAX
+from kctl.limits import Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
@@ -25,6 +25,15 @@ from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.network.tls.stream import TlsOutbox, TlsStream
 from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
+
+RECEIVED_UNTIMED_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes that connections receive in one iteration of the event loop without a look at the time that it takes",
+    256 << 10,
+    "bytes",
+    on_excess="connections receive in turns when the time for connections is over",
+)
+
 
 log = logging.getLogger(__name__)
 _HAS_MORE, _ANSWERED_ONE = TurnEnd.HAS_MORE, TurnEnd.ANSWERED_ONE

@@ -22,8 +22,17 @@ from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import inter_broker_listener, listener_endpoints
 from kctl.errors import ConfigError
-from kctl.limits import CONNECTION_RATES_MAX
+from kctl.limits import Subject, bound
 from kctl.server.requests.context import peer_address
+
+CONNECTION_RATES_MAX = bound(
+    Subject.CONNECTIONS,
+    "addresses whose connection rate is counted",
+    10_000,
+    "addresses",
+    on_excess="the address that has not connected for the longest time starts from zero",
+)
+
 
 UNLIMITED = 2**31 - 1
 

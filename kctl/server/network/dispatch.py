@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any
 
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
-from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
+from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX, Subject, bound
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
@@ -31,6 +31,15 @@ from kctl.server.requests.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.recorder import RequestRecorder, RequestTimes
 from kctl.server.requests.request_log import RequestLog
+
+COPIED_FRAME_BYTES_MAX = bound(
+    Subject.LONG_WORK,
+    "size of a request that is copied to be decoded in a thread",
+    1 << 20,
+    "bytes",
+    on_excess="the receive buffer is not used again, and is freed after the request",
+)
+
 
 # A reply that is encoded at the moment at which its response is known.
 #

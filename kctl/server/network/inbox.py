@@ -14,8 +14,24 @@ import struct
 from typing import Any
 
 from kctl.errors import MalformedRequest
-from kctl.limits import READ_AHEAD_BYTES_MAX, RECEIVED_AT_ONCE_MAX
+from kctl.limits import Subject, bound
 from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
+
+READ_AHEAD_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes received from one connection while its request is handled",
+    1 << 16,
+    "bytes",
+    on_excess="nothing more is read from the connection until the response has been sent",
+)
+RECEIVED_AT_ONCE_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes that one connection receives in a row",
+    1 << 20,
+    "bytes",
+    on_excess="the rest is received afterwards",
+)
+
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_BYTES = _LENGTH.size

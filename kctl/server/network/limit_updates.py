@@ -16,9 +16,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ConfigError
-from kctl.limits import LIMITED_HOSTS_MAX
+from kctl.limits import Subject, bound
 from kctl.server.network.connection_limits import ConnectionLimits, limit_settings, named_hosts
 from kctl.server.znodes.problem_log import ProblemLog
+
+LIMITED_HOSTS_MAX = bound(
+    Subject.CONNECTIONS,
+    "host names in max.connections.per.ip.overrides",
+    64,
+    "names",
+    on_excess="the broker does not start, or keeps the old limits; addresses are not counted",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,32 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from kctl.limits import FLUSH_BYTES_MAX, SEND_BYTES_MAX, UNREAD_RESPONSE_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.system.operating_system import MSG_MORE, send_file
+
+UNREAD_RESPONSE_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "responses in memory that clients have not read, over all connections; records in files are not counted",
+    512 << 20,
+    "bytes",
+    on_excess="connections are closed, first those whose clients have not read for the longest time",
+)
+FLUSH_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes sent to one connection in a row",
+    8 << 20,
+    "bytes",
+    on_excess="the other connections get their turn first",
+)
+SEND_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes from memory given to the operating system in one call",
+    1 << 20,
+    "bytes",
+    on_excess="further calls send the rest",
+)
+"""While the peer reads, Linux takes more than its send buffer holds: 23 MB in one call, which took 12 ms."""
+
 
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""

@@ -25,17 +25,40 @@ from collections.abc import Callable
 from enum import Enum
 from types import NoneType
 
-from kctl.limits import (
-    LONE_FRAME_BYTES_MAX,
-    TURN_MS_MAX,
-    TURN_REQUEST_BYTES_MAX,
-    TURN_REQUESTS_MAX,
-    TURN_RESPONSE_BYTES_MAX,
-    WAITING_PRODUCES_MAX,
-)
+from kctl.limits import LONE_FRAME_BYTES_MAX, TURN_MS_MAX, Subject, bound
 from kctl.server.network.channel import Channel, ChannelEnded, KeepsFrame, PerformedReply, Reply, ThrottledReply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
+
+TURN_REQUESTS_MAX = bound(
+    Subject.CONNECTIONS,
+    "pipelined requests of one connection that are handled in a row",
+    256,
+    "requests",
+    on_excess="the other connections get their turn first",
+)
+WAITING_PRODUCES_MAX = bound(
+    Subject.CONNECTIONS,
+    "Produce requests of one connection that wait for replicas at the same time",
+    16,
+    "requests",
+    on_excess="the next request is not handled before the first response has been sent",
+)
+TURN_REQUEST_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes of requests of one connection that are handled in a row, after the first",
+    1 << 20,
+    "bytes",
+    on_excess="the other connections get their turn first",
+)
+TURN_RESPONSE_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes of responses of one connection that are made in a row, after the first",
+    1 << 20,
+    "bytes",
+    on_excess="the other connections get their turn first",
+)
+
 
 TURN_S_MAX = TURN_MS_MAX / 1000
 _API_KEY_BYTES = 2

@@ -21,15 +21,45 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from kctl.limits import (
-    BUSY_SLICE_MS_MAX,
-    LOOP_SLICE_MS_MAX,
-    RECEIVED_PER_ITERATION_MAX,
-    ROUND_MS_MAX,
-    TURN_MS_MAX,
-    URGENT_RECEIVED_PER_ITERATION_MAX,
-)
+from kctl.limits import TURN_MS_MAX, Subject, bound
 from kctl.server.loop.lag import iteration_of
+
+ROUND_MS_MAX = bound(
+    Subject.CONNECTIONS,
+    "time for one turn of each connection that waits for one",
+    50,
+    "ms",
+    on_excess="turns are shorter, down to one request each",
+)
+LOOP_SLICE_MS_MAX = bound(
+    Subject.CONNECTIONS,
+    "time for connections in one iteration of the event loop",
+    10,
+    "ms",
+    on_excess="timers and other sockets are served first",
+)
+RECEIVED_PER_ITERATION_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes that connections receive in one iteration of the event loop, before they take turns",
+    4 << 20,
+    "bytes",
+    on_excess="they receive in turns, within the time for connections",
+)
+URGENT_RECEIVED_PER_ITERATION_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes that connections receive in one iteration before those of the control plane take turns",
+    5 << 20,
+    "bytes",
+    on_excess="they receive in turns, as the others",
+)
+BUSY_SLICE_MS_MAX = bound(
+    Subject.CONNECTIONS,
+    "time in one iteration for connections that use more than a quarter of the event loop or need several turns",
+    2,
+    "ms",
+    on_excess="connections that use little are served first",
+)
+
 
 _TURN_S = TURN_MS_MAX / 1000
 _ROUND_S = ROUND_MS_MAX / 1000

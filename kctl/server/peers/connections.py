@@ -19,12 +19,21 @@ from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import listener_endpoints, listener_properties, listener_property
 from kctl.errors import AuthenticationFailed, ConfigError
-from kctl.limits import PEER_ADDRESSES_MAX
+from kctl.limits import Subject, bound
 from kctl.model import Endpoint
 from kctl.server.network.connection_limits import set_size
 from kctl.server.network.tls.listeners import FileStates, states_of
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.znodes.problem_log import ProblemLog
+
+PEER_ADDRESSES_MAX = bound(
+    Subject.LONG_WORK,
+    "addresses of other brokers whose failed connection attempts are counted",
+    10_000,
+    "addresses",
+    on_excess="all are forgotten, and the timeouts for connecting start anew",
+)
+
 
 # Security of the connections to other brokers, from the properties of the listener that they go to.
 #

@@ -27,13 +27,7 @@ from typing import Any, NamedTuple
 
 from kctl import __version__
 from kctl.config.redaction import HIDDEN, redacted
-from kctl.limits import (
-    BUNDLE_FILE_BYTES_MAX,
-    BUNDLE_LISTED_FILES_MAX,
-    BUNDLE_LOG_BYTES_MAX,
-    DUMPED_FRAMES_MAX,
-    DUMPED_TASKS_MAX,
-)
+from kctl.limits import BUNDLE_FILE_BYTES_MAX, Subject, bound
 from kctl.output.terminal_text import escape
 from kctl.records.compiled import walk_is_compiled
 from kctl.storage.names import (
@@ -44,6 +38,36 @@ from kctl.storage.names import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kctl.system import open_files
+
+DUMPED_TASKS_MAX = bound(
+    Subject.REPORTS,
+    "tasks that a broker describes in its dump (SIGUSR1)",
+    500,
+    "tasks",
+    on_excess="the number of the others is written",
+)
+DUMPED_FRAMES_MAX = bound(
+    Subject.REPORTS,
+    "frames that a broker describes for each task and thread in its dump (SIGUSR1)",
+    40,
+    "frames",
+    on_excess="further frames are left out",
+)
+BUNDLE_LOG_BYTES_MAX = bound(
+    Subject.REPORTS,
+    "end of a log file in the archive of `kctl broker bundle`",
+    8 << 20,
+    "bytes",
+    on_excess="earlier lines are left out",
+)
+BUNDLE_LISTED_FILES_MAX = bound(
+    Subject.REPORTS,
+    "files in one directory listing of the archive of `kctl broker bundle`",
+    20_000,
+    "files",
+    on_excess="the listing ends with the number that it has",
+)
+
 
 ROOT = "kctl-bundle"
 _CHECKPOINTS = (

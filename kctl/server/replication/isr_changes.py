@@ -31,7 +31,7 @@ from kctl.errors import (
     SessionLostError,
     ZooKeeperError,
 )
-from kctl.limits import ISR_CHANGES_PER_REQUEST_MAX
+from kctl.limits import Subject, bound
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.alter_partition import (
     AlterPartitionRequest,
@@ -47,6 +47,15 @@ from kctl.system.environment import Clock
 from kctl.system.reference_cycles import copy_of
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
+
+ISR_CHANGES_PER_REQUEST_MAX = bound(
+    Subject.PARTITIONS,
+    "partitions in one AlterIsr request of a leader to the controller",
+    500,
+    "partitions",
+    on_excess="the changes of further partitions are in the next request",
+)
+
 
 # How a leader writes the in-sync replicas of its partitions: directly to ZooKeeper, or through the controller.
 #

@@ -15,9 +15,18 @@ from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, 
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from kctl.limits import DELAYED_TRIED_MAX, SLICE_OBJECTS
+from kctl.limits import SLICE_OBJECTS, Subject, bound
 from kctl.server.loop.slices import pause, pieces
 from kctl.system.environment import Timer, TimerTask
+
+DELAYED_TRIED_MAX = bound(
+    Subject.CONNECTIONS,
+    "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
+    100,
+    "requests",
+    on_excess="the other connections get their turn first",
+)
+
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)

@@ -15,7 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import RECORD_WORK_BYTES_MAX, RECORD_WORK_THREADS, RECORD_WORK_WAITING_BYTES_MAX
+from kctl.limits import RECORD_WORK_BYTES_MAX, RECORD_WORK_WAITING_BYTES_MAX, Subject, bound
+
+RECORD_WORK_THREADS = bound(
+    Subject.RECORDS,
+    "threads that decompress, convert and compress records",
+    2,
+    "threads",
+    on_excess="the request waits until others have finished",
+)
+"""More would compete with the event loop for the interpreter lock."""
+
 
 T = TypeVar("T")
 

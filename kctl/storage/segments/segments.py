@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 
-from kctl.limits import CLOSED_SEGMENTS_PER_FLUSH
+from kctl.limits import Subject, bound
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files
 from kctl.storage.log_directory import DelayedRemovals
@@ -13,6 +13,15 @@ from kctl.storage.names import SWAP_SUFFIX
 from kctl.storage.segments.segment import Segment
 from kctl.storage.state.producer_state import ProducerEntry
 from kctl.system.environment import Random
+
+CLOSED_SEGMENTS_PER_FLUSH = bound(
+    Subject.CONNECTIONS,
+    "closed segments of one log that are flushed together, with three open files for each",
+    8,
+    "segments",
+    on_excess="further ones are flushed afterwards",
+)
+
 
 # The list of segments of one log.
 

@@ -6,7 +6,16 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from kctl.errors import KctlError
-from kctl.limits import COMPACTED_FILES_PER_FILE_MAX
+from kctl.limits import Subject, bound
+
+COMPACTED_FILES_PER_FILE_MAX = bound(
+    Subject.EXPORTS,
+    "files that `kctl tables compact` merges into one",
+    1_000,
+    "files",
+    on_excess="the others are merged into another file",
+)
+
 
 SMALL_SHARE = 0.75
 """Files of at least this share of the target size are left as they are."""

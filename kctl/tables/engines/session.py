@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import kctl
 from kctl.errors import KctlError, UsageError
-from kctl.limits import CHECKED_EXECUTOR_CORES_MAX
 from kctl.tables.engines import executor_watch
 from kctl.tables.engines.executor_watch import Seen, WatchState
 from kctl.tables.engines.package import build_package
@@ -37,6 +36,15 @@ from kctl.tables.exec.environment import problem
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
+from kctl.limits import Subject, bound
+
+CHECKED_EXECUTOR_CORES_MAX = bound(
+    Subject.EXPORTS,
+    "cores of Spark's executors whose Python packages are checked before an export is planned",
+    256,
+    "cores",
+    on_excess="the others are checked by the tasks",
+)
 
 
 # Work in a daemon thread, so that an interrupt of the main thread does not wait for it.

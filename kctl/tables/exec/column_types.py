@@ -18,7 +18,16 @@ from enum import StrEnum
 from typing import Any
 
 from kctl.errors import UsageError
-from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, EXPORT_SCHEMA_TYPES_MAX
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, Subject, bound
+
+EXPORT_SCHEMA_TYPES_MAX = bound(
+    Subject.EXPORTS,
+    "types in a schema of keys or values in an export, counted at each place that uses them",
+    10_000,
+    "types",
+    on_excess="the export is refused",
+)
+
 
 BINARY = "binary"
 STRING = "string"

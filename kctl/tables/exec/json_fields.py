@@ -14,8 +14,17 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, EXPORT_JSON_DEPTH_MAX
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, Subject, bound
 from kctl.tables.exec.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
+
+EXPORT_JSON_DEPTH_MAX = bound(
+    Subject.EXPORTS,
+    "levels of objects and lists in a key or value of JSON in an export",
+    500,
+    "levels",
+    on_excess="the record cannot be decoded: --on-bad-record",
+)
+
 
 NOTHING: Any = object()
 """The absence of a rest; None is the JSON value null."""

@@ -18,13 +18,29 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kctl.errors import KctlError
-from kctl.limits import EXPORT_OPEN_FILES_PER_TASK_MAX, EXPORT_PARTITIONS_PER_TASK_MAX
+from kctl.limits import Subject, bound
 from kctl.tables.exec.columns import CALENDAR_US
 from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import OTHER_REASONS, REASONS_MAX, WrittenFile
 from kctl.tables.exec.partitioning import HOUR, HOUR_US, Partitioning, Values
 from kctl.tables.exec.writer import ROW_GROUP_BYTES, ParquetFile, footer
+
+EXPORT_PARTITIONS_PER_TASK_MAX = bound(
+    Subject.EXPORTS,
+    "partitions in one task of an export with --partition-by",
+    10_000,
+    "partitions",
+    on_excess="records of further partitions cannot be exported: --on-bad-record",
+)
+EXPORT_OPEN_FILES_PER_TASK_MAX = bound(
+    Subject.EXPORTS,
+    "files that a task of an export with --partition-by has open, because their records exceed its memory",
+    400,
+    "files",
+    on_excess="the export fails and suggests a smaller --target-file-size",
+)
+
 
 # Divides records by partition.
 

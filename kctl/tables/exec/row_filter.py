@@ -19,8 +19,24 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 from kctl.errors import UsageError
-from kctl.limits import EXPORT_WHERE_CHARACTERS_MAX, EXPORT_WHERE_DEPTH_MAX
+from kctl.limits import Subject, bound
 from kctl.tables.exec.column_types import STRING, Columns, Struct, Type, check_path, decimal_of, kind_of
+
+EXPORT_WHERE_CHARACTERS_MAX = bound(
+    Subject.EXPORTS,
+    "characters of --where of an export",
+    4_096,
+    "characters",
+    on_excess="the export is refused",
+)
+EXPORT_WHERE_DEPTH_MAX = bound(
+    Subject.EXPORTS,
+    "levels of parentheses in --where of an export",
+    50,
+    "levels",
+    on_excess="the export is refused",
+)
+
 
 RECORD_TYPES = {
     "topic": STRING,

@@ -18,9 +18,18 @@ from uuid import UUID
 
 from kctl.client.consuming.positions import Position as History
 from kctl.errors import UsageError
-from kctl.limits import SOURCE_TASKS_PER_PARTITION_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.tables.exec.histories import history_of
+
+SOURCE_TASKS_PER_PARTITION_MAX = bound(
+    Subject.EXPORTS,
+    'tasks of one partition of a topic in a query with `format("kctl")`',
+    10_000,
+    "tasks",
+    on_excess="the query fails before it starts; increase maxOffsetsPerTask",
+)
+
 
 EARLIEST, LATEST = "earliest", "latest"
 

@@ -19,7 +19,23 @@ from decimal import Decimal
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, NoReturn
 
-from kctl.limits import EXPORT_VARIANT_BYTES_MAX, EXPORT_VARIANT_DEPTH_MAX
+from kctl.limits import Subject, bound
+
+EXPORT_VARIANT_BYTES_MAX = bound(
+    Subject.EXPORTS,
+    "size of a key or value in an export as variant: its text, its value and the names of its members, each",
+    16 << 20,
+    "bytes",
+    on_excess="the record cannot be decoded: --on-bad-record",
+)
+EXPORT_VARIANT_DEPTH_MAX = bound(
+    Subject.EXPORTS,
+    "levels of objects and lists in a key or value in an export as variant",
+    128,
+    "levels",
+    on_excess="the record cannot be decoded: --on-bad-record",
+)
+
 
 REMEMBERED_MAX = 1_000
 REMEMBERED_NAMES_MAX = 256

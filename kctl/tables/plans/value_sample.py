@@ -10,12 +10,21 @@ from kctl.client.consuming.fetching import FetchedPartition, FetchLimits, fetch_
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import EXPORT_SAMPLE_RECORDS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_records
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import CorruptBatch, Record
 from kctl.tables.plans.plan import PartitionRange
+
+EXPORT_SAMPLE_RECORDS_MAX = bound(
+    Subject.EXPORTS,
+    "records per topic from which an export infers columns",
+    5_000,
+    "records",
+    on_excess="the others are not in the sample",
+)
+
 
 LIMITS = FetchLimits(max_wait_ms=0, max_bytes=8 << 20, partition_max_bytes=256 << 10)
 PARTITIONS_MAX = 50

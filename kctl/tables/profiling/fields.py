@@ -13,13 +13,31 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from kctl.limits import (
-    EXPORT_COLUMN_DEPTH_MAX,
-    PROFILE_FIELDS_MAX,
-    PROFILE_SAMPLED_VALUE_BYTES_MAX,
-    PROFILE_VALUE_FIELDS_MAX,
-)
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, Subject, bound
 from kctl.tables.exec.json_fields import NotJson, parse
+
+PROFILE_SAMPLED_VALUE_BYTES_MAX = bound(
+    Subject.EXPORTS,
+    "bytes of a value that a profile examines",
+    1 << 20,
+    "bytes",
+    on_excess="the value is counted as too large to examine",
+)
+PROFILE_VALUE_FIELDS_MAX = bound(
+    Subject.EXPORTS,
+    "fields of one JSON value that a profile examines",
+    10_000,
+    "fields",
+    on_excess="the others are left out",
+)
+PROFILE_FIELDS_MAX = bound(
+    Subject.EXPORTS,
+    "fields of JSON values in a profile",
+    1_000,
+    "fields",
+    on_excess="further fields are left out, which the profile says",
+)
+
 
 SLICES = 20
 FIELD_NAME_CHARACTERS_MAX = 200

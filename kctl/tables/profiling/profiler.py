@@ -9,14 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kctl.limits import (
-    PROFILE_DISTINCT_KEYS_MAX,
-    PROFILE_FREQUENT_KEYS_MAX,
-    PROFILE_KEY_BYTES_MAX,
-    PROFILE_SAMPLED_VALUES_MAX,
-    PROFILE_SCHEMA_IDS_MAX,
-    PROFILE_TIME_BUCKETS_MAX,
-)
+from kctl.limits import PROFILE_KEY_BYTES_MAX, Subject, bound
 from kctl.records.compression import Codec
 from kctl.records.header import CODEC_MASK, HEADER_SIZE
 from kctl.tables.exec.chunk import Bytes, Chunk, Longs
@@ -41,6 +34,43 @@ from kctl.tables.profiling.rows import (
 )
 from kctl.tables.profiling.time_counts import TimeCounts
 from kctl.tables.verification.record_hash import binary_hashes
+
+PROFILE_DISTINCT_KEYS_MAX = bound(
+    Subject.EXPORTS,
+    "keys that `kctl tables profile` keeps to count distinct keys, with 32 bytes each",
+    1 << 16,
+    "keys",
+    on_excess="the number of distinct keys is an estimate with a standard error of 0.4 %",
+)
+PROFILE_FREQUENT_KEYS_MAX = bound(
+    Subject.EXPORTS,
+    "candidates for the most frequent keys in a profile",
+    4_096,
+    "keys",
+    on_excess="counts of frequent keys are lower bounds, whose error is shown",
+)
+PROFILE_TIME_BUCKETS_MAX = bound(
+    Subject.EXPORTS,
+    "buckets of a profile's records by time",
+    2_048,
+    "buckets",
+    on_excess="the width of the buckets is doubled",
+)
+PROFILE_SAMPLED_VALUES_MAX = bound(
+    Subject.EXPORTS,
+    "values that a profile examines, or two of each partition if that is more",
+    10_000,
+    "values",
+    on_excess="the others are not in the sample",
+)
+PROFILE_SCHEMA_IDS_MAX = bound(
+    Subject.EXPORTS,
+    "ids of a schema registry in a profile",
+    1_000,
+    "ids",
+    on_excess="further ids are counted together",
+)
+
 
 NO_TIMESTAMP = -1
 SCHEMA_ID_BYTES = 5

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kctl.errors import ApiError
-from kctl.limits import VERIFIED_OFFSETS_PER_ROUND_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.tables.commits.existing import ExportedTopic
 from kctl.tables.exec.batch_decoder import BatchDecoder
@@ -31,6 +31,15 @@ from kctl.tables.verification.data_files import DataFiles, RowGroup, Rows
 from kctl.tables.verification.ledger import AllowedGaps, Difference, Gap, Judgement, Ledger, Span, SpanIndex
 from kctl.tables.verification.record_hash import record_hashes
 from kctl.tables.verification.rows import DIFFERENT, EQUAL, NOT_COMPARED, GapRow, VerifiedRange
+
+VERIFIED_OFFSETS_PER_ROUND_MAX = bound(
+    Subject.EXPORTS,
+    "offsets that `kctl tables verify` compares at once, with 22 bytes each",
+    1 << 20,
+    "offsets",
+    on_excess="the topic is compared in several rounds",
+)
+
 
 # Which offsets of a topic the files should have, and which of them can be compared.
 

@@ -15,12 +15,28 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from kctl.limits import ZOOKEEPER_FRAME_BYTES_MAX, ZOOKEEPER_UNREAD_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.system.reference_cycles import free_transports
 from kctl.zookeeper.embedded import responses
 from kctl.zookeeper.embedded.acl import Id
 from kctl.zookeeper.embedded.codes import EventType
+
+ZOOKEEPER_FRAME_BYTES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "size of one request to the embedded ZooKeeper server (jute.maxbuffer)",
+    0xFFFFF,
+    "bytes",
+    on_excess="the connection is closed before the frame is read",
+)
+ZOOKEEPER_UNREAD_BYTES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "responses and events that a client of the embedded ZooKeeper server has not read",
+    64 << 20,
+    "bytes",
+    on_excess="the connection is closed",
+)
+
 
 # Limits how long the frames of all clients are read in one iteration of the event loop.
 #

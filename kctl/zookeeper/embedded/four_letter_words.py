@@ -10,9 +10,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from kctl.limits import ZOOKEEPER_DUMP_LINES_MAX
+from kctl.limits import Subject, bound
 from kctl.zookeeper.embedded.keeper import Client, Keeper
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER
+
+ZOOKEEPER_DUMP_LINES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "sessions, and ephemeral znodes, in the output of the word `dump` of the embedded ZooKeeper server",
+    2_000,
+    "lines of each kind",
+    on_excess="further ones are left out; the output has the number of all sessions",
+)
+
 
 VERSION = "3.8.0-kctl"
 """The version of the protocol first, because clients parse it, then this implementation."""

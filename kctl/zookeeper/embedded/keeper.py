@@ -17,12 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from kctl.limits import (
-    ZOOKEEPER_MULTI_READ_BYTES_MAX,
-    ZOOKEEPER_NAMES_PER_STEP,
-    ZOOKEEPER_OPERATIONS_PER_STEP,
-    ZOOKEEPER_PATHS_PER_STEP,
-)
+from kctl.limits import ZOOKEEPER_NAMES_PER_STEP, ZOOKEEPER_PATHS_PER_STEP, Subject, bound
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths, requests, responses
 from kctl.zookeeper.embedded.acl import Id
@@ -30,6 +25,21 @@ from kctl.zookeeper.embedded.codes import NO_ZXID, Code, CreateMode, EventType, 
 from kctl.zookeeper.embedded.sessions import Session, Sessions
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER, Tree, Znode
 from kctl.zookeeper.embedded.watches import Change, WatchBoard, Watches, WatchMode
+
+ZOOKEEPER_MULTI_READ_BYTES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "data and names in the response to one multiRead of the embedded ZooKeeper server",
+    16 << 20,
+    "bytes",
+    on_excess="RUNTIME_INCONSISTENCY for the remaining operations",
+)
+ZOOKEEPER_OPERATIONS_PER_STEP = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "operations of one multi that the embedded ZooKeeper server executes without a pause",
+    100,
+    "operations",
+    on_excess="other connections are served in between, but no other operation is executed",
+)
 
 
 class Client(Protocol):

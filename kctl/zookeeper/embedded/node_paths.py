@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import re
 
-from kctl.limits import ZOOKEEPER_PATH_CHARACTERS_MAX
+from kctl.limits import Subject, bound
 from kctl.zookeeper.embedded.codes import Code, KeeperError
+
+ZOOKEEPER_PATH_CHARACTERS_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "path of a znode of the embedded ZooKeeper server",
+    10_000,
+    "characters",
+    on_excess="BAD_ARGUMENTS",
+)
+
 
 ROOT = "/"
 ZOOKEEPER = "/zookeeper"

@@ -6,15 +6,40 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kctl.errors import MalformedRequest
-from kctl.limits import (
-    ZOOKEEPER_ACL_ENTRIES_MAX,
-    ZOOKEEPER_MULTI_ACL_ENTRIES_MAX,
-    ZOOKEEPER_OPERATIONS_MAX,
-    ZOOKEEPER_SET_WATCHES_MAX,
-)
+from kctl.limits import Subject, bound
 from kctl.zookeeper.embedded.acl import Acl, Id
 from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader
 from kctl.zookeeper.embedded.watches import ANY_MODE, WatchMode
+
+ZOOKEEPER_OPERATIONS_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "operations of one multi or multiRead to the embedded ZooKeeper server",
+    500,
+    "operations",
+    on_excess="MARSHALLING_ERROR",
+)
+ZOOKEEPER_ACL_ENTRIES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "entries of the ACL of one znode of the embedded ZooKeeper server; each operation on it looks at all of them",
+    100,
+    "entries",
+    on_excess="MARSHALLING_ERROR",
+)
+ZOOKEEPER_MULTI_ACL_ENTRIES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "entries of all ACLs in one multi to the embedded ZooKeeper server",
+    2_000,
+    "entries",
+    on_excess="MARSHALLING_ERROR",
+)
+ZOOKEEPER_SET_WATCHES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "paths of one kind in a setWatches to the embedded ZooKeeper server; clients send at most 128 KB at once",
+    10_000,
+    "paths",
+    on_excess="MARSHALLING_ERROR",
+)
+
 
 PASSWORD_LENGTH = 16
 _CREATE_MODES = frozenset(CreateMode)

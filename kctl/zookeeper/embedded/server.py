@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kctl.errors import MalformedRequest, ZooKeeperError
-from kctl.limits import LISTEN_BACKLOG, ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_SESSIONS_MAX
+from kctl.limits import LISTEN_BACKLOG, Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
@@ -35,6 +35,29 @@ from kctl.zookeeper.embedded.connection import Connection, InputTurns
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import Store
 from kctl.zookeeper.embedded.watches import TooManyWatches
+
+ZOOKEEPER_CONNECTIONS_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "connections to the embedded ZooKeeper server",
+    1_000,
+    "connections",
+    on_excess="the connection is closed",
+)
+ZOOKEEPER_SESSIONS_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "sessions of the embedded ZooKeeper server; one without a connection expires after its timeout, at most 40 s",
+    20_000,
+    "sessions",
+    on_excess="the connection is closed",
+)
+ZOOKEEPER_IDENTITIES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "digest identities of one connection to the embedded ZooKeeper server",
+    100,
+    "identities",
+    on_excess="AUTH_FAILED, and the connection is closed",
+)
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -15,11 +15,20 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Protocol
 
-from kctl.limits import ZOOKEEPER_PATHS_PER_STEP, ZOOKEEPER_WATCHES_MAX
+from kctl.limits import ZOOKEEPER_PATHS_PER_STEP, Subject, bound
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
 from kctl.zookeeper.embedded.codes import READ, EventType
+
+ZOOKEEPER_WATCHES_MAX = bound(
+    Subject.EMBEDDED_ZOOKEEPER,
+    "paths on which one connection to the embedded ZooKeeper server has data or child watches",
+    500_000,
+    "paths of each kind",
+    on_excess="the connection is closed",
+)
+"""A controller watches the state of each partition that is reassigned, and each topic."""
 
 
 class Watcher(Protocol):

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from kctl.limits import LOG_LINES_OF_EVENT_MAX
+from kctl.output.log_folding import LOG_LINES_OF_EVENT_MAX
 from tests.integration.cli.conftest import ON_OURS, command_line
 from tests.peers import probe
 from tests.peers.process import Process

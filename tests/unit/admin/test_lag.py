@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kctl.admin.groups.history import CommitHistory
+from kctl.admin.groups.history import LAG_COMMITS_MAX, CommitHistory
 from kctl.admin.groups.lag import LagOptions, LagReader
 from kctl.admin.sampling.sample import GroupVerdicts
 from kctl.admin.sampling.sampler import Sampler
@@ -13,7 +13,6 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.lag.facts import Position
 from kctl.lag.rules import GroupLag
-from kctl.limits import LAG_COMMITS_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.records.build import build_batch

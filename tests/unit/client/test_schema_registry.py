@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from kctl.client.registry import schema as registry_schema
 from kctl.client.registry.avro import AvroCodec
-from kctl.client.registry.client import RegistryClient
+from kctl.client.registry.client import REGISTRY_REFERENCES_MAX, REGISTRY_RESPONSE_BYTES_MAX, RegistryClient
 from kctl.client.registry.codecs import Decoder, Encoder
 from kctl.client.registry.schema import (
     RegistryUnreachable,
@@ -40,7 +40,6 @@ from kctl.client.registry.schema import (
     split_indexes,
 )
 from kctl.errors import ConfigError
-from kctl.limits import REGISTRY_REFERENCES_MAX, REGISTRY_RESPONSE_BYTES_MAX
 from tests.peers.certificates import CertificateAuthority
 from tests.peers.schema_registry import SchemaRegistry, basic, schema_registry
 

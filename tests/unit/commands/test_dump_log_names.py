@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kctl.commands.dump_log.dumping import DUMP_INPUT_BYTES_MAX
 from kctl.dump.kinds import base_offset_of
-from kctl.limits import DUMP_INPUT_BYTES_MAX
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.unit.commands.conftest import Kctl

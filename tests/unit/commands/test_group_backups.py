@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from kctl.admin.groups.offsets import OffsetDocument
-from kctl.admin.groups.undo_files import backups_of, save_backup
+from kctl.admin.groups.undo_files import OFFSET_BACKUPS_MAX, backups_of, save_backup
 from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.limits import OFFSET_BACKUPS_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, encode_assignment

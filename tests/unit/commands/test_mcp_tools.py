@@ -16,11 +16,16 @@ from jsonschema import Draft202012Validator
 from kctl.commands.frame.parameters import metavar_of
 from kctl.commands.frame.root import all_commands
 from kctl.commands.mcp import command
-from kctl.commands.mcp.command import LIFETIME_S, PENDING_MAX, Confirmations
+from kctl.commands.mcp.command import (
+    LIFETIME_S,
+    PENDING_MAX,
+    TOOL_MESSAGES_BYTES_MAX,
+    TOOL_OUTPUT_BYTES_MAX,
+    Confirmations,
+)
 from kctl.commands.mcp.roots import Roots
 from kctl.commands.mcp.server import ADDING, CONFIRMATION, DELETING, NOT_OFFERED, READING, tools
 from kctl.errors import UsageError
-from kctl.limits import TOOL_MESSAGES_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX
 
 TOOLS = tools(allow_writes=True)
 

@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.commands.completion.names import completions, matching
-from kctl.commands.frame.name_cache import cluster_key, is_harmless, store_names, stored_names
-from kctl.limits import NAME_CACHE_AGE_MAX_S, NAME_CACHE_FILES_MAX, NAME_CACHE_NAMES_MAX
+from kctl.commands.frame.name_cache import (
+    NAME_CACHE_AGE_MAX_S,
+    NAME_CACHE_FILES_MAX,
+    NAME_CACHE_NAMES_MAX,
+    cluster_key,
+    is_harmless,
+    store_names,
+    stored_names,
+)
 from tests.peers.forked_kctl import ROOT
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.completing import in_bash, in_zsh

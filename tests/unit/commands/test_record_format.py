@@ -10,10 +10,9 @@ import pytest
 
 from kctl.cli import main
 from kctl.commands.consume.presenting import INDENTED_CHARACTERS_MAX, indented
-from kctl.commands.record_format.reading import FormatReader
+from kctl.commands.record_format.reading import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX, FormatReader
 from kctl.commands.record_format.syntax import parse_format
 from kctl.errors import UsageError
-from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
 from kctl.output.console import Console
 from kctl.records.build import build_batch
 from kctl.records.header import Record

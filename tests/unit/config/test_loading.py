@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, BrokerConfig
-from kctl.config.config_loading import load_broker_config
+from kctl.config.config_loading import PROPERTY_HINTS_MAX, load_broker_config
 from kctl.config.definition import BrokerConfigError
 from kctl.errors import ConfigError
-from kctl.limits import PROPERTY_HINTS_MAX
 
 KAFKAS_SAMPLE = {
     "broker.id": "0",

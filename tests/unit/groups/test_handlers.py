@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode, ZooKeeperError
-from kctl.limits import LOOKUP_CLIENTS_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -34,6 +33,7 @@ from kctl.server.coordination.ports import CoordinatorNode
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.find_coordinator import (
+    LOOKUP_CLIENTS_MAX,
     LOOKUPS_MS,
     LOOKUPS_WITHOUT_GROUP,
     FindCoordinatorHandler,

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.limits import DESCRIBED_AT_ONCE
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kctl.server.handlers.describe_configs import DescribeConfigsHandler
+from kctl.server.handlers.describe_configs import DESCRIBED_AT_ONCE, DescribeConfigsHandler
 from kctl.zookeeper import paths, znodes
 from tests.unit.handlers.world import BROKER_ID, World, context, exchange, play
 

@@ -9,9 +9,8 @@ from kctl.admin.groups.lag import ClusterLag, PartitionSummary
 from kctl.client.outcome import Outcome
 from kctl.lag.facts import Facts, LogRange
 from kctl.lag.rules import GroupLag, PartitionLag, judge
-from kctl.limits import METRICS_LAG_CACHE_MS
 from kctl.model import TopicPartition
-from kctl.server.metrics.group_lag import GroupLagReader
+from kctl.server.metrics.group_lag import METRICS_LAG_CACHE_MS, GroupLagReader
 from kctl.server.metrics.sources import Sources
 from kctl.server.metrics.subjects import lag
 from kctl.testing.sim_loop import SimLoop, simulate

@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.config.config_loading import load_broker_config
-from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX
-from kctl.server.metrics.endpoint import MetricsEndpoint, Refused, parse_head
+from kctl.server.metrics.endpoint import (
+    METRICS_CONNECTIONS_MAX,
+    METRICS_HEAD_BYTES_MAX,
+    MetricsEndpoint,
+    Refused,
+    parse_head,
+)
 from kctl.server.network.acceptor import ListenError
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from kctl.config.dynamic import ConfigView
-from kctl.limits import QUOTA_CLIENTS_MAX, QUOTA_GROUPS_MAX, QUOTA_NAME_CHARACTERS_MAX
+from kctl.limits import QUOTA_NAME_CHARACTERS_MAX
 from kctl.security.quotas import CLIENT_KEYS, DEFAULT, QuotaEntity, QuotaGroup
-from kctl.server.requests.quotas.client_quotas import ClientQuotas
+from kctl.server.requests.quotas.client_quotas import QUOTA_CLIENTS_MAX, QUOTA_GROUPS_MAX, ClientQuotas
 from kctl.server.requests.quotas.limits import QuotaLimits
 from kctl.server.requests.quotas.meters import INACTIVE_MS
 

@@ -12,11 +12,12 @@ import lz4.frame
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import DECOMPRESSED_BATCH_BYTES_MAX, GZIP_MEMBERS_MAX, RECORDS_PER_BATCH_MAX
+from kctl.limits import DECOMPRESSED_BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import WALKED_RECORDS_PER_RECORD, Allowance, AllowanceExceeded, decompressed_size_max
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import assemble_batch, build_batch, encode_records
 from kctl.records.compression import (
+    GZIP_MEMBERS_MAX,
     XERIAL_MAGIC,
     Codec,
     DecompressedSizeExceeded,

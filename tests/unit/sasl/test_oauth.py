@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from kctl.errors import ConfigError
-from kctl.limits import JWKS_BYTES_MAX, OAUTHBEARER_MESSAGE_BYTES_MAX
-from kctl.security.sasl import OAuthBearerError, parse_oauthbearer
+from kctl.security.sasl import OAUTHBEARER_MESSAGE_BYTES_MAX, OAuthBearerError, parse_oauthbearer
 from kctl.server.security.sasl.exchanges import AuthenticationRefused
 from kctl.server.security.sasl.json_web_keys import (
+    JWKS_BYTES_MAX,
     JsonWebKeys,
     KeysUnreadable,
     Refresh,

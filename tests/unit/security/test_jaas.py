@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import JAAS_CHARACTERS_MAX
-from kctl.security.jaas import JaasError, parse_jaas
+from kctl.security.jaas import JAAS_CHARACTERS_MAX, JaasError, parse_jaas
 from tests.golden.jaas_values import JAAS_VALUES
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

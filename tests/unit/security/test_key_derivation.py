@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import KEY_DERIVATION_ITERATIONS_MAX as ITERATIONS_MAX
+from kctl.security.keystores import KEY_DERIVATION_ITERATIONS_MAX as ITERATIONS_MAX
 from kctl.security.keystores import derivation_problem
 
 END = b"\0\0"

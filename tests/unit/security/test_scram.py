@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import SCRAM_ITERATIONS_MAX, SCRAM_MESSAGE_BYTES_MAX
+from kctl.limits import SCRAM_ITERATIONS_MAX
 from kctl.security.scram import (
+    SCRAM_MESSAGE_BYTES_MAX,
     Mechanism,
     Phase,
     ScramClient,

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kctl.limits import LOG_LINES_OF_EVENT_MAX
+from kctl.output.log_folding import LOG_LINES_OF_EVENT_MAX
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision, Reason, java_address
 from kctl.server.security.authorization.access import Question, log, log_denied

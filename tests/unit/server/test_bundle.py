@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import BUNDLE_LISTED_FILES_MAX, BUNDLE_LOG_BYTES_MAX
-from kctl.server.process.bundle import ROOT, Missing, Part, machine_parts, redactor, tail, write_archive
+from kctl.server.process.bundle import (
+    BUNDLE_LISTED_FILES_MAX,
+    BUNDLE_LOG_BYTES_MAX,
+    ROOT,
+    Missing,
+    Part,
+    machine_parts,
+    redactor,
+    tail,
+    write_archive,
+)
 
 SECRET = "correct horse battery"
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 import pytest
 
 from kctl.config.dynamic import ConfigView
-from kctl.limits import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
 from kctl.security.scram import Mechanism, credential_of_password, credential_text
+from kctl.server.cluster.configs.changes import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
 from kctl.zookeeper import paths, znodes
 from tests.unit.handlers.world import World, play
 

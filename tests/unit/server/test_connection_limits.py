@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kctl.config.config_loading import load_broker_config
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
-from kctl.limits import LIMITED_HOSTS_MAX
 from kctl.server.network.connection_limits import (
     ConnectionLimits,
     LimitSettings,
@@ -19,7 +18,7 @@ from kctl.server.network.connection_limits import (
     RateWindow,
     limit_settings,
 )
-from kctl.server.network.limit_updates import LimitUpdates
+from kctl.server.network.limit_updates import LIMITED_HOSTS_MAX, LimitUpdates
 from kctl.testing.sim_loop import SimLoop, simulate
 
 OVERRIDES = "max.connections.per.ip.overrides"

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX, ROLES_PER_SLICE_MAX
 from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
@@ -23,6 +22,9 @@ from kctl.protocol.apis.update_metadata import (
 )
 from kctl.server.cluster.control import pieces
 from kctl.server.cluster.control.pieces import (
+    LOGS_CREATED_PER_SLICE_MAX,
+    LOGS_STOPPED_PER_SLICE_MAX,
+    ROLES_PER_SLICE_MAX,
     parts_of_update_metadata,
     pieces_of_leader_and_isr,
     pieces_of_stop_replica,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from kctl.errors import ErrorCode
-from kctl.limits import DECISIONS_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.server.cluster.controller.actions import (
     Action,
@@ -18,6 +17,7 @@ from kctl.server.cluster.controller.actions import (
     WriteStates,
 )
 from kctl.server.cluster.controller.control_requests import leader_and_isr_request, update_metadata_request
+from kctl.server.cluster.controller.decisions import DECISIONS_PER_SLICE_MAX
 from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.limits import RECEIVED_AT_ONCE_MAX
 from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
-from kctl.server.network.inbox import Inbox
+from kctl.server.network.inbox import RECEIVED_AT_ONCE_MAX, Inbox
 
 FRAME_MAX = 16 << 20
 

@@ -12,7 +12,6 @@ import pytest
 
 from kctl.client.connections.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import ISR_CHANGES_PER_REQUEST_MAX
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.alter_partition import (
     AlterPartitionRequest,
@@ -27,7 +26,7 @@ from kctl.server.cluster.controller.events import Elected, IsrAlterationsRequest
 from kctl.server.cluster.controller.state import ControllerState, LiveBroker
 from kctl.server.cluster.controller.step import step
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
-from kctl.server.replication.isr_changes import ControllerStates
+from kctl.server.replication.isr_changes import ISR_CHANGES_PER_REQUEST_MAX, ControllerStates
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment

@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from kctl.limits import DELAYED_TRIED_MAX
 from kctl.server.loop.timing_wheel import Entry, TimingWheel
-from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.purgatory import DELAYED_TRIED_MAX, Purgatory
 
 
 class WheelOnly:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.limits import TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX, WAITING_PRODUCES_MAX
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import (
     ChannelEnded,
@@ -24,7 +23,14 @@ from kctl.server.network.channel import (
     ThrottledReply,
 )
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.request_pump import RequestPump, TurnEnd
+from kctl.server.network.request_pump import (
+    TURN_REQUEST_BYTES_MAX,
+    TURN_REQUESTS_MAX,
+    TURN_RESPONSE_BYTES_MAX,
+    WAITING_PRODUCES_MAX,
+    RequestPump,
+    TurnEnd,
+)
 from kctl.server.requests.context import Peer
 from tests.unit.server.test_inbox import feed, framed
 

@@ -18,8 +18,8 @@ from itertools import chain
 
 import pytest
 
-from kctl.limits import SAMPLED_FRAMES_MAX
 from kctl.server.loop.lag import (
+    SAMPLED_FRAMES_MAX,
     SAMPLES_MAX,
     SLOW_S,
     TIMED_S,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.limits import DUMPED_TASKS_MAX
 from kctl.server.process import bundle
+from kctl.server.process.bundle import DUMPED_TASKS_MAX
 
 SECRET = "correct horse battery staple"
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import TIMERS_PER_ITERATION_MAX
-from kctl.server.loop.timer import WheelTimer
+from kctl.server.loop.timer import TIMERS_PER_ITERATION_MAX, WheelTimer
 from kctl.server.loop.timing_wheel import Entry, TimingWheel
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate

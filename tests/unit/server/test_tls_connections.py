@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError
-from kctl.limits import LONE_FRAME_BYTES_MAX, TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
+from kctl.limits import LONE_FRAME_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Handle, Reply
@@ -31,7 +31,7 @@ from kctl.server.network.connection_limits import ConnectionLimits, LimitSetting
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.network.tls import handshakes
 from kctl.server.network.tls.listeners import ListenerCertificates
-from kctl.server.network.tls.stream import TlsStream
+from kctl.server.network.tls.stream import TLS_HANDSHAKE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX, TlsStream
 from kctl.server.requests.context import Peer
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 

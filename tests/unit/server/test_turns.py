@@ -11,10 +11,9 @@ from typing import cast
 
 import pytest
 
-from kctl.limits import RECEIVED_PER_ITERATION_MAX, URGENT_RECEIVED_PER_ITERATION_MAX
 from kctl.server.loop.lag import BOUNDS_MS, Histogram, MeasuredEventLoop
 from kctl.server.network import turns as turns_module
-from kctl.server.network.turns import Turns
+from kctl.server.network.turns import RECEIVED_PER_ITERATION_MAX, URGENT_RECEIVED_PER_ITERATION_MAX, Turns
 
 
 @pytest.mark.parametrize("is_urgent", [False, True], ids=["data plane", "control plane"])

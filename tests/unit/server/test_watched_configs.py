@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from kctl.errors import ApiError
-from kctl.limits import KEPT_TOPIC_CONFIG_BYTES_MAX
-from kctl.server.cluster.configs.resources import WatchedConfigs
+from kctl.server.cluster.configs.resources import KEPT_TOPIC_CONFIG_BYTES_MAX, WatchedConfigs
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import paths, znodes

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import CLOSED_SEGMENTS_PER_FLUSH
 from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType
@@ -20,6 +19,7 @@ from kctl.storage.files import RealFiles
 from kctl.storage.segments import segment
 from kctl.storage.segments.batch_reader import read_past_damage
 from kctl.storage.segments.segment import CLOSED_TOGETHER, OpenSegments
+from kctl.storage.segments.segments import CLOSED_SEGMENTS_PER_FLUSH
 from kctl.storage.segments.transaction_index import AbortedTransaction
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 

@@ -14,9 +14,18 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from kctl.config.dynamic import ConfigView
-from kctl.limits import RECONFIGURED_LOGS_PER_TURN
+from kctl.limits import Subject, bound
 from kctl.server.replication.follower.fetchers import ReplicaFetchers
 from kctl.server.replication.replica_manager import ReplicaManager
+
+RECONFIGURED_LOGS_PER_TURN = bound(
+    Subject.LONG_WORK,
+    "logs to which a change of the broker's properties is applied without a pause",
+    200,
+    "logs",
+    on_excess="other connections are served in between",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import NoNodeError, ZooKeeperError
-from kctl.limits import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
+from kctl.limits import Subject, bound
 from kctl.server.cluster.configs.alterations import DynamicPasswords
 from kctl.server.loop.slices import pieces
 from kctl.server.znodes.large import decoded
@@ -25,6 +25,22 @@ from kctl.server.znodes.problem_log import ProblemLog
 from kctl.system.environment import Clock
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
+
+CONFIGS_READ_TOGETHER = bound(
+    Subject.LONG_WORK,
+    "configurations of new topics that are read from ZooKeeper at the same time",
+    100,
+    "topics",
+    on_excess="those of the others are read afterwards",
+)
+CONFIGS_APPLIED_PER_SLICE = bound(
+    Subject.LONG_WORK,
+    "configurations of topics that are applied without a pause, after they have been read from ZooKeeper",
+    20,
+    "topics",
+    on_excess="other connections are served in between",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,7 @@ from kctl.config.definition import Property
 from kctl.config.dynamic import ConfigView
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode, NoNodeError
-from kctl.limits import (
-    CONFIG_BYTES_MAX,
-    CONFIG_PROPERTIES_MAX,
-    CONFIG_VALUE_BYTES_MAX,
-    KEPT_TOPIC_CONFIG_BYTES_MAX,
-    KEPT_TOPIC_CONFIGS_MAX,
-)
+from kctl.limits import CONFIG_PROPERTIES_MAX, Subject, bound
 from kctl.security import acls
 from kctl.server.cluster.configs.alterations import DynamicPasswords, ResourceType, check_topic_overrides
 from kctl.server.cluster.topics.policies import ConfigAlteration, Policies
@@ -30,6 +24,36 @@ from kctl.server.requests.context import RequestContext
 from kctl.server.znodes.large import decoded
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
+
+CONFIG_VALUE_BYTES_MAX = bound(
+    Subject.CONFIGURATION,
+    "value of one configuration property",
+    32_767,
+    "bytes",
+    on_excess="INVALID_CONFIG for the resource",
+)
+CONFIG_BYTES_MAX = bound(
+    Subject.CONFIGURATION,
+    "all overrides of one topic or broker",
+    500_000,
+    "bytes",
+    on_excess="INVALID_CONFIG for the resource",
+)
+KEPT_TOPIC_CONFIGS_MAX = bound(
+    Subject.LONG_WORK,
+    "topics whose overrides a broker keeps in memory, with a watch in ZooKeeper, for long DescribeConfigs requests",
+    10_000,
+    "topics",
+    on_excess="those of the others are read from ZooKeeper for each request",
+)
+KEPT_TOPIC_CONFIG_BYTES_MAX = bound(
+    Subject.LONG_WORK,
+    "overrides of a topic that a broker keeps in memory for long DescribeConfigs requests",
+    1 << 10,
+    "bytes",
+    on_excess="they are read from ZooKeeper for each request",
+)
+
 
 _BROKERS = "brokers/"
 

@@ -15,13 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import CREATIONS_AWAITING_DELETION_MAX
+from kctl.limits import Subject, bound
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.controller.state import ControllerState
 from kctl.server.cluster.controller.topic_deletion import deletion_obstacle
 from kctl.server.peers.metadata import MetadataCache
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
+
+CREATIONS_AWAITING_DELETION_MAX = bound(
+    Subject.PARTITIONS,
+    "creations that wait until a topic of the same name is deleted",
+    1000,
+    "topics",
+    on_excess="TOPIC_ALREADY_EXISTS, as when the time of the request is over",
+)
 
 
 class TopicDeletions:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX, ROLES_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.limits import SLICE_OBJECTS, Subject, bound
 from kctl.model import TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
@@ -21,6 +21,30 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+
+LOGS_CREATED_PER_SLICE_MAX = bound(
+    Subject.PARTITIONS,
+    "logs that a LeaderAndIsr request creates together",
+    20,
+    "logs",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+ROLES_PER_SLICE_MAX = bound(
+    Subject.PARTITIONS,
+    "roles of existing replicas that a LeaderAndIsr request changes without a pause",
+    20,
+    "partitions",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+"""A new leader epoch is written to a file, which takes 0.2 ms to 0.5 ms."""
+LOGS_STOPPED_PER_SLICE_MAX = bound(
+    Subject.PARTITIONS,
+    "replicas that a StopReplica request stops or deletes without a pause",
+    50,
+    "partitions",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+
 
 T = TypeVar("T")
 _TOPIC_COST = 3

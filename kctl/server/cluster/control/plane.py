@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import ROLES_FOLLOWED_TOGETHER
+from kctl.limits import Subject, bound
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
@@ -39,6 +39,15 @@ from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.role_checks import check_live_brokers, remove_invalid_partitions
+
+ROLES_FOLLOWED_TOGETHER = bound(
+    Subject.PARTITIONS,
+    "partitions of a LeaderAndIsr request that a broker begins to follow together",
+    500,
+    "partitions",
+    on_excess="it begins to follow these while it applies the rest",
+)
+
 
 log = logging.getLogger(__name__)
 

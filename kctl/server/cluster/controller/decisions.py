@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sized
 from typing import TypeAlias
 
-from kctl.limits import DECISIONS_PER_SLICE_MAX
+from kctl.limits import Subject, bound
 from kctl.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from kctl.server.cluster.controller.actions import (
     Action,
@@ -22,6 +22,15 @@ from kctl.server.cluster.controller.actions import (
     SendUpdateMetadata,
 )
 from kctl.server.cluster.controller.state import ControllerState
+
+DECISIONS_PER_SLICE_MAX = bound(
+    Subject.PARTITIONS,
+    "partitions about which the controller decides without a pause",
+    1_000,
+    "partitions",
+    on_excess="other connections are served in between; later events of the controller wait",
+)
+
 
 Decision: TypeAlias = Generator[None, None, list[Action]]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
-from kctl.limits import AUTO_CREATIONS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
 from kctl.server.cluster.topics import placement
 from kctl.server.cluster.topics.plans import PartitionRoom
@@ -23,6 +23,15 @@ from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.system.environment import Random
+
+AUTO_CREATIONS_MAX = bound(
+    Subject.PARTITIONS,
+    "automatic topic creations in progress",
+    100,
+    "topics",
+    on_excess="LEADER_NOT_AVAILABLE; the topic is created when a client retries",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,35 @@ from dataclasses import dataclass
 from kctl.config.broker import BrokerConfig
 from kctl.config.topic import validate_topic_overrides
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import PARTITIONS_CREATED_PER_REQUEST_MAX, PARTITIONS_PER_CLUSTER_MAX, REPLICAS_PER_TOPIC_MAX
+from kctl.limits import Subject, bound
 from kctl.model import topic_name_problem, topic_names_collide
 from kctl.protocol.apis.create_partitions import CreatePartitionsTopic
 from kctl.protocol.apis.create_topics import CreatableTopic
 from kctl.server.cluster.topics import placement
 from kctl.system.environment import Random
+
+PARTITIONS_CREATED_PER_REQUEST_MAX = bound(
+    Subject.PARTITIONS,
+    "partitions created by one CreateTopics or CreatePartitions request",
+    10_000,
+    "partitions",
+    on_excess="INVALID_PARTITIONS for the topics beyond it",
+)
+PARTITIONS_PER_CLUSTER_MAX = bound(
+    Subject.PARTITIONS,
+    "partitions of a cluster, checked when topics are created or grow",
+    200_000,
+    "partitions",
+    on_excess="INVALID_PARTITIONS for the topics beyond it",
+)
+REPLICAS_PER_TOPIC_MAX = bound(
+    Subject.PARTITIONS,
+    "replicas in the assignment of one topic",
+    100_000,
+    "replicas",
+    on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
+)
+
 
 BROKER_DEFAULT = -1
 """A number of partitions or replicas that the broker, or a given assignment, determines."""

@@ -18,16 +18,7 @@ from itertools import islice
 from uuid import UUID
 
 from kctl.errors import ErrorCode
-from kctl.limits import (
-    GROUP_OFFSETS_MAX,
-    GROUPS_MAX,
-    MEMBER_ID_PREFIX_BYTES_MAX,
-    MEMBER_METADATA_BYTES_MAX,
-    MEMBER_PROTOCOLS_MAX,
-    MEMBERS_METADATA_BYTES_MAX,
-    REQUEST_ELEMENTS_PER_SLICE_MAX,
-    SLICE_OBJECTS,
-)
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS, Subject, bound
 from kctl.model import TopicPartition
 from kctl.server.coordination.groups.actions import (
     CommitOutcome,
@@ -65,6 +56,54 @@ from kctl.server.coordination.ports import CoordinatorLog
 from kctl.server.coordination.replies import ParkedCall, Reply, result_of
 from kctl.server.loop.slices import in_slices, pause, pieces, release
 from kctl.system.environment import Clock, Random, Timer
+
+MEMBER_ID_PREFIX_BYTES_MAX = bound(
+    Subject.COORDINATION,
+    "client id or group.instance.id in a generated member id",
+    32_767 - 37,
+    "bytes",
+    on_excess="truncated, so that the member id fits into a string of the protocol",
+)
+GROUPS_MAX = bound(
+    Subject.COORDINATION,
+    "groups of one coordinator; those without members and offsets are removed",
+    200_000,
+    "groups",
+    on_excess="COORDINATOR_NOT_AVAILABLE for calls that would create a group",
+)
+MEMBER_METADATA_BYTES_MAX = bound(
+    Subject.COORDINATION,
+    "protocols of one member with their metadata",
+    1 << 20,
+    "bytes",
+    on_excess="INVALID_REQUEST",
+)
+"""A group is stored in one record, which has to fit into a batch of 1 MB by default."""
+MEMBER_PROTOCOLS_MAX = bound(
+    Subject.COORDINATION,
+    "protocols of one member",
+    100,
+    "protocols",
+    on_excess="INVALID_REQUEST",
+)
+"""Each member votes for one of them when a generation begins; consumers have one or two."""
+MEMBERS_METADATA_BYTES_MAX = bound(
+    Subject.COORDINATION,
+    "members of the groups of one coordinator: their ids, also before they have joined, protocols and metadata, and "
+    "1,000 bytes for each",
+    128 << 20,
+    "bytes",
+    on_excess="COORDINATOR_NOT_AVAILABLE for members that join",
+)
+"""Freeing 256 MB at once, when all members of a group have gone, took 28 ms."""
+GROUP_OFFSETS_MAX = bound(
+    Subject.COORDINATION,
+    "partitions with a committed offset in one group",
+    200_000,
+    "partitions",
+    on_excess="OFFSET_METADATA_TOO_LARGE for all partitions of the request",
+)
+
 
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())

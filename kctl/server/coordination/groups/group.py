@@ -46,7 +46,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kctl.errors import ErrorCode, MalformedRequest
-from kctl.limits import GROUP_SUBSCRIBED_TOPICS_MAX
+from kctl.limits import Subject, bound
 from kctl.protocol.codec import decode_body
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
 from kctl.server.coordination.groups.actions import (
@@ -62,6 +62,15 @@ from kctl.server.coordination.groups.actions import (
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now, Protocols, Token
 from kctl.server.coordination.groups.offsets import CommittedOffsets
+
+GROUP_SUBSCRIBED_TOPICS_MAX = bound(
+    Subject.COORDINATION,
+    "topics to which the members of a consumer group subscribe, for the rules that keep offsets in use",
+    100_000,
+    "topics",
+    on_excess="the offsets of all topics are kept while the group has members",
+)
+
 
 # One member of a group.
 

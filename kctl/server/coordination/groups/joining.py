@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kctl.errors import ErrorCode
-from kctl.limits import GROUP_MEMBERS_MAX
+from kctl.limits import Subject, bound
 from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,
@@ -40,6 +40,15 @@ from kctl.server.coordination.groups.rebalance import (
     start_rebalance,
     start_rebalance_if_possible,
 )
+
+GROUP_MEMBERS_MAX = bound(
+    Subject.COORDINATION,
+    "members of one group, static members and members that have only received their id included",
+    10_000,
+    "members",
+    on_excess="GROUP_MAX_SIZE_REACHED",
+)
+
 
 # JoinGroup: which members may join, which wait for a rebalance, and which get the current generation at once.
 

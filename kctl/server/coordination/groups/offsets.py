@@ -19,8 +19,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from kctl.limits import TRANSACTION_GROUPS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
+
+TRANSACTION_GROUPS_MAX = bound(
+    Subject.COORDINATION,
+    "groups of one partition of `__consumer_offsets` with commits in one transaction",
+    1_000,
+    "groups",
+    on_excess="OFFSET_METADATA_TOO_LARGE for commits of further groups",
+)
+
 
 NO_LEADER_EPOCH = -1
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kctl.errors import ErrorCode
-from kctl.limits import SLICE_OBJECTS, TRANSACTIONAL_IDS_MAX
+from kctl.limits import SLICE_OBJECTS, Subject, bound
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
 from kctl.server.coordination.partitions import CoordinatorPartitions
@@ -37,6 +37,14 @@ from kctl.server.coordination.transactions.runner import HostedTransaction, Tran
 from kctl.server.coordination.transactions.transaction import Transaction
 from kctl.server.loop.slices import in_slices, pause
 from kctl.system.environment import Clock, Timer
+
+TRANSACTIONAL_IDS_MAX = bound(
+    Subject.COORDINATION,
+    "transactional ids of one coordinator",
+    500_000,
+    "ids",
+    on_excess="COORDINATOR_NOT_AVAILABLE for new ids",
+)
 
 
 class TransactionCoordinator:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kctl.limits import METRICS_CLIENT_SOFTWARE_MAX
+from kctl.limits import Subject, bound
 from kctl.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.output.quantities import INT64_MAX
 from kctl.server.metrics.sources import Sources
+
+METRICS_CLIENT_SOFTWARE_MAX = bound(
+    Subject.METRICS_ENDPOINT,
+    "names and versions of client software that are counted apart",
+    200,
+    "pairs",
+    on_excess="further ones are counted together as `other`",
+)
+
 
 IDLE = Definition(
     "kafka.network",

@@ -24,17 +24,54 @@ from dataclasses import replace
 from typing import Protocol
 
 from kctl.errors import KctlError
-from kctl.limits import (
-    TLS_HANDSHAKE_STEPS_MAX,
-    TLS_HANDSHAKE_TIMEOUT_MS,
-    TLS_HANDSHAKES_MAX,
-    TLS_HANDSHAKES_MS_MAX,
-    TLS_REFUSED_BYTES_MAX,
-    TLS_REFUSED_MS_MAX,
-)
+from kctl.limits import Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.server.network.tls.stream import TlsStream
 from kctl.server.requests.context import Peer
+
+TLS_HANDSHAKE_TIMEOUT_MS = bound(
+    Subject.CONNECTIONS,
+    "time for a TLS handshake",
+    10_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+TLS_HANDSHAKES_MAX = bound(
+    Subject.CONNECTIONS,
+    "unfinished TLS handshakes",
+    1_024,
+    "connections",
+    on_excess="the oldest one is closed",
+)
+TLS_REFUSED_MS_MAX = bound(
+    Subject.CONNECTIONS,
+    "time for a client whose TLS handshake is refused to read the reason and close",
+    2_000,
+    "ms",
+    on_excess="the connection is closed, and the client may see no reason",
+)
+TLS_REFUSED_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes that are received and dropped from a client whose TLS handshake is refused",
+    65_536,
+    "bytes",
+    on_excess="the connection is closed, and the client may see no reason",
+)
+TLS_HANDSHAKE_STEPS_MAX = bound(
+    Subject.CONNECTIONS,
+    "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
+    4,
+    "steps",
+    on_excess="other connections are served first",
+)
+TLS_HANDSHAKES_MS_MAX = bound(
+    Subject.CONNECTIONS,
+    "time for steps of TLS handshakes in one iteration of the event loop, after the first",
+    4,
+    "ms",
+    on_excess="other connections are served first",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,40 @@ import contextlib
 import socket
 import ssl
 
-from kctl.limits import TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES_MAX, TLS_RECORDS_MAX, TLS_UNSENT_BYTES_MAX
+from kctl.limits import Subject, bound
 from kctl.server.network.outbox import Outbox, SliceLeft
 from kctl.system.operating_system import private_pages, read_into
+
+TLS_HANDSHAKE_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes from a client in one TLS handshake; the certificates of a chain take 0.1 ms each to read",
+    1 << 15,
+    "bytes",
+    on_excess="the connection is closed",
+)
+"""As in Java: jdk.tls.maxHandshakeMessageSize.  OpenSSL reads 100 KB of certificates, which take it 60 ms."""
+TLS_RECEIVE_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "bytes of one TLS connection that are received and decrypted in a row",
+    1 << 18,
+    "bytes",
+    on_excess="other connections are served first",
+)
+TLS_RECORDS_MAX = bound(
+    Subject.CONNECTIONS,
+    "records of one TLS connection that are decrypted in a row; a client may change its keys with each",
+    250,
+    "records",
+    on_excess="other connections are served first",
+)
+TLS_UNSENT_BYTES_MAX = bound(
+    Subject.CONNECTIONS,
+    "encrypted bytes that one TLS connection holds until its client reads them",
+    1 << 18,
+    "bytes",
+    on_excess="responses are encrypted later; a client that makes TLS itself send more is disconnected",
+)
+
 
 _incoming, _outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
 """What OpenSSL reads and writes.  All connections share these buffers, because they never shrink; each method that

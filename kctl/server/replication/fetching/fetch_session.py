@@ -26,9 +26,18 @@ from operator import attrgetter
 from typing import Protocol
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import FETCH_SESSION_PARTITIONS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.storage.watchers import Watchers
+
+FETCH_SESSION_PARTITIONS_MAX = bound(
+    Subject.FETCH_SESSIONS,
+    "partitions in all fetch sessions together",
+    2_000_000,
+    "partitions",
+    on_excess="no new session; a session that grows beyond it is closed with FETCH_SESSION_ID_NOT_FOUND",
+)
+
 
 _NO_ERROR = ErrorCode.NONE
 """A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.kinds import LONG_MAX
-from kctl.limits import QUOTA_CLIENTS_MAX, QUOTA_GROUPS_MAX, QUOTA_NAME_CHARACTERS_MAX
+from kctl.limits import QUOTA_NAME_CHARACTERS_MAX, Subject, bound
 from kctl.security.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -42,6 +42,22 @@ from kctl.server.requests.quotas.meters import (
 )
 from kctl.server.znodes.problem_log import ProblemLog
 from kctl.system.environment import Clock
+
+QUOTA_GROUPS_MAX = bound(
+    Subject.QUOTAS,
+    "groups of clients whose usage is kept, for each kind of quota",
+    10_000,
+    "groups",
+    on_excess="the usage of some that are not in use is dropped, or of one that is",
+)
+QUOTA_CLIENTS_MAX = bound(
+    Subject.QUOTAS,
+    "pairs of user and client id whose quotas are kept ready for the next request",
+    20_000,
+    "pairs",
+    on_excess="the quotas that apply are looked up again",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from kctl.errors import (
     NoNodeError,
     ZooKeeperError,
 )
-from kctl.limits import ACL_ZNODE_BYTES_MAX, ACLS_MAX, CACHED_DECISIONS_MAX
+from kctl.limits import ACL_ZNODE_BYTES_MAX, Subject, bound
 from kctl.security.acls import AclBinding, AclEntry, AclFilter, Operation, ResourcePattern, ResourceType
 from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, Granted, decide, decide_on_any
 from kctl.server.requests.outcomes import SUCCESS, Outcome
@@ -35,6 +35,22 @@ from kctl.server.znodes.problem_log import ProblemLog
 from kctl.system.environment import Clock
 from kctl.zookeeper import security_znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
+
+ACLS_MAX = bound(
+    Subject.ACLS,
+    "ACLs that the broker keeps in memory",
+    100_000,
+    "ACLs",
+    on_excess="INVALID_REQUEST; if other brokers have stored more, operations on further resources are denied",
+)
+CACHED_DECISIONS_MAX = bound(
+    Subject.ACLS,
+    "cached decisions of the authorizer",
+    10_000,
+    "decisions",
+    on_excess="all are forgotten",
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl.errors import ConfigError, KctlError
-from kctl.limits import JWKS_BYTES_MAX, JWKS_FETCH_MS_MAX, JWKS_KEYS_MAX
 
 if TYPE_CHECKING:
     from jwt import PyJWK
+from kctl.limits import Subject, bound
+
+JWKS_BYTES_MAX = bound(
+    Subject.AUTHENTICATION,
+    "key set that verifies tokens",
+    1 << 20,
+    "bytes",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_KEYS_MAX = bound(
+    Subject.AUTHENTICATION,
+    "keys in a key set that verifies tokens",
+    1_000,
+    "keys",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_FETCH_MS_MAX = bound(
+    Subject.AUTHENTICATION,
+    "time to fetch a key set that verifies tokens",
+    10_000,
+    "ms",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+
 
 log = logging.getLogger(__name__)
 

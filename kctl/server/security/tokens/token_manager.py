@@ -17,7 +17,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode, NodeExistsError, NoNodeError
-from kctl.limits import DELEGATION_TOKENS_MAX
+from kctl.limits import Subject, bound
 from kctl.model import uuid_text
 from kctl.server.loop.slices import paced
 from kctl.server.loop.tasks import run_every
@@ -29,6 +29,15 @@ from kctl.system.environment import Clock, Random
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 from kctl.zookeeper.security_znodes import TokenZnode, decode_token, encode_token
+
+DELEGATION_TOKENS_MAX = bound(
+    Subject.AUTHENTICATION,
+    "delegation tokens of a cluster",
+    100_000,
+    "tokens",
+    on_excess="no further tokens are created, with POLICY_VIOLATION",
+)
+
 
 log = logging.getLogger(__name__)
 
