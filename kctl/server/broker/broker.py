@@ -44,7 +44,6 @@ from kctl.server.cluster.configs.broker import BrokerConfigUpdates
 from kctl.server.cluster.configs.changes import ConfigChanges
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.control.shutdown import ControlledShutdown
-from kctl.server.cluster.topics.policies import policies_of
 from kctl.server.loop.lag import LoopLag, MeasuredEventLoop
 from kctl.server.loop.timer import WheelTimer
 from kctl.server.metrics.sources import BrokerState, Sources
@@ -59,6 +58,7 @@ from kctl.server.parts.session import BrokerSession
 from kctl.server.peers.connections import PeerSecurity, address_of
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.peers.versions import inter_broker_versions, registration_version
+from kctl.server.policies import policies_of
 from kctl.server.replication.leader_lease import LeaderLease, LeaseKeeper
 from kctl.server.replication.logs import BrokerLogs
 from kctl.server.replication.replica_manager import ReplicaManager

@@ -35,11 +35,11 @@ from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.topics.plans import NewTopicPlan, PartitionRoom, plan_new_topic, replica_count
-from kctl.server.cluster.topics.policies import Policies, TopicCreation
 from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.loop.slices import Pace, results_of
 from kctl.server.loop.tasks import in_thread
 from kctl.server.peers.metadata import MetadataCache
+from kctl.server.policies import Policies, TopicCreation
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.requests.quotas.accounts import MutationAllowance

@@ -25,7 +25,6 @@ from kctl.server.cluster.control.plane import BrokerControlPlane
 from kctl.server.cluster.controller.runner import ControllerRunner
 from kctl.server.cluster.topics.automatic import AutoTopics
 from kctl.server.cluster.topics.internal import CoordinatorAppends, InternalLog, PartitionLeadersView
-from kctl.server.cluster.topics.policies import Policies
 from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
@@ -48,6 +47,7 @@ from kctl.server.peers.versions import (
     uses_topic_ids,
     write_txn_markers_version,
 )
+from kctl.server.policies import Policies
 from kctl.server.replication.fetching.fetch_session import FetchSession, FetchSessionCache
 from kctl.server.replication.follower.fetcher import FetchSettings
 from kctl.server.replication.follower.fetchers import ReplicaFetchers

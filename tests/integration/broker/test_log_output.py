@@ -19,7 +19,7 @@ from tests.peers.kctl_broker import OWN_PROGRAM, KctlBroker, kctl_broker
 TIMEOUT_S = 60
 SECRET = "payload-of-a-record"
 POLICIES = '''
-from kctl.server.cluster.topics.policies import PolicyViolation
+from kctl.server.policies import PolicyViolation
 
 
 class Names:

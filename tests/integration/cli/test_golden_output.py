@@ -102,7 +102,7 @@ LINES = {
     "perf-produce": "perf produce events --records 10 --client kctl --dry-run",
     "perf-latency": "perf latency events --records 10 --client kctl --dry-run",
     "usage": "topics list --no-such-option",
-    "loggers-list": "loggers list --match kctl\\.server\\.coordinators\\.appending",
+    "loggers-list": "loggers list --match kctl\\.server\\.coordination\\.replies",
     "dump-log": "dump-log {log}",
     "dump-log-records": "dump-log --records {log}",
     "dump-log-summary": "dump-log --summary {log}",

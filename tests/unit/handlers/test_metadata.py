@@ -18,10 +18,10 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kctl.server.cluster.topics.automatic import AutoTopics
-from kctl.server.cluster.topics.policies import Policies
 from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.handlers.metadata import FIRST_METADATA_WAIT_S, MetadataHandler
 from kctl.server.peers.metadata import MetadataCache
+from kctl.server.policies import Policies
 from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.server.requests.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.testing.sim_zookeeper import SimZooKeeper

@@ -29,12 +29,12 @@ from kctl.server.cluster.configs.resources import ConfigResources, WatchedConfig
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.controller.runner import ControllerRunner
-from kctl.server.cluster.topics.policies import Policies
 from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.loop.timer import WheelTimer
 from kctl.server.peers.connections import Purpose, address_of
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.peers.versions import FIRST_REGISTRATION_WITH_FEATURES, inter_broker_versions
+from kctl.server.policies import Policies
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from kctl.server.security.sasl.scram_credentials import ScramCredentials

@@ -17,9 +17,9 @@ from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.limits import CONFIG_PROPERTIES_MAX, Subject, bound
 from kctl.security import acls
 from kctl.server.cluster.configs.alterations import DynamicPasswords, ResourceType, check_topic_overrides
-from kctl.server.cluster.topics.policies import ConfigAlteration, Policies
 from kctl.server.cluster.topics.writer import TopicWriter, invalid_znode_as_api_error
 from kctl.server.peers.metadata import MetadataCache
+from kctl.server.policies import ConfigAlteration, Policies
 from kctl.server.requests.context import RequestContext
 from kctl.server.znodes.large import decoded
 from kctl.zookeeper import paths, znodes

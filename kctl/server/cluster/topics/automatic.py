@@ -18,9 +18,9 @@ from kctl.limits import Subject, bound
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
 from kctl.server.cluster.topics import placement
 from kctl.server.cluster.topics.plans import PartitionRoom
-from kctl.server.cluster.topics.policies import Policies, TopicCreation
 from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.peers.metadata import MetadataCache
+from kctl.server.policies import Policies, TopicCreation
 from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.system.environment import Random
 
