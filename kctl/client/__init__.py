@@ -4,12 +4,12 @@ brokers.
 Applications import the names in `__all__` from here; they are loaded when they are used, so that importing this package
 costs nothing.  Everything else in this package may change in any version.
 
-Reading order: settings; transport (the port: connections, waiting, doing things at once) and its two implementations,
-asyncio_transport and blocking_transport; budget (the deadline of a command); framing and versions (what a connection
-does, without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators); fetching;
-positions and read_history (whether the log still has what was read); consumer; membership_runner; group_consumer;
-producer; then the face for applications: application_settings, async_producer, async_consumer, and blocking_producer
-and blocking_consumer, which run those on a loop_thread.
+Reading order: settings; connections/transport (the port: connections, waiting, the deadline of a command) and its two
+implementations, asyncio_transport and blocking_transport; connections/framing and versions (what a connection does,
+without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators); consuming/fetching,
+positions and read_history (whether the log still has what was read), consumer, membership/, group_consumer;
+producing/producer; then application/, the face for applications, whose blocking clients run the asynchronous ones on a
+connections/loop_thread.
 
 Everything is written as coroutines over the transport.  On the blocking transport they never suspend, so `run_blocking`
 runs them without an event loop: that is what one-shot commands and Spark's workers use.

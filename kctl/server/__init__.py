@@ -1,5 +1,6 @@
 """The broker.
 
-Reading order: broker (composition, start and stop); network (sockets and frames); requests (dispatch, purgatories,
-time); handlers (one file per API); replication (partitions of this broker); controller; groups; transactions.
+Reading order: parts and broker (composition, start and stop); network (sockets and frames); requests (times,
+purgatories); handlers (one file per API); replication (partitions of this broker); cluster (the controller and what its
+requests bring); coordination (groups and transactions).
 """

@@ -1,1 +1,3 @@
-"""Partition replicas of this broker: partition (roles and high watermark), fetch_session, replica_manager, fetcher."""
+"""Partition replicas of this broker: partition (role and high watermark), replica_manager, and in packages `fetching`
+(what clients and followers read) and `follower` (what this broker reads from leaders).
+"""

@@ -1,1 +1,1 @@
-"""From a frame to a handler and back: context, dispatch; timing_wheel, timer, purgatory for delayed operations."""
+"""What a request needs on its way through a broker: context, times, quotas, delayed operations, work in threads."""

@@ -1,1 +1,3 @@
-"""The controller: state, events and actions; elections, partition_states, replica_states; step; runner does the IO."""
+"""The controller: state, events and actions; `step` and its rules (leadership, reassignments, changes,
+topic_deletion, membership); runner does the IO.
+"""
