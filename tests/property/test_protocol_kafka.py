@@ -15,6 +15,7 @@ import pytest
 
 from kctl.protocol.codec import encode_bytes
 from kctl.protocol.definition import definition_of
+from kctl.records.internal import metadata_records, newer_group_records
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, TOOLS_FOR_NEWEST, run_java_tool, why_not
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import KAFKA_4_RECORDS, MESSAGES, random_message
@@ -76,23 +77,23 @@ UNKNOWN_FIELDS = {
 """Tagged fields that came later: that Kafka carries their bytes along without a name."""
 
 
-PACKAGES = {
-    "consumer_group_records": "coordinator.group.generated",
-    "share_group_records": "coordinator.group.generated",
-    "streams_group_records": "coordinator.group.generated",
-    "share_group_state_records": "coordinator.share.generated",
-    "cluster_metadata_records": "common.metadata",
-    "quorum_control_records": "common.message",
-    "remote_log_metadata_records": "server.log.remote.metadata.storage.generated",
+SHARE_STATE = {cls for kind in newer_group_records.SHARE_GROUP_STATE_KINDS.values() for cls in kind}
+PACKAGES: dict[str, set[type]] = {
+    "coordinator.share.generated": SHARE_STATE,
+    "common.metadata": set(metadata_records.CLUSTER_METADATA_TYPES.values()),
+    "common.message": {cls for _, cls in metadata_records.TYPES.values()},
+    "server.log.remote.metadata.storage.generated": set(metadata_records.REMOTE_LOG_METADATA_TYPES.values()),
+    "coordinator.group.generated": set(KAFKA_4_RECORDS),
 }
-"""Where Kafka 4 keeps the records of our modules."""
+"""Where Kafka 4 keeps these records; the last one has the others."""
 
 
 def kafka_class(cls: type, kafka: str) -> str:
     """Where Kafka keeps its class for that message."""
     name = cls.__name__
     if kafka == TOOLS_FOR_NEWEST:
-        return f"org.apache.kafka.{PACKAGES[cls.__module__.rpartition('.')[2]]}.{name}"
+        package = next(package for package, classes in PACKAGES.items() if cls in classes)
+        return f"org.apache.kafka.{package}.{name}"
     if cls.__module__.startswith("kctl.records"):
         if kafka == OLDEST_JUDGE:
             return f"kafka.internals.generated.{name}"

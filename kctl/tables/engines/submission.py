@@ -27,7 +27,7 @@ from kctl.tables.engines.session import (
 # Exports that spark-submit runs, in the cluster or on this machine.
 
 
-PROGRAM = Path(kctl.__file__).parent / "spark" / "submitted" / "kctl_export.py"
+PROGRAM = Path(kctl.__file__).parent / "tables" / "submitted" / "kctl_export.py"
 HIDDEN = "[hidden]"
 
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
