@@ -41,6 +41,7 @@ class KctlBroker:
         self._process = self._started()
         try:
             self._process.wait_until(lambda: probe.has_controller(self.bootstrap), timeout_s=START_TIMEOUT_S)
+            self._process.wait_until((self.data_dir / "broker.json").exists, timeout_s=START_TIMEOUT_S)
         except BaseException:
             self._process.stop(signal.SIGKILL)
             raise

@@ -41,6 +41,15 @@ def test_epoch_and_levels_follow_the_znode() -> None:
             for _ in range(100):
                 await asyncio.sleep(0)
             assert (features.epoch, dict(features.levels)) == (epoch, levels)
+        for unusable in (
+            b"",
+            b'{"version":1}',
+            b'{"version":1,"status":1,"features":{"f":{"max_version_level":99999999999}}}',
+        ):
+            await other.set(paths.FEATURE, unusable)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert (features.epoch, dict(features.levels)) == (UNKNOWN_EPOCH, {}), unusable
         before = FinalizedFeatures(session, has_features=False)
         await before.load()
         assert before.epoch == UNKNOWN_EPOCH

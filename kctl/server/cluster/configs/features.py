@@ -10,12 +10,16 @@ import logging
 from collections.abc import Mapping
 
 from kctl.errors import KctlError, NoNodeError
+from kctl.output.quantities import INT16_MAX
+from kctl.server.znodes.problem_log import ProblemLog
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_EPOCH = -1
+NAME_BYTES_MAX = 249
+NAME_SHOWN = 50
 
 
 class FinalizedFeatures:
@@ -26,6 +30,7 @@ class FinalizedFeatures:
         self._zookeeper = zookeeper
         self._has_features = has_features
         self._reading: asyncio.Task[None] | None = None
+        self._problems = ProblemLog(log, "cannot read finalized features path=%s error=%s")
         self.epoch = UNKNOWN_EPOCH
         """The version of the znode; UNKNOWN_EPOCH before it is read, and while features are disabled."""
         self.levels: Mapping[str, tuple[int, int]] = {}
@@ -37,8 +42,7 @@ class FinalizedFeatures:
             return
         try:
             data, stat = await self._zookeeper.get(paths.FEATURE, watch=True)
-            found = znodes.decode_features(paths.FEATURE, data)
-            epoch = stat.version
+            found, epoch = self._decoded(data), stat.version
         except NoNodeError:
             found, epoch = znodes.Features(znodes.FEATURES_DISABLED), UNKNOWN_EPOCH
             if await self._zookeeper.exists(paths.FEATURE, watch=True) is not None:
@@ -46,6 +50,19 @@ class FinalizedFeatures:
                 return
         is_enabled = found.status == znodes.FEATURES_ENABLED
         self.epoch, self.levels = (epoch, found.levels) if is_enabled else (UNKNOWN_EPOCH, {})
+
+    def _decoded(self, data: bytes) -> znodes.Features:
+        """Features are disabled while the contents are unusable, or do not fit into a response."""
+        try:
+            found = znodes.decode_features(paths.FEATURE, data)
+            for name, levels in found.levels.items():
+                if len(name.encode()) > NAME_BYTES_MAX or not all(0 <= level <= INT16_MAX for level in levels):
+                    raise ValueError(f"the feature {name[:NAME_SHOWN]!r} has an invalid name or level")
+        except ValueError as error:
+            self._problems.report(paths.FEATURE, str(error))
+            return znodes.Features(znodes.FEATURES_DISABLED)
+        self._problems.report(paths.FEATURE)
+        return found
 
     def on_watch(self, event: WatchEvent) -> None:
         """Handles a watch event of the session; other paths are ignored."""
