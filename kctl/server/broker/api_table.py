@@ -144,6 +144,7 @@ def _register_cluster(
         InternalTopicsView(metadata, parts.auto_topics),
         is_unknown_here=lambda group: parts.groups.describe(group) == (ErrorCode.NONE, DEAD_GROUP),
         now_ms=base.world.clock.monotonic_ms,
+        timer=base.timer,
     )
     serve("find_coordinator", find_coordinator.handle)
     serve("update_features", features.handle)

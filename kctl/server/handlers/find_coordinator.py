@@ -23,6 +23,7 @@ from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoor
 from kctl.security.acls import AUTHORIZATION_ERRORS, Operation, ResourceType
 from kctl.server.coordination.ports import CoordinatorNode, InternalTopics
 from kctl.server.requests.context import RequestContext
+from kctl.system.environment import Timer
 
 LOOKUP_CLIENTS_MAX = bound(
     Subject.COORDINATION,
@@ -37,10 +38,13 @@ log = logging.getLogger(__name__)
 
 TOPIC_OF_KEY_TYPE = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 RESOURCE_OF_KEY_TYPE = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
+HINT = "the consumer group protocol (KIP-848) is not served; set group.protocol=classic in the client"
 NO_NODE = CoordinatorNode(node_id=-1, host="", port=-1)
 LOOKUPS_WITHOUT_GROUP = 4
 """Members of other groups look up the coordinator once or twice before their first request to it."""
 LOOKUPS_MS = 30_000
+WAIT_FOR_GROUP_MS = 10_000
+"""On a busy machine a client looks up the coordinator more often until it is connected to it."""
 
 
 class UselessLookups:
@@ -64,12 +68,18 @@ class FindCoordinatorHandler:
     """Serves FindCoordinator requests.  Owner: event loop."""
 
     def __init__(
-        self, topics: InternalTopics, *, is_unknown_here: Callable[[str], bool], now_ms: Callable[[], int]
+        self,
+        topics: InternalTopics,
+        *,
+        is_unknown_here: Callable[[str], bool],
+        now_ms: Callable[[], int],
+        timer: Timer,
     ) -> None:
         """`is_unknown_here` tells whether this broker is the coordinator of a group and has no such group."""
         self._topics = topics
         self._is_unknown_here = is_unknown_here
         self._now_ms = now_ms
+        self._timer = timer
         self._useless = UselessLookups()
 
     def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
@@ -92,10 +102,16 @@ class FindCoordinatorHandler:
     def _note_lookup(self, group: str, context: RequestContext) -> None:
         if not self._useless.note(context.client_id, group, self._now_ms()):
             return
-        message = "client looks up the coordinator of a group but does not join it client=%s group=%s peer=%s hint=%s"
-        hint = "the consumer group protocol (KIP-848) is not served; set group.protocol=classic in the client"
-        client_id, host = context.client_id, context.client_host
-        log.warning(message, client_id, group, host, hint, extra=by_peer(context.listener))
+        client_id, host, listener = context.client_id, context.client_host, context.listener
+
+        def warn_if_unused() -> None:
+            if self._is_unknown_here(group):
+                message = (
+                    "client looks up the coordinator of a group but does not join it client=%s group=%s peer=%s hint=%s"
+                )
+                log.warning(message, client_id, group, host, HINT, extra=by_peer(listener))
+
+        self._timer.schedule(WAIT_FOR_GROUP_MS, warn_if_unused)
 
 
 def _refusal(error: ErrorCode) -> FindCoordinatorResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ from kctl.server.handlers.find_coordinator import (
     LOOKUP_CLIENTS_MAX,
     LOOKUPS_MS,
     LOOKUPS_WITHOUT_GROUP,
+    WAIT_FOR_GROUP_MS,
     FindCoordinatorHandler,
     UselessLookups,
 )
@@ -50,6 +51,7 @@ from kctl.server.handlers.sync_group import SyncGroupHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.quotas.accounts import RequestAccount
+from kctl.system.environment import TimerTask
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host
 from tests.unit.groups.world import subscription
@@ -501,9 +503,24 @@ class KnownTopics:
         self.requested_items.append(topic)
 
 
+class CollectingTimer:
+    """environment.Timer that the test fires."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerTask:
+        assert delay_ms == WAIT_FOR_GROUP_MS
+        self.callbacks.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        self.callbacks.clear()
+
+
 def find(topics: KnownTopics, version: int, **options: Any) -> Any:
     request = FindCoordinatorRequest(key="g", **options)
-    handler = FindCoordinatorHandler(topics, is_unknown_here=lambda _: False, now_ms=lambda: 0)
+    handler = FindCoordinatorHandler(topics, is_unknown_here=lambda _: False, now_ms=lambda: 0, timer=CollectingTimer())
     response = handler.handle(request, context(version))
     return codec.decode(type(response), codec.encode_bytes(response, version), version)[0]
 
@@ -517,6 +534,25 @@ def test_client_that_looks_up_a_coordinator_and_never_joins_is_noted_once() -> N
     for number in range(2 * LOOKUP_CLIENTS_MAX):
         lookups.note(f"client-{number}", "g", 0)
     assert len(lookups._seen) == LOOKUP_CLIENTS_MAX
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_client_is_named_only_if_its_group_is_unknown_some_time_later(
+    joins: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics, timer, known = KnownTopics(), CollectingTimer(), set[str]()
+    topics.partitions, topics.leader = 50, CoordinatorNode(2, "example", 9092)
+    handler = FindCoordinatorHandler(
+        topics, is_unknown_here=lambda group: group not in known, now_ms=lambda: 0, timer=timer
+    )
+    for _ in range(2 * LOOKUPS_WITHOUT_GROUP):
+        handler.handle(FindCoordinatorRequest(key="g"), context(3))
+    assert not caplog.records
+    if joins:
+        known.add("g")
+    (warn_if_unused,) = timer.callbacks
+    warn_if_unused()
+    assert ["does not join it" in record.getMessage() for record in caplog.records] == ([] if joins else [True])
 
 
 @pytest.mark.parametrize("version", range(4))
