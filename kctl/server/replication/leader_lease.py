@@ -147,6 +147,8 @@ class LeaseKeeper:
         self._is_due = asyncio.Event()
         self._watched_session_id = 0
         """The session in which a watch is set on the registration."""
+        self._was_deleted_in = 0
+        """The session in which the registration was found deleted or replaced."""
         self._check: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -200,10 +202,12 @@ class LeaseKeeper:
             except TimeoutError:
                 pass
             self._is_due.clear()
-            if not self._lease.is_registered:
-                continue  # The renewal of the session registers again.
             try:
-                await self._verify()
+                if self._lease.is_registered:
+                    await self._verify()
+                elif self._was_deleted_in == self._zookeeper.session_id:
+                    await self._register_again()
+                # Otherwise the session has expired: its renewal registers again.
             except SessionLostError:
                 continue
             except ZooKeeperError as error:
@@ -224,5 +228,6 @@ class LeaseKeeper:
             self.check()
             return
         lease.end(f"{self._path} was {'deleted' if stat is None else 'replaced by another session'} in ZooKeeper")
+        self._was_deleted_in = session_id
         self.check()
         await self._register_again()

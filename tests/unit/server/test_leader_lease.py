@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from kctl.config.dynamic import ConfigView
+from kctl.errors import ConnectionLossError
 from kctl.model import Endpoint
 from kctl.server.broker.registration import (
     BrokerIdInUse,
@@ -22,7 +23,7 @@ from kctl.server.broker.registration import (
     update_registration,
 )
 from kctl.server.process.host import DataFolder, FolderSessions
-from kctl.server.replication.leader_lease import LeaderLease
+from kctl.server.replication.leader_lease import LeaderLease, LeaseKeeper
 from kctl.testing.sim_clock import ManualClock, SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
@@ -162,6 +163,31 @@ def test_changed_endpoints_do_not_overwrite_the_registration_of_another_session(
         await update_registration(first, 1, other)
         data, _ = await first.get(paths.broker(1))
         assert decode_broker("", data).endpoints == other.endpoints
+
+    play(scene)
+
+
+def test_registration_that_was_deleted_is_made_again_until_that_succeeds() -> None:
+    async def scene(world: Registering) -> None:
+        session = await world.session()
+        clock = SimClock(asyncio.get_running_loop().time)
+        lease = LeaderLease(clock)
+        failures = [ConnectionLossError("the connection was lost")]
+
+        async def register_again() -> None:
+            if failures:
+                raise failures.pop()
+            lease.begin(await world.register(session), session.session_id, asked_ms=clock.elapsed_ms(), timeout_ms=1)
+
+        lease.begin(await world.register(session), session.session_id, asked_ms=clock.elapsed_ms(), timeout_ms=1)
+        keeper = LeaseKeeper(lease, 1, session, clock, register_again=register_again, on_change=lambda: None)
+        keeper.start()
+        await session.delete(paths.broker(1))
+        await asyncio.sleep(TIMEOUT_MS / 1000)
+        assert await session.exists(paths.broker(1)) is not None
+        assert lease.is_of(session.session_id)
+        assert failures == []
+        await keeper.close()
 
     play(scene)
 

@@ -19,7 +19,7 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from kctl.errors import ApiError, ErrorCode, NoNodeError, ZooKeeperError
+from kctl.errors import ApiError, ErrorCode, NoNodeError, UnansweredRequestFailed, ZooKeeperError
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -70,7 +70,7 @@ class ControllerAuthority:
         self._broker_id = broker_id
         self._zookeeper = zookeeper
         self._confirmed: Claim | None = None
-        self._reading: asyncio.Task[_Elected] | None = None
+        self._reading: asyncio.Task[_Elected | None] | None = None
 
     def on_watch(self, event: WatchEvent) -> None:
         """Clears the cached claim when /controller changes; the next request reads ZooKeeper again."""
@@ -81,7 +81,8 @@ class ControllerAuthority:
         """Returns at once for the cached claim.
 
         Raises ApiError: STALE_CONTROLLER_EPOCH if the sender is not the elected controller, STALE_BROKER_EPOCH if it
-        is for an earlier registration of this broker.
+        is for an earlier registration of this broker.  Raises UnansweredRequestFailed while ZooKeeper cannot be read: a
+        controller sends a request again when its connection was closed, but does not when it was refused.
         """
         if claim == self._confirmed:
             return
@@ -108,22 +109,30 @@ class ControllerAuthority:
 
         A read that was started before this call may not include a new controller, so it can confirm but not refuse.
         """
-        if self._reading is not None and (await self._read()).refusal(claim) is ErrorCode.NONE:
-            return ErrorCode.NONE
-        return (await self._read()).refusal(claim)
+        if self._reading is not None:
+            earlier = await self._read()
+            if earlier is not None and earlier.refusal(claim) is ErrorCode.NONE:
+                return ErrorCode.NONE
+        elected = await self._read()
+        if elected is None:
+            raise UnansweredRequestFailed("the controller cannot be read in ZooKeeper")
+        return elected.refusal(claim)
 
-    async def _read(self) -> _Elected:
+    async def _read(self) -> _Elected | None:
         """The result of the pending read, or of a new one."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._elected(), name="controller-authority")
             self._reading.add_done_callback(self._read_is_done)
         return await asyncio.shield(self._reading)
 
-    def _read_is_done(self, _: asyncio.Task[_Elected]) -> None:
+    def _read_is_done(self, _: asyncio.Task[_Elected | None]) -> None:
         self._reading = None
 
-    async def _elected(self) -> _Elected:
-        """Reads the epoch before the controller: both change in one transaction, so the pair is never older."""
+    async def _elected(self) -> _Elected | None:
+        """Reads the epoch before the controller: both change in one transaction, so the pair is never older.
+
+        None if ZooKeeper does not respond.
+        """
         try:
             await self._zookeeper.sync(paths.CONTROLLER)
             data, _ = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
@@ -148,4 +157,4 @@ class ControllerAuthority:
                 paths.CONTROLLER,
                 error,
             )
-            return _NO_CONTROLLER
+            return None if isinstance(error, ZooKeeperError) else _NO_CONTROLLER
