@@ -210,7 +210,7 @@ def test_a_thousand_requests_of_the_controller_cost_one_reading_of_zookeeper() -
 
 
 def test_a_request_is_not_answered_while_zookeeper_cannot_be_read() -> None:
-    """Refused, the role in a LeaderAndIsr would be lost: the controller sends it again after a closed connection only."""
+    """A refused role would be lost: the controller sends a request again only when its connection was closed."""
 
     async def scene(world: World) -> None:
         authority, _ = authority_over(world)

@@ -51,6 +51,7 @@ from kctl.storage.state.leader_epochs import LeaderEpochs
 from kctl.storage.state.producer_snapshots import (
     ProducerSnapshots,
     apply_producer_batch,
+    remember_earlier_batches,
     replay_batch,
     replay_producers,
 )
@@ -374,6 +375,7 @@ class _Loader:
         start = segments[first].base_offset
         self.snapshots.remove_after(start)
         self.snapshots.load_latest(self.producers, at_most=start, at_least=self.log_start_offset)
+        remember_earlier_batches(self.producers, segments)
         if self.producers.end_offset < start:
             replay_producers(self.producers, SegmentList(segments[: first + 1]), start)
         end_offset = segments[first].base_offset
@@ -452,6 +454,7 @@ class _Loader:
         self.snapshots.remove_after(log_end_offset)
         if self.producers.end_offset < log_end_offset:
             self.snapshots.load_latest(self.producers, at_most=log_end_offset, at_least=self.log_start_offset)
+            remember_earlier_batches(self.producers, segments.all())
             replay_producers(self.producers, segments, log_end_offset)
         if log_end_offset > (self.snapshots.latest_offset or 0):
             self.snapshots.write(self.producers)

@@ -183,6 +183,12 @@ class OffsetIndex:
         slot = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[slot - 1] if slot else 0
 
+    def lookup_earlier(self, offset: int, entries: int) -> int:
+        """Return the position of the entry that is `entries` before that of `lookup`; 0 if there is none."""
+        assert self._offsets is not None
+        slot = bisect_right(self._offsets, offset - self.base_offset) - entries
+        return self._positions[slot - 1] if slot > 0 else 0
+
     def offset_at_or_after(self, position: int) -> int | None:
         """Return the offset of the first entry whose batch starts at or after `position`; None if there is none."""
         assert self._offsets is not None

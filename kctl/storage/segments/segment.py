@@ -307,6 +307,16 @@ class Segment:
         """Yield the batch headers from a position on.  Raises CorruptLog."""
         return read_headers(self.file, start, self.size)
 
+    def headers_before(self, offset: int, index_entries: int) -> Iterator[BatchHeader]:
+        """Yield the headers of the last batches before an offset, from so many index entries before it on.
+
+        Raises CorruptLog.
+        """
+        for header in self.headers(self.indexes.offset.lookup_earlier(offset, index_entries)):
+            if header.base_offset >= offset:
+                return
+            yield header
+
     def batches(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Yield the batches from a position on, with their bytes, without checking checksums.  Raises CorruptLog."""
         return read_batches(self.file, start, self.size)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from kctl.errors import CorruptLog
@@ -37,6 +38,8 @@ from kctl.storage.state.checkpoints import parse_snapshot, snapshot_bytes
 from kctl.storage.state.producer_state import ProducerEntry, ProducerState, release, snapshot_of
 
 _logger = logging.getLogger(__name__)
+READ_BACK_ENTRIES = 16
+"""Enough for the requests in flight of several clients."""
 
 
 class SnapshotDraft:
@@ -280,6 +283,29 @@ def apply_producer_batch(state: ProducerState, segment: Segment, header: BatchHe
                 state.stable_offset_after(completed),
             )
         )
+
+
+def remember_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:
+    """Add to a state from a snapshot the batches before the last one of each producer, from the end of the log.
+
+    `segments` are those of the log, at least up to the end offset of `state`.  The batches of READ_BACK_ENTRIES index
+    entries are read, 4 KB or one batch each.  Damage is left to those who read the records.
+    """
+    if not any(entry.has_batches for entry in state.producers.values()):
+        return
+    found: list[list[BatchHeader]] = []
+    left = READ_BACK_ENTRIES
+    for segment in reversed(segments):
+        if segment.base_offset >= state.end_offset:
+            continue
+        try:
+            found.append(list(segment.headers_before(state.end_offset, left)))
+        except CorruptLog:
+            break
+        left -= 1 + len(segment.indexes.offset)
+        if left <= 0:
+            break
+    state.remember(chain.from_iterable(reversed(found)))
 
 
 def replay_producers(state: ProducerState, segments: SegmentList, end_offset: int) -> None:

@@ -20,8 +20,9 @@ this is rare, because it appends one request of a connection at a time; here up 
 responded to when the leader changes.
 
 The last stable offset is the first offset of the oldest transaction that is open, or whose marker is not below the high
-watermark.  Snapshots contain only the last batch of a producer, so after a restart only that one is recognised as a
-duplicate.  Kafka's ProducerStateManager and ProducerAppendInfo.
+watermark.  Snapshots contain only the last batch of a producer.  Recovery reads the earlier ones from the end of the
+log (`remember_earlier_batches`): a client whose five requests were appended and not answered when the broker stopped
+sends all of them again.  Kafka's ProducerStateManager and ProducerAppendInfo.
 
 Owner: event loop (recovery runs before the log is shared).
 """
@@ -145,6 +146,13 @@ class ProducerEntry:
         packed = self._packed + _PACKED_BATCH.pack(first_sequence, first_offset, offset_delta, timestamp)
         self._packed = packed[-_PACKED_BYTES_MAX:]
 
+    def take_batches(self, other: ProducerEntry) -> None:
+        """Take over what another entry of this producer knows of its batches."""
+        self._packed = other._packed
+        self.first_sequence = other.first_sequence
+        self.leader_epoch = other.leader_epoch
+        self.leader_epoch_sequence = other.leader_epoch_sequence
+
     def forget_batches(self) -> None:
         """Forgets all batches: they are of an earlier epoch."""
         self._packed = b""
@@ -193,10 +201,7 @@ class ProducerEntry:
         """Return an entry with the same values that changes independently of this one."""
         copy = ProducerEntry(self.producer_id, captures)
         copy.epoch = self.epoch
-        copy._packed = self._packed
-        copy.first_sequence = self.first_sequence
-        copy.leader_epoch = self.leader_epoch
-        copy.leader_epoch_sequence = self.leader_epoch_sequence
+        copy.take_batches(self)
         copy.current_txn_first_offset = self.current_txn_first_offset
         copy.coordinator_epoch = self.coordinator_epoch
         copy.last_timestamp = self.last_timestamp
@@ -405,6 +410,26 @@ class ProducerState:
             if saved.current_txn_first_offset != NO_OFFSET:
                 transactions.append((saved.current_txn_first_offset, saved.producer_id))
         self._open.update(sorted(transactions))
+
+    def remember(self, headers: Iterable[BatchHeader]) -> None:
+        """Add the batches before the last one of each producer, from the headers of the last batches of the log."""
+        recent = ProducerState()
+        for header in headers:
+            if header.producer_id < 0 or header.is_control:
+                continue
+            entry = recent.producers.get(header.producer_id)
+            if entry is not None and header.base_sequence != entry.next_sequence:
+                # A new epoch, or the leader had forgotten the producer: what it skipped was never appended.
+                del recent.producers[header.producer_id]
+            recent.append(header)
+        for producer_id, found in recent.producers.items():
+            known = self.producers.get(producer_id)
+            if known is not None and (known.epoch, known.last_sequence, known.last_offset) == (
+                found.epoch,
+                found.last_sequence,
+                found.last_offset,
+            ):
+                known.take_batches(found)
 
     def clear(self, end_offset: int) -> None:
         """Forget all producers and set the end offset."""

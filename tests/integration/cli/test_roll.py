@@ -95,11 +95,15 @@ class Java:
         options = ["--bootstrap-server", bootstrap, "--topic", topic, "--acks", "-1"]
         options += ["--throughput", str(RECORDS_PER_S), "--producer.config", str(config)]
         command = apache_kafka.java_command(
-            apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.VerifiableProducer", options
+            apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.VerifiableProducer", options, log_level="WARN"
         )
-        self._output = folder / "producer.jsonl"
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output)
+        self._output, self._log = folder / "producer.jsonl", folder / "producer.log"
+        with self._output.open("wb") as output, self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=log)
+
+    def history(self, topic: str) -> str:
+        """What the producer has logged about errors and repeated batches of the topic, by time."""
+        return "\n".join(line for line in self._log.read_text().splitlines() if f" {topic}-" in line)
 
     @property
     def acknowledged(self) -> list[int]:
@@ -153,6 +157,18 @@ def pids(operate: Kctl, cluster: ThreeBrokers) -> dict[str, str]:
     return {row[0]: row[3] for row in rows if row[0].startswith("broker-")}
 
 
+def explanation(cluster: ThreeBrokers, topic: str, producer: Java | Librdkafka) -> str:
+    """What the producer and the brokers have logged about the partitions of a topic whose records were refused."""
+    described = [f"{topic}: {producer.failures[:5]}"]
+    if isinstance(producer, Java):
+        described.append(producer.history(topic))
+    for log in sorted(cluster.folder.glob("broker-*/broker.out")):
+        lines = log.read_text().splitlines()
+        told = (f"{topic}-", "acting as leader", "control request", "ZooKeeper", "stopped", "serving")
+        described += [f"{log.parent.name} {line}" for line in lines if any(part in line for part in told)]
+    return "\n".join(described)
+
+
 @pytest.mark.jvm
 def test_rolling_restart_loses_repeats_and_refuses_nothing(
     operate: Kctl, cluster: ThreeBrokers, tmp_path: Path
@@ -185,7 +201,7 @@ def test_rolling_restart_loses_repeats_and_refuses_nothing(
     assert operate("elect --preferred --dry-run").rows == []
 
     for topic, producer in producers.items():
-        assert producer.failures == [], topic
+        assert producer.failures == [], explanation(cluster, topic, producer)
         acknowledged = producer.acknowledged
         by_partition = read(cluster.bootstrap, topic)
         assert all(values == sorted(set(values)) for values in by_partition), topic

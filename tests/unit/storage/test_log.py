@@ -137,16 +137,6 @@ def test_sequence_numbers_wrap() -> None:
     assert machine.append(b"a", b"b", producer_id=1, sequence=(1 << 31) - 2).duplicate
 
 
-def test_only_the_last_batch_of_a_producer_is_remembered_over_a_restart() -> None:
-    machine = LogOnDisk()
-    for number in range(3):
-        machine.append(producer_id=1, sequence=number)
-    machine.close_and_reopen()
-    assert machine.append(producer_id=1, sequence=2).base_offset == 2
-    assert code_of(machine.append, producer_id=1, sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert machine.append(producer_id=1, sequence=3).base_offset == 3
-
-
 def test_an_open_transaction_holds_the_last_stable_offset() -> None:
     machine = LogOnDisk()
     machine.append(b"plain")

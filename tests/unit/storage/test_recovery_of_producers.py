@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kctl.errors import ApiError, ErrorCode
 from kctl.records.control import ControlType
 from kctl.storage.config import LogConfig
 from tests.unit.storage.log_builder import LogOnDisk
@@ -30,6 +31,39 @@ def test_the_last_sequence_of_a_producer_survives_a_crash() -> None:
     again = disk.append(b"4", producer_id=7, sequence=4)
     assert again.base_offset == 4
     assert disk.log.log_end_offset == 5
+
+
+@pytest.mark.parametrize("start", ["clean", "unclean"])
+def test_requests_in_flight_at_a_stop_are_duplicates_after_the_start(start: str) -> None:
+    """A client sends all five again, from the first on: with an error for the first one it repeats that for minutes."""
+    for sequences in (range(5), range(2**31 - 3, 2**31 + 2)):
+        # The last segment has two of the batches, so that the snapshot at its base offset has the third one only.
+        disk = LogOnDisk(LogConfig(segment_bytes=300))
+        numbers = [sequence % 2**31 for sequence in sequences]
+        for sequence in numbers:
+            disk.append(b"v" * 20, producer_id=7, sequence=sequence)
+            disk.append(b"other")
+        if start == "clean":
+            disk.close_and_reopen()
+        else:
+            disk.crash_and_reopen(recovery_point=disk.log.segments[-1].base_offset)
+        found = [disk.append(b"v" * 20, producer_id=7, sequence=sequence) for sequence in numbers]
+        assert [(again.duplicate, again.base_offset) for again in found] == [(True, 2 * n) for n in range(5)], sequences
+        assert disk.append(b"next", producer_id=7, sequence=sequences.stop % 2**31).base_offset == 10
+
+
+def test_batches_that_were_never_appended_are_no_duplicates_after_a_start() -> None:
+    disk = LogOnDisk()
+    disk.append(b"0", producer_id=7, sequence=0)
+    disk.log.producer_state.producers.clear()  # The producer has expired: it may go on with any number.
+    for sequence in range(4, 10):
+        disk.append(b"%d" % sequence, producer_id=7, sequence=sequence, leader_epoch=sequence)
+    disk.close_and_reopen()
+    for sequence in (0, 1, 3):
+        with pytest.raises(ApiError) as refused:
+            disk.append(b"%d" % sequence, producer_id=7, sequence=sequence, leader_epoch=10)
+        assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, sequence
+    assert disk.append(b"4", producer_id=7, sequence=4, leader_epoch=10).duplicate, "of an earlier leader epoch"
 
 
 @pytest.mark.parametrize("start", ["clean", "unclean"])
