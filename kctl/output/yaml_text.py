@@ -17,6 +17,7 @@ import yaml
 
 from kctl.errors import UsageError
 from kctl.limits import Subject, bound
+from kctl.output.terminal_text import escape_lines
 
 YAML_BYTES_MAX = bound(
     Subject.NAMED_FILES,
@@ -90,7 +91,7 @@ def write_yaml(document: Any) -> str:
         yaml.DocumentEndEvent(explicit=False),
         yaml.StreamEndEvent(),
     ]
-    return str(yaml.emit(events, Dumper=_DUMPER, allow_unicode=True, width=_WIDTH))
+    return escape_lines(str(yaml.emit(events, Dumper=_DUMPER, allow_unicode=True, width=_WIDTH)))
 
 
 def _events(value: Any) -> Iterator[Any]:
@@ -112,7 +113,9 @@ def _events(value: Any) -> Iterator[Any]:
 
 def _scalar(value: str | float | bool | None) -> Any:
     if isinstance(value, str):
-        return yaml.ScalarEvent(None, None, _implicit_for(value), value)
+        # PyYAML takes bidirectional marks for printable: within quotation marks `write_yaml` can escape them.
+        style = None if escape_lines(value) == value else '"'
+        return yaml.ScalarEvent(None, None, _implicit_for(value), value, style=style)
     return yaml.ScalarEvent(None, None, (True, False), _REPRESENTER.represent_data(value).value)
 
 

@@ -207,6 +207,48 @@ def test_a_negative_partition_is_refused(number: int) -> None:
         check_names("b:1", DescribeLogDirsRequest(topics=None), answer)
 
 
+CONFIGURED_LINES = [
+    "configs describe topic orders",
+    "configs describe broker 0 --format yaml",
+    "configs diff topic orders payments",
+    "cluster health",
+    "topics describe --under-min-isr",
+    "topics describe orders --format json",
+    "topics delete orders --yes",
+    "metrics show",
+    "groups lag",
+    "plan --export",
+    "tables profile orders --no-progress",
+    "reassign execute orders:0=1,0 --throttle 1k --dry-run",
+    "elect --preferred",
+    "export orders --to target --dry-run",
+    "copy orders payments --with-config --dry-run",
+]
+
+
+@pytest.mark.parametrize(
+    "value", ["", "x", "-7", "9" * 5_000, "../../escaped", "a b:c", f"\n- {UNSAFE}", "1e9", "\u0663"]
+)
+def test_values_of_properties_are_only_text(
+    lying: MovingCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], value: str
+) -> None:
+    names = (
+        "min.insync.replicas retention.ms retention.bytes cleanup.policy delete.topic.enable metrics.port metrics.host "
+        "leader.replication.throttled.replicas leader.replication.throttled.rate compression.type max.message.bytes"
+    ).split()
+    lying.place("payments", [0, 1])
+    for kind, resource in ((2, "orders"), (2, "payments"), (4, "0"), (4, "1"), (4, "")):
+        lying.overrides[kind, resource] = {name: value for name in (*names, f"x{value[:40]}\n../../escaped")}
+    failures = []
+    for line in CONFIGURED_LINES:
+        try:
+            run(line, capfd)
+        except AssertionError as error:
+            failures.append(str(error)[:300])
+    assert failures == []
+    assert outside(tmp_path) == []
+
+
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a;b", "a b", "$(x)", "a/../../b", "..", f"a{UNSAFE}", "a\0b"])
 def test_the_host_of_a_broker_is_one_harmless_word_of_a_restart_command(host: str) -> None:
     with pytest.raises(UsageError, match="must not be part of a command"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kctl.admin.placement.reassignment import NOT_LISTED, Ongoing, list_reassignments, ongoing_if_supported
-from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs, entry_named
+from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs, entry_named, number_in
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.consuming.list_offsets import LATEST, list_offsets_of_leader
@@ -277,8 +277,9 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
         await describe_configs(client, resources, names=[MIN_INSYNC_REPLICAS], synonyms=False)
     ).items():
         entry = None if isinstance(entries, Outcome) else entry_named(entries, MIN_INSYNC_REPLICAS)
-        if entry is not None and entry.value is not None:
-            found[resource.name] = int(entry.value)
+        minimum = None if entry is None else number_in(entry.value)
+        if minimum is not None:
+            found[resource.name] = minimum
     return found
 
 

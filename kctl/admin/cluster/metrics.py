@@ -6,6 +6,7 @@ The endpoint comes from the broker's properties metrics.port and metrics.host.  
 from __future__ import annotations
 
 import http.client
+import string
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,8 @@ METRICS_READ_BYTES_MAX = bound(
 
 _ANY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with
 _PIECE_BYTES = 1 << 16
+_PORT_MAX = 65535
+_OF_HOSTS = frozenset(f"{string.ascii_letters}{string.digits}-._:")
 
 
 class Sample(NamedTuple):
@@ -42,7 +45,7 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
 
     Port 0: the broker has chosen a free one, which it does not tell.
     """
-    from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs  # noqa: PLC0415 - not for --endpoint
+    from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs, number_in  # noqa: PLC0415 - not for --endpoint
     from kctl.client.outcome import absent_broker  # noqa: PLC0415 - same
 
     brokers = (await client.metadata(())).brokers
@@ -52,10 +55,9 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
     resource = ConfigResource(ResourceType.BROKER, str(chosen))
     entries = (await describe_configs(client, [resource], names=["metrics.port", "metrics.host"]))[resource]
     values = {entry.name: entry.value for entry in entries} if isinstance(entries, list) else {}
-    port = int(values.get("metrics.port") or -1)
-    if port < 0:
+    port, host = number_in(values.get("metrics.port")), values.get("metrics.host") or ""
+    if port is None or not 0 <= port <= _PORT_MAX or not set(host) <= _OF_HOSTS:
         return None
-    host = values.get("metrics.host") or ""
     return (brokers[chosen].host if host in _ANY_INTERFACE else host), port
 
 

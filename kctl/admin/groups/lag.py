@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kctl.admin.groups.groups import list_groups, look_up_groups
 from kctl.admin.groups.history import CommitHistory
-from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
+from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs, number_in
 from kctl.client.cluster import ClusterClient
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets, list_offsets_at
 from kctl.client.leaders import Outcomes
@@ -73,11 +73,8 @@ def _retention(values: Mapping[str, str | None]) -> Retention:
 
 
 def _limit(text: str | None) -> int | None:
-    try:
-        value = int(text or -1)
-    except ValueError:
-        return None
-    return value if value >= 0 else None
+    value = number_in(text)
+    return value if value is not None and value >= 0 else None
 
 
 # Reads how far groups are behind: collects the facts of each partition and judges them by `lag_rules`.

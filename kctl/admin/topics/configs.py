@@ -155,6 +155,8 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[ConfigSynonym, ...]
 
 
+_DIGITS_MAX = 19
+"""Of a 64-bit number."""
 Described = dict[ConfigResource, list[ConfigEntry] | Outcome]
 """The properties of each resource by name, or the error."""
 
@@ -298,6 +300,12 @@ def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEn
 def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None:
     """The entry with this name, or None."""
     return next((entry for entry in entries if entry.name == name), None)
+
+
+def number_in(value: str | None) -> int | None:
+    """The value of a numeric property; None if there is none, or if the broker has returned something else."""
+    digits = "" if value is None else value.removeprefix("-")
+    return int(value or 0) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX else None
 
 
 def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> str | None:
