@@ -174,6 +174,23 @@ def test_producer_ids_never_exceed_their_field(last: str) -> None:
     simulate(main, seed=1)
 
 
+@pytest.mark.parametrize(("in_logs", "first"), [(-1, 1_000), (999, 1_000), (7_654, 7_655), (1 << 62, 1_000)])
+def test_producer_ids_in_the_logs_are_not_given_again_after_zookeeper_was_restored(in_logs: int, first: int) -> None:
+    """A client can write any id: those far above the last block do not count, so that it cannot use them all up."""
+
+    async def largest_below(below: int) -> int:
+        return in_logs if in_logs < below else -1
+
+    async def main(_loop: SimLoop) -> int:
+        session = SimZooKeeper().session()
+        await session.start(10_000)
+        block = {"version": 1, "broker": 0, "block_start": "0", "block_end": "999"}
+        await session.create(paths.LATEST_PRODUCER_ID_BLOCK, json.dumps(block).encode())
+        return await ProducerIds(0, session, largest_below).next()
+
+    assert simulate(main, seed=1) == first
+
+
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_odd_names_and_garbage_in_a_log_directory_do_not_stop_a_start(tmp_path: Path, is_clean: bool) -> None:
     chance = random.Random(SEED)

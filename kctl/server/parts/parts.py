@@ -55,6 +55,7 @@ from kctl.server.replication.isr_changes import ControllerStates, IsrChanges, St
 from kctl.server.replication.leader_lease import LeaderLease
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.logs import LogTasks
+from kctl.server.replication.producer_expiry import largest_producer_id
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
@@ -199,7 +200,7 @@ def assemble(
         timer=base.timer,
         clock=world.clock,
     )
-    producer_ids = ProducerIds(broker_id, zookeeper)
+    producer_ids = ProducerIds(broker_id, zookeeper, lambda below: largest_producer_id(base.logs.all(), below))
     transactions = TransactionCoordinator(
         broker_id=broker_id,
         config=TransactionConfig.of(config),

@@ -47,6 +47,16 @@ def early_cutoff(by_round: Counter[int], excess: int, current_round: int) -> int
     return current_round - _ROUNDS_IDLE_MIN + 1
 
 
+async def largest_producer_id(logs: Iterable[Log], below: int) -> int:
+    """The largest id below `below` of the producers in these logs, or -1; in slices."""
+    largest = -1
+    async for each in paced(logs):
+        for producer_ids in pieces(list(each.producer_state.producers)):
+            largest = max(largest, max((known for known in producer_ids if known < below), default=-1))
+            await pause()
+    return largest
+
+
 class ProducerExpiry:
     """Call `count` every ROUND_S, and `expire` every producer.id.expiration.check.interval.ms."""
 

@@ -323,6 +323,13 @@ class ReplicaManager:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition.log.assign_topic_id(topic_id)
         partition.confirm(state, broker_epoch)
+        latest_epoch = partition.log.leader_epochs.latest_epoch
+        if partition.leader_epoch < state.leader_epoch < latest_epoch:
+            message = (
+                "ZooKeeper has an older state than this log partition=%s leader_epoch=%s latest_epoch=%s: see the "
+                "restore of ZooKeeper in docs/operations.md"
+            )
+            log.error(message, topic_partition, state.leader_epoch, latest_epoch)
         partition.apply(state, self._clock.monotonic_ms())
         state_log.info(
             "changed role partition=%s role=%s leader=%s leader_epoch=%s isr=%s",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import cast
 
@@ -21,18 +21,30 @@ from kctl.zookeeper.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 #
 # The rest of a block is lost when the broker stops, which is harmless: there are 2^63 ids.
 #
+# After ZooKeeper has been restored to an older state, the next blocks were allocated before. A new producer with the id
+# of an earlier one would be refused, or its first batch taken for a duplicate of the other's and not written. So the
+# first block of a broker begins above the ids in its logs. Clients choose what they write there, so that only ids less
+# than IDS_SKIPPED_MAX above the block count.
+#
 # Owner: event loop.
 
 
 log = logging.getLogger(__name__)
 
 
+IDS_SKIPPED_MAX = 10_000 * PRODUCER_ID_BLOCK_SIZE
+
+
 class ProducerIds:
     """Allocates producer ids; see `next`."""
 
-    def __init__(self, broker_id: int, zookeeper: ZooKeeper) -> None:
+    def __init__(
+        self, broker_id: int, zookeeper: ZooKeeper, largest_below: Callable[[int], Awaitable[int]] | None = None
+    ) -> None:
+        """`largest_below` returns the largest id below its argument that is in the logs of this broker, or -1."""
         self._broker_id = broker_id
         self._zookeeper = zookeeper
+        self._largest_below = largest_below
         self._next = 0
         self._end = -1
         self._turn = asyncio.Lock()
@@ -56,6 +68,12 @@ class ProducerIds:
             except ValueError as error:
                 raise ZooKeeperError(str(error), path) from None
             start = last.block_end + 1 if last is not None else 0
+            if self._largest_below is not None:
+                used = await self._largest_below(start + IDS_SKIPPED_MAX)
+                if used >= start:
+                    message = "skipping producer ids that were used: ZooKeeper has an older state first=%s last=%s"
+                    log.warning(message, start, used)
+                    start = used + 1
             if start > INT64_MAX - PRODUCER_ID_BLOCK_SIZE:
                 raise ZooKeeperError(f"znode {path} leaves no producer ids: its last block ends at {start - 1}", path)
             block = ProducerIdBlock(self._broker_id, start, start + PRODUCER_ID_BLOCK_SIZE - 1)
@@ -63,6 +81,7 @@ class ProducerIds:
                 await self._zookeeper.set(path, znodes.encode_producer_id_block(block), version=stat.version)
             except BadVersionError:
                 continue
+            self._largest_below = None
             log.info("allocated producer ids first=%s last=%s", block.block_start, block.block_end)
             return block
 

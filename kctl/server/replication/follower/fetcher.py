@@ -37,6 +37,12 @@ from kctl.system.environment import Clock
 log = logging.getLogger(__name__)
 
 
+_COMMITTED_TRUNCATED = (
+    "truncated committed records, which the leader does not have partition=%s offset=%s high_watermark=%s "
+    "log_end_offset=%s: the leader was elected uncleanly, or from an older state of ZooKeeper"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
     """The properties replica.fetch.*, and the protocol versions used with the leader."""
@@ -274,8 +280,12 @@ class ReplicaFetcher:
     async def _cut(self, following: _Following, offset: int, *, is_final: bool) -> None:
         partition = following.partition
         try:
+            high_watermark, end_offset = partition.high_watermark, partition.log.log_end_offset
             if await truncate(partition.log, offset, partial(self._is_current, following)):
-                log.info("truncated partition=%s offset=%s", partition.topic_partition, offset)
+                if offset < high_watermark:
+                    log.error(_COMMITTED_TRUNCATED, partition.topic_partition, offset, high_watermark, end_offset)
+                else:
+                    log.info("truncated partition=%s offset=%s", partition.topic_partition, offset)
             if not self._is_current(following):
                 return
         except LogDirFailure as failure:
