@@ -226,19 +226,15 @@ CONFIGURED_LINES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "value", ["", "x", "-7", "9" * 5_000, "../../escaped", "a b:c", f"\n- {UNSAFE}", "1e9", "\u0663"]
-)
+@pytest.mark.parametrize("value", ["x", "9" * 5_000, f"\n- {UNSAFE}", "\u0663"])
 def test_values_of_properties_are_only_text(
     lying: MovingCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], value: str
 ) -> None:
-    names = (
-        "min.insync.replicas retention.ms retention.bytes cleanup.policy delete.topic.enable metrics.port metrics.host "
-        "leader.replication.throttled.replicas leader.replication.throttled.rate compression.type max.message.bytes"
-    ).split()
+    numbers = ("min.insync.replicas", "retention.ms", "retention.bytes", "metrics.port", "max.message.bytes")
+    words = ("cleanup.policy", "delete.topic.enable", "metrics.host", "leader.replication.throttled.replicas")
     lying.place("payments", [0, 1])
     for kind, resource in ((2, "orders"), (2, "payments"), (4, "0"), (4, "1"), (4, "")):
-        lying.overrides[kind, resource] = {name: value for name in (*names, f"x{value[:40]}\n../../escaped")}
+        lying.overrides[kind, resource] = dict.fromkeys((*numbers, *words, f"x{value[:40]}\n../x"), value)
     failures = []
     for line in CONFIGURED_LINES:
         try:
