@@ -5,8 +5,8 @@
 The requests are handled by a simulated broker, from the frame to the reply, with all that the broker does meanwhile;
 Produce, Fetch and JoinGroup have acks=1, records to read, and a group that is complete at once.  `topics describe` is
 the command, from its arguments to its output, against a broker in another process.  Each has been done before, so that
-codecs are compiled and caches filled.  The simulation, the test client and code that is compiled when a message is first
-used are not counted.  `docs/decisions/structure.md` has the results.
+codecs are compiled and caches filled.  The simulation, the test client and the compiled codecs are not counted.
+`docs/decisions/structure.md` has the results.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def of_requests() -> dict[str, Journey]:
             await client.on_controller(lambda connection: connection.send(creation, CreateTopicsResponse))
         broker = cluster.brokers[0].broker
         assert broker is not None
-        dispatcher, peer = broker._dispatcher, Peer("/client", "PLAINTEXT")
+        dispatcher, peer = broker._dispatcher, Peer("/client", "PLAINTEXT")  # noqa: SLF001
 
         async def handle(request: bytes) -> None:
             reply = dispatcher.handle(memoryview(bytearray(request)), peer)
