@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
-from kctl.server.loop.slices import run_at_once
+from kctl.system.steps import run_at_once
 from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses

@@ -4,7 +4,7 @@ A loop that may be long iterates over `sliced(elements)`, or over `sliced_batche
 several elements together.  Several loops of one request share the slices of one `Slices`, so that a request with many
 short arrays pauses as often as one with a long array.  A request that is usually short is handled by a coroutine that
 is `started`: it costs a task only if it pauses.  Pure code has no event loop: it is a generator that yields where a
-slice may end (`Steps`), run by `run_steps` here and by `run_at_once` in tests and simulations.
+slice may end (kctl/system/steps.py), and `run_steps` runs it.
 
 What a loop has read before a pause may have changed after it.  The next element is taken from its iterator after the
 pause, so that nothing happens between the creation of an element and its use.
@@ -22,11 +22,12 @@ import heapq
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.codec import arrays_of
+from kctl.system.steps import Steps
 
 T = TypeVar("T")
 
@@ -227,10 +228,6 @@ async def release_message(only: list[Any]) -> None:
     await release([held])
 
 
-Steps: TypeAlias = Generator[None, None, T]
-"""Pure code that takes long: yields where a slice may end, and returns its result."""
-
-
 async def run_steps(steps: Steps[T], *, is_urgent: bool = False) -> T:
     """Runs a generator with a pause wherever it yields; returns its result.
 
@@ -243,13 +240,3 @@ async def run_steps(steps: Steps[T], *, is_urgent: bool = False) -> T:
             result: T = end.value
             return result
         await (asyncio.sleep(0) if is_urgent else pause())
-
-
-def run_at_once(steps: Steps[T]) -> T:
-    """As `run_steps`, without pauses: for work that is known to be short."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result

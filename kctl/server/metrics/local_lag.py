@@ -10,9 +10,9 @@ Owner: event loop, except `lag_of_groups`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from kctl.client.cluster import ClusterClient
@@ -29,6 +29,7 @@ from kctl.model import TopicPartition
 from kctl.records.header import CorruptBatch
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.loop.slices import Slices, batches, sliced_batches
+from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.storage.lookup import RecordsSlice
 
@@ -175,7 +176,7 @@ async def _search(replicas: ReplicaManager, searches: Sequence[Search], bytes_ma
                     bytes_max -= read.records.size
                     reads.append(read)
             if reads:
-                stuck += await asyncio.to_thread(_advance, reads)
+                stuck += await in_thread(partial(_advance, reads))
         searches = stuck
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.server.loop.slices import run_at_once
+from kctl.system.steps import run_at_once
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError

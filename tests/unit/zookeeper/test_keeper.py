@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.server.loop.slices import run_at_once
+from kctl.system.steps import run_at_once
 from kctl.zookeeper.embedded import codes, requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import ZooKeeperError
-from kctl.server.loop.slices import run_at_once
+from kctl.system.steps import run_at_once
 from kctl.zookeeper.embedded.codes import CreateMode
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import DATABASE, Store
