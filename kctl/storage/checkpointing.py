@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -22,6 +22,7 @@ from kctl.storage.names import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kctl.storage.state.checkpoints import offsets_text
+from kctl.system.steps import Steps, run_at_once
 
 # The offset checkpoints of a broker: files with an offset per partition, one set in each log directory.
 #
@@ -38,7 +39,7 @@ from kctl.storage.state.checkpoints import offsets_text
 # OffsetCheckpointFiles. Owner: event loop.
 
 
-PlanSteps = Generator[None, None, CheckpointPlan]
+PlanSteps = Steps[CheckpointPlan]
 """Makes a plan in steps of SLICE_OBJECTS logs, between which the event loop may serve clients."""
 
 
@@ -154,12 +155,7 @@ class OffsetCheckpoints:
 
     def _write_all(self, steps: PlanSteps) -> None:
         """Make the plan and run it."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                self._write(end.value)
-                return
+        self._write(run_at_once(steps))
 
     def _write(self, plan: CheckpointPlan) -> None:
         plan.run()

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
-from kctl.server.loop.slices import at_once
+from kctl.system.steps import run_at_once
 from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
@@ -128,7 +128,7 @@ class SimZooKeeperSession:
         self._state = SessionState.CLOSED
         if self._connection is not None:
             self._disconnect()
-            at_once(self._ensemble.keeper.close_session(self._session_id))
+            run_at_once(self._ensemble.keeper.close_session(self._session_id))
         self._lose_everything()
         await asyncio.sleep(0)
 
@@ -139,7 +139,7 @@ class SimZooKeeperSession:
             raise refusals.connection_lost("/")
         keeper = self._ensemble.keeper
         if keeper.resume_session(key.session_id, key.password, self._session_timeout_ms, now_ms=0) is not None:
-            at_once(keeper.close_session(key.session_id))
+            run_at_once(keeper.close_session(key.session_id))
         await asyncio.sleep(0)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
@@ -251,7 +251,7 @@ class SimZooKeeperSession:
             self._become(SessionState.EXPIRED)
 
     def _on_session_timeout(self, session_id: int) -> None:
-        at_once(self._ensemble.keeper.close_session(session_id))
+        run_at_once(self._ensemble.keeper.close_session(session_id))
 
     def _connect(self) -> None:
         self._connection = _Connection(self._ensemble, self._session_id, self._watch_fired)
@@ -372,7 +372,7 @@ class _Connection:
     def cut(self) -> None:
         self._there.cut()
         self._back.cut()
-        at_once(self._keeper.forget_client(self))
+        run_at_once(self._keeper.forget_client(self))
 
     def _arrived(self, request: requests.Ordered, listener: _Listener) -> None:
         if self._keeper.sessions.find(self.session_id) is None:
@@ -383,11 +383,11 @@ class _Connection:
             if isinstance(request, requests.Read):
                 response = self._keeper.read(self, request)
             elif isinstance(request, requests.LongRead):
-                response = at_once(self._keeper.read_in_steps(self, request))
+                response = run_at_once(self._keeper.read_in_steps(self, request))
             else:
                 wall_ms = int(asyncio.get_running_loop().time() * 1000)
                 if isinstance(request, requests.Multi):
-                    response = at_once(self._keeper.multi(self, request, wall_ms=wall_ms))
+                    response = run_at_once(self._keeper.multi(self, request, wall_ms=wall_ms))
                 else:
                     response = self._keeper.write(self, request, wall_ms=wall_ms)
         except KeeperError as refused:

@@ -141,7 +141,7 @@ def error_of(error: Exception, path: str) -> errors.ZooKeeperError:
     return errors.ZooKeeperError(f"unexpected response from ZooKeeper for znode {path}: {error!r}", path)
 
 
-# ruff: noqa: SLF001   kazoo has no public way to queue a request without its blocking result, nor to set watches again
+# ruff: noqa: SLF001   docs/decisions/dependencies.md has what kazoo offers no public way for
 
 
 log = logging.getLogger(__name__)
@@ -372,7 +372,7 @@ class KazooLink:
     def thread_ended(self) -> None:
         """Report the end of the session if kazoo's thread has ended unexpectedly."""
         if not self._is_over:  # kazoo has stopped reconnecting, which is not expected.
-            self._changed(SessionState.EXPIRED, 0)
+            self._changed(SessionState.EXPIRED)
         if not self._ended.done():
             self._ended.set_result(None)
         # kazoo's client, its connection, its handler and this link refer to each other.
@@ -388,13 +388,13 @@ class KazooLink:
                 self._in_flight[call] = None
                 self._client._call(call.request, call)
 
-    def _changed(self, state: SessionState, session_id: int) -> None:
+    def _changed(self, state: SessionState, session: tuple[int, bytes] | None = None) -> None:
+        """Pass on a state change; `session` are the id and the password of one that is connected."""
         if self._is_over:
             return
         self._is_up = state is SessionState.CONNECTED
-        if self._is_up:
-            self.session_id = session_id
-            self._password = self._client._session_passwd
+        if session is not None:
+            self.session_id, self._password = session
             self._waiting.extendleft(reversed(self._to_repeat))
             self._to_repeat.clear()
             if not self.connected.done():
@@ -420,12 +420,12 @@ class KazooLink:
         client = self._client
         if state == KazooState.CONNECTED:
             self._set_watches_again()
-            self.call_on_loop(self._changed, SessionState.CONNECTED, client._session_id)
+            self.call_on_loop(self._changed, SessionState.CONNECTED, client.client_id)
         elif state == KazooState.SUSPENDED:
-            self.call_on_loop(self._changed, SessionState.SUSPENDED, 0)
-        elif client._state in {KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED}:
+            self.call_on_loop(self._changed, SessionState.SUSPENDED)
+        elif client.client_state in {KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED}:
             client._stopped.set()  # kazoo would open a new session by itself; `reconnect` does that.
-            self.call_on_loop(self._changed, SessionState.EXPIRED, 0)
+            self.call_on_loop(self._changed, SessionState.EXPIRED)
 
     def _set_watches_again(self) -> None:
         """Set the watches of the previous connection again.  kazoo's thread, before other requests on a new

@@ -56,7 +56,7 @@ from kctl.server.cluster.topics.plans import (
     plan_new_topic,
 )
 from kctl.server.handlers.metadata import MetadataHandler
-from kctl.server.loop.slices import in_slices
+from kctl.server.loop.slices import sliced
 from tests.hostile.control_requests import controller_id
 from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import KctlBroker
@@ -221,8 +221,11 @@ def test_metadata_of_many_topics_yields_to_other_connections() -> None:
 
 
 def test_a_slice_ends_by_the_size_of_what_was_made() -> None:
+    async def made() -> list[int]:
+        return [part async for part in sliced(range(10), SLICE_OBJECTS, lambda _: SLICE_OBJECTS)]
+
     async def main() -> int:
-        return await turns_while(in_slices(range(10), lambda _: SLICE_OBJECTS))
+        return await turns_while(made())
 
     assert asyncio.run(main()) >= 10
 

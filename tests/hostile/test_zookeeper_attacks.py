@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ import pytest
 
 from kctl.errors import MalformedRequest
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP, ZOOKEEPER_PATHS_PER_STEP
-from kctl.server.loop.slices import at_once
+from kctl.system.steps import Steps, run_at_once
 from kctl.zookeeper.embedded import codes, four_letter_words, requests, responses, server, watches
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id, digest_identity
 from kctl.zookeeper.embedded.codes import READ, Code, CreateMode, KeeperError, OpCode
@@ -215,7 +215,7 @@ STEPS = 4
 MANY = STEPS * ZOOKEEPER_PATHS_PER_STEP
 
 
-def steps_of(work: Generator[None, None, object]) -> int:
+def steps_of(work: Steps[object]) -> int:
     return sum(1 for _ in work)
 
 
@@ -264,7 +264,7 @@ def test_many_children_are_encoded_in_steps() -> None:
     for response in (children, responses.Results([responses.Failed(Code.NO_NODE), children])):
         assert responses.is_long(response)
         assert steps_of(responses.encoded(response)) == STEPS
-        assert at_once(responses.encoded(response)).encode() == response.encode()
+        assert run_at_once(responses.encoded(response)).encode() == response.encode()
 
 
 @pytest.mark.parametrize("count", [ZOOKEEPER_OPERATIONS_MAX, ZOOKEEPER_OPERATIONS_MAX + 1])

@@ -9,7 +9,7 @@ Version notes: 2 PRODUCER_FENCED, which older versions replace by INVALID_PRODUC
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 
 from kctl.errors import ErrorCode
 from kctl.model import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
@@ -21,10 +21,10 @@ from kctl.protocol.apis.add_partitions_to_txn import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.ports import TopicExistence
-from kctl.server.coordination.replies import then
+from kctl.server.coordination.replies import result_of
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.coordination.transactions.ports import known_to
-from kctl.server.loop.slices import at_once, begin
+from kctl.server.loop.slices import Slices, started
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
@@ -41,34 +41,29 @@ class AddPartitionsToTxnHandler:
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        return begin(self._steps(request, context))
+        return started(self._respond(request, context))
 
-    def _steps(
-        self, request: AddPartitionsToTxnRequest, context: RequestContext
-    ) -> Generator[None, None, AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]]:
-        """Yields after each partition."""
+    async def _respond(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
+        slices = Slices()
         if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            return (yield from _response(request, lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (each.name for each in request.topics))
+            return await _response(request, lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, slices)
+        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topics))
         partitions: list[TopicPartition] = []
         refused: dict[TopicPartition, ErrorCode] = {}
         for topic in request.topics:
-            for index in topic.partitions:
+            async for index in slices.of(topic.partitions):
                 partition = TopicPartition(topic.name, index)
                 partitions.append(partition)
                 if (refusal := self._refusal(partition, denied)) is not ErrorCode.NONE:
                     refused[partition] = refusal
-                yield
         if refused:
-            return (yield from _response(request, lambda each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)))
+            return await _response(
+                request, lambda partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED), slices
+            )
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-        outcome = self._coordinator.add_partitions(request.transactional_id, producer, partitions)
-
-        def response(error: ErrorCode) -> AddPartitionsToTxnResponse:
-            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return at_once(_response(request, lambda _: known_error))
-
-        return then(outcome, response)
+        error = await result_of(self._coordinator.add_partitions(request.transactional_id, producer, partitions))
+        known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+        return await _response(request, lambda _: known_error, slices)
 
     def _refusal(self, partition: TopicPartition, denied: frozenset[str]) -> ErrorCode:
         if partition.topic in INTERNAL_TOPICS or partition.topic in denied:
@@ -78,16 +73,14 @@ class AddPartitionsToTxnHandler:
         return ErrorCode.NONE
 
 
-def _response(
-    request: AddPartitionsToTxnRequest, error_of: Callable[[TopicPartition], ErrorCode]
-) -> Generator[None, None, AddPartitionsToTxnResponse]:
-    """Yields after each partition."""
+async def _response(
+    request: AddPartitionsToTxnRequest, error_of: Callable[[TopicPartition], ErrorCode], slices: Slices
+) -> AddPartitionsToTxnResponse:
     response = AddPartitionsToTxnResponse(results=[])
     for topic in request.topics:
         results: list[AddPartitionsToTxnPartitionResult] = []
         response.results.append(AddPartitionsToTxnTopicResult(name=topic.name, results=results))
-        for index in topic.partitions:
+        async for index in slices.of(topic.partitions):
             error = error_of(TopicPartition(topic.name, index))
             results.append(AddPartitionsToTxnPartitionResult(partition_index=index, error_code=error))
-            yield
     return response

@@ -23,7 +23,7 @@ from kctl.security.acls import Operation
 from kctl.security.quotas import EntityType
 from kctl.server.cluster.configs.quotas import Entity, QuotaChange, changed_quotas, checked_entity, entity_path
 from kctl.server.cluster.topics.writer import TopicWriter
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 
@@ -43,7 +43,7 @@ class AlterClientQuotasHandler:
         """Serves one request and returns the response."""
         is_allowed = context.allows_on_cluster(Operation.ALTER_CONFIGS)
         outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
-        async for entry in paced(request.entries):
+        async for entry in sliced(request.entries):
             named = tuple({part.entity_type: part.entity_name for part in entry.entity}.items())
             outcomes[named] = (
                 await outcome_of(self._alter(entry, validate_only=request.validate_only))

@@ -17,7 +17,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
 from kctl.security.acls import Operation
 from kctl.server.cluster.controller import reassignments
 from kctl.server.cluster.controller.runner import ControllerRunner
-from kctl.server.loop.slices import Pace
+from kctl.server.loop.slices import Slices
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED
 
@@ -38,15 +38,15 @@ class AlterPartitionReassignmentsHandler:
             )
         if not self._controller.state.is_active:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, responses=[])
-        pace = Pace()
+        slices = Slices()
         requested: dict[TopicPartition, tuple[int, ...] | None] = {}
         refused: dict[TopicPartition, ApiError] = {}
         for topic in request.topics:
-            async for each in pace.over(topic.partitions):
+            async for each in slices.of(topic.partitions):
                 # If a partition is listed twice, the last entry counts, as in Kafka.
                 topic_partition = TopicPartition(topic.name, each.partition_index)
                 requested[topic_partition] = None if each.replicas is None else tuple(each.replicas)
-        async for topic_partition, replicas in pace.over(requested.items()):
+        async for topic_partition, replicas in slices.of(requested.items()):
             # The controller checks again when it processes the event; this check gives the client a message.
             refusal = reassignments.reason_to_refuse(self._controller.state, topic_partition, replicas)
             if refusal is not None:
@@ -55,7 +55,7 @@ class AlterPartitionReassignmentsHandler:
             {tp: replicas for tp, replicas in requested.items() if tp not in refused}
         )
         topics: dict[str, list[ReassignablePartitionResponse]] = {}
-        async for topic_partition in pace.over(requested):
+        async for topic_partition in slices.of(requested):
             # No result: the controller resigned before it processed the event.
             error = refused.get(topic_partition) or ApiError(outcome.get(topic_partition, ErrorCode.NOT_CONTROLLER))
             topics.setdefault(topic_partition.topic, []).append(

@@ -21,7 +21,7 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from kctl.security.acls import Operation
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.requests.context import RequestContext
 
@@ -39,7 +39,7 @@ class AlterReplicaLogDirsHandler:
         is_allowed = context.allows_on_cluster(Operation.ALTER)
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         refused: list[tuple[TopicPartition, ErrorCode]] = []
-        async for path, tp in paced(_requested(request)):
+        async for path, tp in sliced(_requested(request)):
             code = self._move(tp, path) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             if code is not ErrorCode.NONE:
                 refused.append((tp, code))

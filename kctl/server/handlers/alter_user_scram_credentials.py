@@ -7,7 +7,6 @@ on the cluster.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -19,7 +18,8 @@ from kctl.protocol.apis.alter_user_scram_credentials import (
 )
 from kctl.security import acls
 from kctl.server.cluster.topics.writer import TopicWriter
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
+from kctl.server.loop.tasks import in_thread
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 from kctl.server.security.scram_alterations import Alteration, Deletion, Upsertion, altered, refusals
@@ -39,14 +39,14 @@ class AlterUserScramCredentialsHandler:
         self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
         """Serves one request and returns the response."""
-        alterations = [each async for each in paced(_alterations(request))]
+        alterations = [each async for each in sliced(_alterations(request))]
         by_user: dict[str, list[Alteration]] = {}
         for each in alterations:
             by_user.setdefault(each.user, []).append(each)
-        refused = await asyncio.get_running_loop().run_in_executor(None, refusals, alterations)
+        refused = await in_thread(partial(refusals, alterations))
         results = []
         is_allowed = context.allows_on_cluster(acls.Operation.ALTER)
-        async for user, own in paced(by_user.items()):
+        async for user, own in sliced(by_user.items()):
             if not self._is_controller():
                 outcome = _NOT_CONTROLLER
             elif not is_allowed:

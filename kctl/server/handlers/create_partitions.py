@@ -26,7 +26,7 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.topics.plans import PartitionRoom, count_added_partitions, plan_added_partitions
 from kctl.server.cluster.topics.writer import TopicWriter
-from kctl.server.loop.slices import results_of
+from kctl.server.loop.slices import gather_sliced
 from kctl.server.loop.tasks import in_thread
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
@@ -69,7 +69,7 @@ class CreatePartitionsHandler:
         allowance = None
         if context.account is not None:
             allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
-        outcomes = await results_of(
+        outcomes = await gather_sliced(
             self._outcome(topic, request, room, allowance, is_repeated=named[name] > 1, is_denied=name in denied)
             for name, topic in requested.items()
         )

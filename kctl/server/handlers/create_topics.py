@@ -36,7 +36,7 @@ from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.topics.plans import NewTopicPlan, PartitionRoom, plan_new_topic, replica_count
 from kctl.server.cluster.topics.writer import TopicWriter
-from kctl.server.loop.slices import Pace, results_of
+from kctl.server.loop.slices import Slices, gather_sliced
 from kctl.server.loop.tasks import in_thread
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.policies import Policies, TopicCreation
@@ -85,12 +85,12 @@ class CreateTopicsHandler:
         if context.denied(Operation.CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False):
             denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
         hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
-        pace = Pace(COSTLY_ELEMENTS_PER_SLICE_MAX)
+        slices = Slices(COSTLY_ELEMENTS_PER_SLICE_MAX)
         try:
             pending = await self._deletions.pending(names)
         except ZooKeeperError:
             pending = frozenset()  # What has to be read or written next fails in the same way.
-        plans, outcomes = await self._plan(request, denied, pending, pace)
+        plans, outcomes = await self._plan(request, denied, pending, slices)
         if context.account is not None and not request.validate_only:
             is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA
             _take_quota(plans, outcomes, context.account.mutations(is_strict=is_strict))
@@ -99,7 +99,7 @@ class CreateTopicsHandler:
         named = Counter(topic.name for topic in request.topics)
         results = [(topic.name, outcomes[topic.name]) for topic in request.topics]
         response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in results])
-        async for result in pace.over(response.topics):
+        async for result in slices.of(response.topics):
             if result.error_code == ErrorCode.NONE and result.name not in hidden:
                 self._describe(result, plans[result.name])
             elif result.name in hidden and result.error_code in _KEEPS_CONFIG_ERROR:
@@ -107,7 +107,7 @@ class CreateTopicsHandler:
         return response
 
     async def _plan(
-        self, request: CreateTopicsRequest, denied: frozenset[str], pending: frozenset[str], pace: Pace
+        self, request: CreateTopicsRequest, denied: frozenset[str], pending: frozenset[str], slices: Slices
     ) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
         """The topics that can be created, and the current outcome of every topic in the request.
 
@@ -119,7 +119,7 @@ class CreateTopicsHandler:
         brokers = self._metadata.racks()
         existing = _Existing(self._metadata, self._under_way, pending)
         room = PartitionRoom(self._metadata.total_partition_count())
-        async for topic in pace.over(request.topics):
+        async for topic in slices.of(request.topics):
             outcomes[topic.name] = SUCCESS
             if named[topic.name] > 1:
                 continue
@@ -158,7 +158,7 @@ class CreateTopicsHandler:
         # A topic's configuration is written before its node; a concurrent request must not overwrite it.
         self._under_way.update(plans)
         try:
-            written = await results_of(
+            written = await gather_sliced(
                 self._create(plan, timeout_ms)
                 if plan.name not in pending
                 else self._create_after_deletion(plan, timeout_ms)

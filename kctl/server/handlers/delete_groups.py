@@ -10,7 +10,7 @@ from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
-from kctl.server.loop.slices import Pace, size_of_id
+from kctl.server.loop.slices import size_of_id, sliced
 from kctl.server.requests.context import RequestContext
 
 
@@ -23,7 +23,7 @@ class DeleteGroupsHandler:
     async def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """Serves one request and returns the response."""
         results: dict[str, DeletableGroupResult] = {}
-        async for group_id in Pace(COSTLY_ELEMENTS_PER_SLICE_MAX).over(request.groups_names, size_of_id):
+        async for group_id in sliced(request.groups_names, COSTLY_ELEMENTS_PER_SLICE_MAX, size_of_id):
             if group_id not in results:
                 is_allowed = context.allows(Operation.DELETE, ResourceType.GROUP, group_id)
                 error = await self._coordinator.delete(group_id) if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -22,7 +22,7 @@ from kctl.protocol.apis.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.loop.slices import Pace, pause, pieces
+from kctl.server.loop.slices import Slices, sliced_batches
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -99,14 +99,14 @@ class DeleteRecordsHandler:
 
     async def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         """Serves one request and returns the response."""
-        pace = Pace()
+        slices = Slices()
         deletions: list[_Deletion] = []
         topics: list[DeleteRecordsTopicResult] = []
         denied = context.denied(Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
-        async for topic in pace.over(request.topics):
+        async for topic in slices.of(request.topics):
             topic_result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             topics.append(topic_result)
-            async for requested in pace.over(topic.partitions):
+            async for requested in slices.of(topic.partitions):
                 result = DeleteRecordsPartitionResult(
                     partition_index=requested.partition_index,
                     low_watermark=_NO_LOW_WATERMARK,
@@ -120,11 +120,10 @@ class DeleteRecordsHandler:
                     deletions.append(_Deletion(partition, offset, result))
                 except ApiError as error:
                     result.error_code = error.code
-        waits: list[asyncio.Future[None]] = []
-        for some in pieces(deletions, REQUEST_ELEMENTS_PER_SLICE_MAX):
-            if waits:
-                await pause()
-            waits.append(self._replicated(some, request.timeout_ms))
+        waits = [
+            self._replicated(some, request.timeout_ms)
+            async for some in sliced_batches(deletions, REQUEST_ELEMENTS_PER_SLICE_MAX)
+        ]
         await asyncio.gather(*waits)
         return DeleteRecordsResponse(topics=topics)
 

@@ -27,7 +27,7 @@ from kctl.protocol.apis.delete_topics import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.topics.writer import TopicWriter
-from kctl.server.loop.slices import results_of
+from kctl.server.loop.slices import gather_sliced
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
@@ -77,7 +77,7 @@ class DeleteTopicsHandler:
         if context.account is not None:
             allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
         deletions = (self._delete(topic, allowance, request.timeout_ms, context) for topic in requested)
-        return DeleteTopicsResponse(responses=await results_of(deletions))
+        return DeleteTopicsResponse(responses=await gather_sliced(deletions))
 
     def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
         """The outcome for all topics of a request that cannot be served."""

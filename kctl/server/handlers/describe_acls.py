@@ -18,7 +18,7 @@ from kctl.protocol.apis.describe_acls import (
     DescribeAclsResponse,
 )
 from kctl.security.acls import AclEntry, Operation, ResourcePattern
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome, requested_filter
 from kctl.server.security.authorization.access import Authorizer
@@ -41,7 +41,7 @@ class DescribeAclsHandler:
         except ApiError as error:
             return _refused(Outcome.of(error))
         resources: dict[ResourcePattern, DescribeAclsResource] = {}
-        async for binding in paced(self._authorizer.acls()):
+        async for binding in sliced(self._authorizer.acls()):
             if selection.selects(binding):
                 pattern = binding.pattern
                 resource = resources.get(pattern)

@@ -30,7 +30,7 @@ from kctl.server.cluster.configs.quotas import (
     stored_quotas,
 )
 from kctl.server.cluster.topics.writer import TopicWriter
-from kctl.server.loop.slices import paced, pause, pieces, release, results_of
+from kctl.server.loop.slices import gather_sliced, release, sliced, sliced_batches
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 
@@ -62,8 +62,8 @@ class DescribeClientQuotasHandler:
     async def _describe(self, requested: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
         entities = await self._entities(requested, is_strict=is_strict)
-        for some in pieces(entities, REQUEST_ELEMENTS_PER_SLICE_MAX):
-            configs = await results_of(self._topics.config(entity_path(entity)) for entity in some)
+        async for some in sliced_batches(entities, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            configs = await gather_sliced(self._topics.config(entity_path(entity)) for entity in some)
             for entity, config in zip(some, configs, strict=True):
                 quotas = stored_quotas(config)
                 if quotas:
@@ -73,7 +73,6 @@ class DescribeClientQuotasHandler:
                             values=[ValueData(key=key, value=value) for key, value in quotas.items()],
                         )
                     )
-            await pause()
         await release([entities])
 
     async def _entities(self, requested: Filter, *, is_strict: bool) -> list[Entity]:
@@ -82,19 +81,19 @@ class DescribeClientQuotasHandler:
         for kind in EntityType:
             if may_match(requested, [kind], is_strict=is_strict):
                 names = await self._names(requested, kind, FOLDERS[kind])
-                found += [{kind: name} async for name in paced(names)]
+                found += [{kind: name} async for name in sliced(names)]
         if may_match(requested, [_USER, _CLIENT_ID], is_strict=is_strict):
             users = await self._names(requested, _USER, FOLDERS[_USER])
-            for some in pieces(users, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            async for some in sliced_batches(users, REQUEST_ELEMENTS_PER_SLICE_MAX):
                 folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in some]
-                clients = await results_of(self._names(requested, _CLIENT_ID, folder) for folder in folders)
+                clients = await gather_sliced(self._names(requested, _CLIENT_ID, folder) for folder in folders)
                 pairs = ((user, client) for user, own in zip(some, clients, strict=True) for client in own)
-                found += [{_USER: user, _CLIENT_ID: client} async for user, client in paced(pairs)]
+                found += [{_USER: user, _CLIENT_ID: client} async for user, client in sliced(pairs)]
         return found
 
     async def _names(self, requested: Filter, kind: EntityType, folder: str) -> list[str | None]:
         names = map(entity_name, await self._topics.config_entities(folder))
-        return [name async for name in paced(names) if matches(requested, kind, name)]
+        return [name async for name in sliced(names) if matches(requested, kind, name)]
 
 
 def _refused(outcome: Outcome) -> DescribeClientQuotasResponse:

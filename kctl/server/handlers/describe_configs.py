@@ -41,7 +41,7 @@ from kctl.security.acls import Operation
 from kctl.server.cluster.configs.alterations import ResourceType
 from kctl.server.cluster.configs.loggers import logger_levels
 from kctl.server.cluster.configs.resources import WatchedConfigs, check_access, check_this_broker
-from kctl.server.loop.slices import pause, pieces
+from kctl.server.loop.slices import sliced_batches
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
 
@@ -78,7 +78,8 @@ class DescribeConfigsHandler:
         uses_kept = len(requested) > DESCRIBED_AT_ONCE and await self._are_kept_confirmed()
         results: list[DescribeConfigsResult] = []
         left = DESCRIBED_BYTES_MAX
-        for some in pieces(list(requested.values()), DESCRIBED_AT_ONCE):
+        # A batch takes milliseconds; other connections are served before the next one.
+        async for some in sliced_batches(list(requested.values()), DESCRIBED_AT_ONCE):
             if left < 0:
                 results += map(_left_out, some)
                 continue
@@ -109,7 +110,6 @@ class DescribeConfigsHandler:
                     entries, size = shared[keys] = _entries(found, keys, request, context.api_version)
                 result.configs = entries
                 left -= size
-            await pause()  # They may take milliseconds; other connections are served in between.
         return DescribeConfigsResponse(results=results)
 
     def _refusal(self, resource: DescribeConfigsResource, context: RequestContext) -> ApiError | None:

@@ -15,7 +15,7 @@ from kctl.protocol.apis.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.security.tokens.token import DelegationToken, require_authenticated
 from kctl.server.security.tokens.token_manager import TokenManager
@@ -41,7 +41,7 @@ class DescribeDelegationTokenHandler:
             owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
         tokens = [
             self._described(token)
-            async for token in paced(self._tokens.cache.tokens())
+            async for token in sliced(self._tokens.cache.tokens())
             if (owners is None or token.owner in owners or not owners.isdisjoint(token.renewers))
             and _may_describe(token, context)
         ]

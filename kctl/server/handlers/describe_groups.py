@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl.errors import ErrorCode
-from kctl.limits import DESCRIBED_BYTES_MAX
+from kctl.limits import DESCRIBED_BYTES_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -20,7 +20,7 @@ from kctl.protocol.apis.describe_groups import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
-from kctl.server.loop.slices import in_slices, size_of_id
+from kctl.server.loop.slices import size_of_id, sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_operations
 
@@ -37,7 +37,8 @@ class DescribeGroupsHandler:
     async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
         described = self._groups(request, context)
-        return DescribeGroupsResponse(groups=await in_slices(described, _objects_in))
+        groups = [group async for group in sliced(described, SLICE_OBJECTS, _objects_in)]
+        return DescribeGroupsResponse(groups=groups)
 
     def _groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Iterator[DescribedGroup]:
         left = DESCRIBED_BYTES_MAX

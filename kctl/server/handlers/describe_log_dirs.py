@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from kctl.errors import ErrorCode
+from kctl.limits import SLICE_OBJECTS
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -19,7 +20,7 @@ from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from kctl.security.acls import Operation
-from kctl.server.loop.slices import in_slices, paced
+from kctl.server.loop.slices import sliced
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.storage.log import Log
@@ -46,7 +47,7 @@ class DescribeLogDirsHandler:
             if request.topics is None
             else {
                 topic_partition
-                async for topic_partition in paced(
+                async for topic_partition in sliced(
                     TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
                 )
             }
@@ -65,7 +66,7 @@ class DescribeLogDirsHandler:
             if log.log_directory is directory and (requested is None or log.topic_partition in requested)
         )
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-        for topic, partition in await in_slices(described):
+        async for topic, partition in sliced(described, SLICE_OBJECTS):
             topics[topic].append(partition)
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,

@@ -17,7 +17,7 @@ from kctl.protocol.apis.describe_producers import (
     TopicResponse,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.loop.slices import Pace, release
+from kctl.server.loop.slices import Slices, release
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.storage.state.producer_state import ProducerEntry
@@ -40,19 +40,19 @@ class DescribeProducersHandler:
             requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         denied = context.denied(Operation.READ, ResourceType.TOPIC, requested)
         topics: dict[str, list[PartitionResponse]] = {name: [] for name in requested}
-        pace = Pace(SLICE_OBJECTS)
+        slices = Slices(SLICE_OBJECTS)
         partitions = ((name, index) for name, indexes in requested.items() for index in indexes)
-        async for name, index in pace.over(partitions, lambda _: _PARTITION):
+        async for name, index in slices.of(partitions, lambda _: _PARTITION):
             if name in denied:
                 described = _refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             else:
-                described = await self._partition(name, index, pace)
+                described = await self._partition(name, index, slices)
             topics[name].append(described)
         return DescribeProducersResponse(
             topics=[TopicResponse(name=name, partitions=partitions) for name, partitions in topics.items()]
         )
 
-    async def _partition(self, topic: str, index: int, pace: Pace) -> PartitionResponse:
+    async def _partition(self, topic: str, index: int, slices: Slices) -> PartitionResponse:
         problem = topic_name_problem(topic)
         if problem is not None:
             return _refusal(index, ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem))
@@ -63,7 +63,7 @@ class DescribeProducersHandler:
         described = PartitionResponse(
             partition_index=index,
             error_code=ErrorCode.NONE,
-            active_producers=[_described(entry) async for entry in pace.over(producers)],
+            active_producers=[_described(entry) async for entry in slices.of(producers)],
         )
         await release([producers])
         return described

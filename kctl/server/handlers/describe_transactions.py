@@ -17,7 +17,7 @@ from kctl.protocol.apis.describe_transactions import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.coordination.transactions.events import TransactionSnapshot
-from kctl.server.loop.slices import Pace, size_of_id
+from kctl.server.loop.slices import Slices, size_of_id
 from kctl.server.requests.context import RequestContext
 
 _PARTITION_BYTES = 8
@@ -33,19 +33,19 @@ class DescribeTransactionsHandler:
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> DescribeTransactionsResponse:
         """Serves one request and returns the response."""
-        pace = Pace()
+        slices = Slices()
         left = DESCRIBED_BYTES_MAX
         states: list[TransactionState] = []
-        async for transactional_id in pace.over(dict.fromkeys(request.transactional_ids), size_of_id):
+        async for transactional_id in slices.of(dict.fromkeys(request.transactional_ids), size_of_id):
             if left < 0:
                 states.append(_refused(transactional_id, ErrorCode.INVALID_REQUEST))
                 continue
-            state = await self._describe(transactional_id, context, pace)
+            state = await self._describe(transactional_id, context, slices)
             left -= len(transactional_id) + _PARTITION_BYTES * sum(len(topic.partitions) for topic in state.topics)
             states.append(state)
         return DescribeTransactionsResponse(transaction_states=states)
 
-    async def _describe(self, transactional_id: str, context: RequestContext, pace: Pace) -> TransactionState:
+    async def _describe(self, transactional_id: str, context: RequestContext, slices: Slices) -> TransactionState:
         if not context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return _refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         error, snapshot = self._coordinator.describe(transactional_id)
@@ -59,7 +59,7 @@ class DescribeTransactionsHandler:
             transaction_start_time_ms=snapshot.start_ms,
             producer_id=snapshot.producer.producer_id,
             producer_epoch=snapshot.producer.epoch,
-            topics=await _topics(snapshot, context, pace),
+            topics=await _topics(snapshot, context, slices),
         )
 
 
@@ -76,12 +76,12 @@ def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:
     )
 
 
-async def _topics(snapshot: TransactionSnapshot, context: RequestContext, pace: Pace) -> list[TopicData]:
+async def _topics(snapshot: TransactionSnapshot, context: RequestContext, slices: Slices) -> list[TopicData]:
     """The partitions of topics that the client may describe."""
     topic_names = {topic for topic, _ in snapshot.partitions}
     hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic_names, is_logged=False)
     topics: dict[str, TopicData] = {}
-    async for topic, index in pace.over(snapshot.partitions):
+    async for topic, index in slices.of(snapshot.partitions):
         if topic in hidden:
             continue
         topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)

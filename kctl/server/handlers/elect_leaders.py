@@ -23,7 +23,7 @@ from kctl.protocol.apis.elect_leaders import (
 from kctl.security.acls import Operation
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.controller.runner import ControllerRunner
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.context import RequestContext
 
@@ -42,19 +42,19 @@ class ElectLeadersHandler:
         """Serves one request and returns the response."""
         selected = None
         if request.topic_partitions is not None:
-            selected = tuple([tp async for tp in paced(_partitions(request.topic_partitions))])
+            selected = tuple([tp async for tp in sliced(_partitions(request.topic_partitions))])
         if not context.allows_on_cluster(Operation.ALTER):
             return await _refused(selected, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not self._controller.state.is_active:
             return await _refused(selected, ErrorCode.NOT_CONTROLLER)
         leaders = self._controller.state.leaders
         named = list(leaders) if selected is None else selected
-        before = {tp: leaders[tp].leader_epoch async for tp in paced(named) if tp in leaders}
+        before = {tp: leaders[tp].leader_epoch async for tp in sliced(named) if tp in leaders}
         elected = await self._controller.elect_leaders(selected, is_unclean=request.election_type == UNCLEAN)
         outcome = dict(elected)
         if selected is None:
             outcome = {tp: code for tp, code in outcome.items() if code is not ErrorCode.ELECTION_NOT_NEEDED}
-        async for topic_partition, code in paced(outcome.items()):
+        async for topic_partition, code in sliced(outcome.items()):
             if code is ErrorCode.NONE and not await self._is_known(
                 topic_partition, before.get(topic_partition, -1), request.timeout_ms
             ):
@@ -81,7 +81,7 @@ async def _refused(selected: tuple[TopicPartition, ...] | None, error: ErrorCode
 async def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:
     """The results, sorted by topic and partition."""
     topics: dict[str, dict[int, PartitionResult]] = {}
-    async for (topic, partition), code in paced(outcome.items()):
+    async for (topic, partition), code in sliced(outcome.items()):
         message = None if code is ErrorCode.NONE else _REASONS.get(code, code.description)
         topics.setdefault(topic, {})[partition] = PartitionResult(
             partition_id=partition, error_code=code, error_message=message

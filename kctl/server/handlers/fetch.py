@@ -15,19 +15,20 @@ With a rack-aware replica.selector.class the leader redirects consumers to an in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from kctl.errors import ApiError
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.loop.slices import pause, pieces
+from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.server.network.dispatch import waiting_reply
 from kctl.server.replication.fetching.fetch_reading import Fetch, FetchKey
-from kctl.server.replication.fetching.fetch_replies import DelayedFetch, FetchReply, LongFetch
+from kctl.server.replication.fetching.fetch_replies import DelayedFetch, FetchReply, respond_sliced
 from kctl.server.replication.fetching.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -92,7 +93,7 @@ class FetchHandler:
         try:
             session = self._session(request, context.api_version, now_ms)
             if _is_long(request, session, context):
-                return _task(self._respond_to_long(request, context, session, now_ms), context.account)
+                return _task(self._respond_sliced(request, context, session, now_ms), context.account)
             if session is not None:
                 self._sessions.update(session, _positions(request.topics), _forgotten(request))
         except ApiError as error:
@@ -103,11 +104,12 @@ class FetchHandler:
         reply = self._reply(request, context, session, requested, denied)
         fetch = reply.fetch
         if len(fetch.positions) > READ_PER_SLICE_MAX:
-            return _task(self._finish_long(request, reply, session, denied, now_ms), context.account)
+            # All positions of the session are active again, because its reader or what it may read is another.
+            return _task(self._finish_sliced(request, reply, session, denied, now_ms), context.account)
         if request.replica_id >= 0 and not denied:
             self._note_follower(request.replica_id, session, fetch.positions, now_ms)
         if fetch.is_converted:
-            return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
+            return _task(self._read_sliced(reply, request), context.account)
         if request.max_wait_ms <= 0 or not fetch.has_nothing_new():
             reading = fetch.read()
             if request.max_wait_ms <= 0 or fetch.is_enough(reading):
@@ -115,34 +117,32 @@ class FetchHandler:
             fetch.wait_after(reading)
         if session is not None and len(session.positions) > READ_PER_SLICE_MAX:
             # More partitions than one slice has may change before there are min_bytes.
-            return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
+            return _task(self._read_sliced(reply, request), context.account)
         delayed = DelayedFetch(reply, waiting_reply(context))
         fetch.watch(fetch.positions)
         self._purgatory.watch(delayed, fetch.watched_keys, request.max_wait_ms)
         return delayed.future
 
-    async def _respond_to_long(
+    async def _respond_sliced(
         self, request: FetchRequest, context: RequestContext, session: FetchSession | None, now_ms: int
     ) -> FetchResponse:
-        """As `handle`, with pauses between slices of the partitions."""
-        requested: list[FetchPosition] = []
-        for number, position in enumerate(_positions(request.topics)):
-            if number % READ_PER_SLICE_MAX == 0:
-                await pause()
-            requested.append(position)
+        """As `handle`, for so many partitions that each of its steps is a loop with pauses."""
+        await pause()  # Several such requests may arrive together.
+        requested = [position async for position in sliced(_positions(request.topics), READ_PER_SLICE_MAX)]
         if session is not None:
             try:
                 self._sessions.update(session, requested, _forgotten(request))
             except ApiError as error:
                 return _failed(error)
+        await pause()
         denied: frozenset[str] = frozenset()
-        for slice_ in pieces(list(session.positions.values()) if session else requested, READ_PER_SLICE_MAX):
-            await pause()
-            denied |= _denied_topics(slice_, context, is_follower=request.replica_id >= 0)
+        all_positions = list(session.positions.values()) if session else requested
+        async for positions in sliced_batches(all_positions, READ_PER_SLICE_MAX):
+            denied |= _denied_topics(positions, context, is_follower=request.replica_id >= 0)
         reply = self._reply(request, context, session, requested, denied)
-        return await self._finish_long(request, reply, session, denied, now_ms)
+        return await self._finish_sliced(request, reply, session, denied, now_ms)
 
-    async def _finish_long(
+    async def _finish_sliced(
         self,
         request: FetchRequest,
         reply: FetchReply,
@@ -150,14 +150,14 @@ class FetchHandler:
         denied: frozenset[str],
         now_ms: int,
     ) -> FetchResponse:
+        await pause()
         if request.replica_id >= 0 and not denied:
-            for slice_ in pieces(reply.fetch.positions, READ_PER_SLICE_MAX):
-                await pause()
-                self._note_follower(request.replica_id, session, slice_, now_ms)
-        return await self._long_fetch(reply).response(request.max_wait_ms)
+            async for positions in sliced_batches(reply.fetch.positions, READ_PER_SLICE_MAX):
+                self._note_follower(request.replica_id, session, positions, now_ms)
+        return await self._read_sliced(reply, request)
 
-    def _long_fetch(self, reply: FetchReply) -> LongFetch:
-        return LongFetch(reply, self._purgatory, self._work)
+    def _read_sliced(self, reply: FetchReply, request: FetchRequest) -> Coroutine[Any, Any, FetchResponse]:
+        return respond_sliced(reply, self._purgatory, self._work, request.max_wait_ms)
 
     def _reply(
         self,

@@ -20,7 +20,7 @@ from kctl.server.coordination.groups.actions import JoinedMember, JoinOutcome
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.groups.events import JoinRequest
 from kctl.server.coordination.replies import Reply, result_of
-from kctl.server.loop.slices import in_slices
+from kctl.server.loop.slices import sliced, started
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -54,14 +54,13 @@ class JoinGroupHandler:
             protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         )
         outcome = self._coordinator.join(request.group_id, event)
-        if isinstance(outcome, JoinOutcome) and len(outcome.members) <= SLICE_OBJECTS:
-            return _response(outcome, version, map(_member, outcome.members))
-        return _response_in_slices(outcome, version)
+        return started(_response_to(outcome, version))
 
 
-async def _response_in_slices(reply: Reply[JoinOutcome], version: int) -> JoinGroupResponse:
+async def _response_to(reply: Reply[JoinOutcome], version: int) -> JoinGroupResponse:
     outcome = await result_of(reply)
-    return _response(outcome, version, await in_slices(map(_member, outcome.members)))
+    members = [_member(member) async for member in sliced(outcome.members, SLICE_OBJECTS)]
+    return _response(outcome, version, members)
 
 
 def _member(member: JoinedMember) -> JoinGroupResponseMember:

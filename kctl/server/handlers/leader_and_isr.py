@@ -20,7 +20,7 @@ from kctl.protocol.apis.leader_and_isr import (
 from kctl.security.acls import Operation
 from kctl.server.cluster.control.authority import Claim, ControllerAuthority
 from kctl.server.cluster.control.plane import BrokerControlPlane
-from kctl.server.loop.slices import paced, release
+from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
@@ -55,15 +55,15 @@ class LeaderAndIsrHandler:
                 error_code=ErrorCode.NONE,
                 partition_errors=[
                     LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                    async for tp, code in paced(errors.items())
+                    async for tp, code in sliced(errors.items())
                 ],
             )
         by_topic: dict[str, list[LeaderAndIsrPartitionError]] = {}
-        async for (topic_name, partition), code in paced(errors.items()):
+        async for (topic_name, partition), code in sliced(errors.items()):
             error_of_partition = LeaderAndIsrPartitionError(partition_index=partition, error_code=code)
             by_topic.setdefault(topic_name, []).append(error_of_partition)
         topics = [
             LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=by_topic.get(topic.topic_name, []))
-            async for topic in paced(request.topic_states)
+            async for topic in sliced(request.topic_states)
         ]
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)

@@ -7,10 +7,11 @@ Version notes: 4 filters by state, and the response has states (KIP-518).
 
 from __future__ import annotations
 
+from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
-from kctl.server.loop.slices import in_slices, release
+from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
 
 
@@ -24,14 +25,13 @@ class ListGroupsHandler:
         """Serves one request and returns the response."""
         error, overviews = await self._coordinator.groups(request.states_filter)
         hides = not context.allows_on_cluster(Operation.DESCRIBE)
-        groups = await in_slices(
-            None
-            if hides and _is_denied(group.group_id, context)
-            else ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
-            for group in overviews
-        )
+        groups = [
+            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
+            async for group in sliced(overviews, SLICE_OBJECTS)
+            if not (hides and _is_denied(group.group_id, context))
+        ]
         await release([overviews])
-        return ListGroupsResponse(error_code=error, groups=[group for group in groups if group is not None])
+        return ListGroupsResponse(error_code=error, groups=groups)
 
 
 def _is_denied(group_id: str, context: RequestContext) -> bool:

@@ -17,7 +17,7 @@ epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from functools import partial
 
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
@@ -31,7 +31,7 @@ from kctl.protocol.apis.list_offsets import (
 )
 from kctl.records.allowance import Allowance
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.loop.slices import at_once, end_of, pause
+from kctl.server.loop.slices import Slices, pause, started
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
@@ -62,31 +62,22 @@ class ListOffsetsHandler:
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        lookups = _Lookups(request, context.api_version)
-        steps = self._look_up_all(lookups, context)
+        return started(self._respond(request, context))
+
+    async def _respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         if sum(len(topic.partitions) + 1 for topic in request.topics) > READ_PER_SLICE_MAX:
-            return self._respond_in_slices(lookups, steps)
-        at_once(steps)
-        return self._search_long(lookups) if lookups.long else lookups.response
-
-    async def _respond_in_slices(self, lookups: _Lookups, steps: Generator[None, None, None]) -> ListOffsetsResponse:
-        await pause()
-        await end_of(steps, READ_PER_SLICE_MAX)
-        return await self._search_long(lookups)
-
-    def _look_up_all(self, lookups: _Lookups, context: RequestContext) -> Generator[None, None, None]:
-        """Yields before each topic and partition."""
-        request = lookups.request
+            # Several such requests may arrive together: each begins in an iteration of its own.
+            await pause()
+        lookups = _Lookups(request, context.api_version)
+        slices = Slices(READ_PER_SLICE_MAX)
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
         denied: dict[str, bool] = {}
-        for topic in request.topics:
-            yield
+        async for topic in slices.of(request.topics):
             if topic.name not in denied:
                 denied[topic.name] = not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             results: list[ListOffsetsPartitionResponse] = []
             lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-            for requested in topic.partitions:
-                yield
+            async for requested in slices.of(topic.partitions):
                 result = ListOffsetsPartitionResponse(
                     partition_index=requested.partition_index, error_code=ErrorCode.NONE
                 )
@@ -99,6 +90,7 @@ class ListOffsetsHandler:
                     self._look_up(topic.name, requested, result, lookups)
                 except ApiError as error:
                     result.error_code = error.code
+        return await self._search_long(lookups) if lookups.long else lookups.response
 
     def _look_up(
         self, topic: str, requested: ListOffsetsPartition, result: ListOffsetsPartitionResponse, lookups: _Lookups

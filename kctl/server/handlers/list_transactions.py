@@ -6,10 +6,11 @@ no list, only COORDINATOR_LOAD_IN_PROGRESS.  KIP-664; newer than Kafka 2.8.
 
 from __future__ import annotations
 
+from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
-from kctl.server.loop.slices import in_slices, release
+from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
 
 
@@ -24,21 +25,19 @@ class ListTransactionsHandler:
         error, unknown, found = await self._coordinator.transactions(
             request.state_filters, set(request.producer_id_filters)
         )
-        states = await in_slices(
-            None
-            if context.denied(
-                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, (each.transactional_id,), is_logged=False
+        states = [
+            TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
             )
-            else TransactionState(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                transaction_state=each.state.label,
-            )
-            for each in found
-        )
+            async for transaction in sliced(found, SLICE_OBJECTS)
+            if not _is_denied(transaction.transactional_id, context)
+        ]
         await release([found])
-        return ListTransactionsResponse(
-            error_code=error,
-            unknown_state_filters=unknown,
-            transaction_states=[state for state in states if state is not None],
-        )
+        return ListTransactionsResponse(error_code=error, unknown_state_filters=unknown, transaction_states=states)
+
+
+def _is_denied(transactional_id: str, context: RequestContext) -> bool:
+    resource = ResourceType.TRANSACTIONAL_ID
+    return bool(context.denied(Operation.DESCRIBE, resource, (transactional_id,), is_logged=False))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections.abc import Awaitable, Collection, Generator
+from collections.abc import Awaitable, Collection
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
@@ -35,7 +35,7 @@ from kctl.protocol.apis.metadata import (
 )
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.cluster.topics.automatic import AutoTopics
-from kctl.server.loop.slices import Pace, at_once, end_of, paced, pieces
+from kctl.server.loop.slices import Slices, batches, sliced_batches, started
 from kctl.server.peers.metadata import MetadataCache, PartitionInfo
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import authorized_cluster_operations, authorized_operations
@@ -69,68 +69,42 @@ class MetadataHandler:
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Awaitable[MetadataResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        return self._respond(request, context) if self._known.is_set() else self._when_known(request, context)
+        if self._known.is_set():
+            return started(self._respond(request, context))
+        return self._respond_when_known(request, context)
 
-    async def _when_known(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    async def _respond_when_known(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_METADATA_WAIT_S):
                 await self._known.wait()
-        response = self._respond(request, context)
-        return response if isinstance(response, MetadataResponse) else await response
+        return await self._respond(request, context)
 
-    def _respond(
-        self, request: MetadataRequest, context: RequestContext
-    ) -> MetadataResponse | Awaitable[MetadataResponse]:
+    async def _respond(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        slices = Slices(SLICE_OBJECTS)
         requested = request.topics
         is_all = requested is None or (context.api_version == 0 and not requested)
-        if (len(self._metadata.topics) if requested is None or is_all else len(requested)) > SLICE_OBJECTS:
-            return self._of_many_topics(request, context, None if is_all else requested)
         if requested is None or is_all:
-            requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
-        distinct = {each.name: each for each in requested}
-        partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
-        results = self._topics(request, context, list(distinct.values()), is_all=is_all)
-        if len(distinct) + partition_count > SLICE_OBJECTS:
-            return self._long_response(request, context, results)
-        return self._response(request, context, at_once(results))
-
-    async def _of_many_topics(
-        self, request: MetadataRequest, context: RequestContext, requested: list[MetadataRequestTopic] | None
-    ) -> MetadataResponse:
-        if requested is None:
-            in_order = [sorted(some) async for some in Pace(1).over(pieces(list(self._metadata.topics)))]
-            distinct = [MetadataRequestTopic(name=name) async for name in paced(heapq.merge(*in_order))]
+            # The names of 100,000 topics are sorted in parts, because sorting them together takes 50 ms.
+            in_order = [sorted(names) async for names in sliced_batches(list(self._metadata.topics))]
+            distinct = [MetadataRequestTopic(name=name) async for name in slices.of(heapq.merge(*in_order))]
         else:
-            distinct = list({each.name: each async for each in paced(requested)}.values())
-        results = self._topics(request, context, distinct, is_all=requested is None)
-        return await self._long_response(request, context, results)
+            distinct = list({topic.name: topic async for topic in slices.of(requested)}.values())
+        topics = await self._topics(request, context, distinct, slices, is_all=is_all)
+        return self._response(request, context, topics)
 
-    async def _long_response(
-        self,
-        request: MetadataRequest,
-        context: RequestContext,
-        results: Generator[None, None, list[MetadataResponseTopic]],
-    ) -> MetadataResponse:
-        return self._response(request, context, await end_of(results))
-
-    def _topics(
+    async def _topics(
         self,
         request: MetadataRequest,
         context: RequestContext,
         requested: list[MetadataRequestTopic],
+        slices: Slices,
         *,
         is_all: bool,
-    ) -> Generator[None, None, list[MetadataResponseTopic]]:
-        """Yields after about SLICE_OBJECTS topics and partitions."""
+    ) -> list[MetadataResponseTopic]:
         results: list[MetadataResponseTopic] = []
-        left = SLICE_OBJECTS
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
-        for topic in requested:
-            if left <= 0:
-                yield
-                left = SLICE_OBJECTS
-            left -= 1
+        async for topic in slices.of(requested):
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 results.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
                 continue
@@ -141,12 +115,11 @@ class MetadataHandler:
                 continue
             if is_all and self._metadata.partitions(topic.name) is None:
                 continue  # It was deleted meanwhile, and must not be created by this request.
-            result = yield from self._topic(topic.name, context, may_create=may_create)
+            result = await self._topic(topic.name, context, slices, may_create=may_create)
             is_refused = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if request.include_topic_authorized_operations and not is_refused:
                 result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
             results.append(result)
-            left -= len(result.partitions)
         return results
 
     def _response(
@@ -166,9 +139,9 @@ class MetadataHandler:
             response.cluster_authorized_operations = authorized_cluster_operations(context)
         return response
 
-    def _topic(
-        self, name: str, context: RequestContext, *, may_create: bool
-    ) -> Generator[None, None, MetadataResponseTopic]:
+    async def _topic(
+        self, name: str, context: RequestContext, slices: Slices, *, may_create: bool
+    ) -> MetadataResponseTopic:
         partitions = self._metadata.partitions(name)
         if partitions is None:
             may_create = may_create and self._configs.current.auto_create_topics_enable
@@ -187,10 +160,8 @@ class MetadataHandler:
         topic_id = self._metadata.topic_id(name)
         results: list[MetadataResponsePartition] = []
         # All partitions as they are now: they may change while other connections are served.
-        for piece in pieces(sorted(partitions.items())):
-            if results:
-                yield
-            results += [self._partition(index, info, context.api_version, alive) for index, info in piece]
+        async for some in slices.of(batches(sorted(partitions.items())), len):
+            results += [self._partition(index, info, context.api_version, alive) for index, info in some]
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=name,

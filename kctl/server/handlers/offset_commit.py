@@ -9,11 +9,10 @@ timestamp; 2-4 optionally a retention time, which replaces offsets.retention.min
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import replace
 
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
-from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -23,14 +22,15 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordination.groups.actions import CommitOutcome
 from kctl.server.coordination.groups.committing import java_length
 from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper, GroupConfig
-from kctl.server.coordination.groups.coordinator import GroupCoordinator, commit_in_pieces, is_long
+from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offsets, commit_sliced
 from kctl.server.coordination.groups.events import CommitRequest
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.ports import TopicExistence
-from kctl.server.coordination.replies import then
-from kctl.server.loop.slices import at_once, begin, end_of
+from kctl.server.coordination.replies import Reply
+from kctl.server.loop.slices import Slices, started
 from kctl.server.requests.context import RequestContext
 from kctl.system.environment import Clock
 
@@ -64,56 +64,50 @@ class OffsetCommitHandler:
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        return begin(self._steps(request, context))
+        return started(self._respond(request, context))
 
-    def _steps(
-        self, request: OffsetCommitRequest, context: RequestContext
-    ) -> Generator[None, None, OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
-        """Yields after each partition."""
+    async def _respond(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+        slices = Slices()
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-            return (yield from _response(request, {}, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            return await _response(request, {}, slices, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         topics = (topic.name for topic in request.topics)
         denied = context.denied(Operation.READ, ResourceType.TOPIC, topics)
         existing: dict[TopicPartition, OffsetCommitRequestPartition] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
-        for tp, partition in _partitions(request):
+        async for tp, partition in slices.of(_partitions(request)):
             if tp.topic in denied:
                 refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif self._topics.has_partition(tp.topic, tp.partition):
                 existing[tp] = partition
-            yield
         if not existing:
-            return (yield from _response(request, refused))
+            return await _response(request, refused, slices)
         if context.api_version == STORED_IN_ZOOKEEPER:
-            return self._store_in_zookeeper(request, existing, refused)
+            stored = await self._store_in_zookeeper(request, existing)
+            return await _response(request, {**stored, **refused}, slices)
         event = CommitRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
-            offsets=(yield from self._offsets(request, existing)),
+            offsets=await self._offsets(request, existing, slices),
         )
-        if is_long(event.offsets):
-            return self._commit_in_pieces(request, event, refused)
-        outcome = self._coordinator.commit(request.group_id, event)
-        return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused})))
 
-    async def _commit_in_pieces(
-        self, request: OffsetCommitRequest, event: CommitRequest, refused: Mapping[TopicPartition, ErrorCode]
-    ) -> OffsetCommitResponse:
-        errors = await commit_in_pieces(
-            event.offsets, lambda some: self._coordinator.commit(request.group_id, replace(event, offsets=some))
-        )
-        return await end_of(_response(request, {**errors, **refused}), REQUEST_ELEMENTS_PER_SLICE_MAX)
+        def commit(offsets: Offsets) -> Reply[CommitOutcome]:
+            return self._coordinator.commit(request.group_id, replace(event, offsets=offsets))
 
-    def _offsets(
-        self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
-    ) -> Generator[None, None, dict[TopicPartition, OffsetAndMetadata]]:
-        """Yields after each partition."""
+        errors = await commit_sliced(event.offsets, commit)
+        return await _response(request, {**errors, **refused}, slices)
+
+    async def _offsets(
+        self,
+        request: OffsetCommitRequest,
+        partitions: Mapping[TopicPartition, OffsetCommitRequestPartition],
+        slices: Slices,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         now_ms = self._clock.now_ms()
         has_retention = request.retention_time_ms != DEFAULT_RETENTION
         expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX) if has_retention else None
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for tp, partition in partitions.items():
+        async for tp, partition in slices.of(partitions.items()):
             offsets[tp] = OffsetAndMetadata(
                 offset=partition.committed_offset,
                 leader_epoch=partition.committed_leader_epoch,
@@ -121,16 +115,14 @@ class OffsetCommitHandler:
                 commit_timestamp_ms=now_ms if partition.commit_timestamp == NOW else partition.commit_timestamp,
                 expire_timestamp_ms=expire_ms,
             )
-            yield
         return offsets
 
     async def _store_in_zookeeper(
         self,
         request: OffsetCommitRequest,
         partitions: Mapping[TopicPartition, OffsetCommitRequestPartition],
-        refused: Mapping[TopicPartition, ErrorCode],
-    ) -> OffsetCommitResponse:
-        errors = dict(refused)
+    ) -> dict[TopicPartition, ErrorCode]:
+        errors: dict[TopicPartition, ErrorCode] = {}
         for tp, partition in partitions.items():
             if java_length(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
                 errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -142,7 +134,7 @@ class OffsetCommitHandler:
                 errors[tp] = error.code
             except ZooKeeperError:
                 errors[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
-        return await end_of(_response(request, errors), REQUEST_ELEMENTS_PER_SLICE_MAX)
+        return errors
 
 
 def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicPartition, OffsetCommitRequestPartition]]:
@@ -151,19 +143,19 @@ def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicPartition, 
             yield TopicPartition(topic.name, partition.partition_index), partition
 
 
-def _response(
+async def _response(
     request: OffsetCommitRequest,
     errors: Mapping[TopicPartition, ErrorCode],
+    slices: Slices,
     *,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-) -> Generator[None, None, OffsetCommitResponse]:
-    """The response in request order; partitions without a result get `missing`.  Yields after each partition."""
+) -> OffsetCommitResponse:
+    """The response in request order; partitions without a result get `missing`."""
     response = OffsetCommitResponse(topics=[])
     for topic in request.topics:
         results: list[OffsetCommitResponsePartition] = []
         response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=results))
-        for partition in topic.partitions:
+        async for partition in slices.of(topic.partitions):
             error = errors.get(TopicPartition(topic.name, partition.partition_index), missing)
             results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
-            yield
     return response

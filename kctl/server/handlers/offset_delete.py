@@ -17,7 +17,7 @@ from kctl.protocol.apis.offset_delete import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.ports import TopicExistence
-from kctl.server.loop.slices import Pace
+from kctl.server.loop.slices import Slices
 from kctl.server.requests.context import RequestContext
 
 
@@ -33,21 +33,21 @@ class OffsetDeleteHandler:
         if not context.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
             return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
         denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
-        pace = Pace()
+        slices = Slices()
         partitions = (
             TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
         )
-        requested = [tp async for tp in pace.over(partitions)]
+        requested = [tp async for tp in slices.of(partitions)]
         existing = [
             tp
-            async for tp in pace.over(requested)
+            async for tp in slices.of(requested)
             if tp.topic not in denied and self._topics.has_partition(tp.topic, tp.partition)
         ]
         outcome = await self._coordinator.delete_offsets(request.group_id, existing)
         if outcome.error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error_code=outcome.error, topics=[])
         topics: dict[str, OffsetDeleteResponseTopic] = {}
-        async for tp in pace.over(requested):
+        async for tp in slices.of(requested):
             topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic, partitions=[]))
             error = (
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -26,7 +26,7 @@ from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper
 from kctl.server.coordination.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.ports import TopicExistence
-from kctl.server.loop.slices import in_slices, paced, pause, pieces
+from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.server.requests.context import RequestContext
 
 STORED_IN_ZOOKEEPER = 0
@@ -58,7 +58,7 @@ class OffsetFetchHandler:
     async def _long_request(
         self, request: OffsetFetchRequest, topics: Iterable[OffsetFetchRequestTopic], context: RequestContext
     ) -> OffsetFetchResponse:
-        requested = [each async for each in paced(_requested(topics))]
+        requested = [tp async for tp in sliced(_requested(topics))]
         result = self._fetch(request, context, requested)
         return await result if isinstance(result, Awaitable) else result
 
@@ -104,10 +104,10 @@ class OffsetFetchHandler:
         found: dict[TopicPartition, Committed] = {}
         refused: dict[TopicPartition, Committed] = {}
         metadata_left = DESCRIBED_BYTES_MAX
-        for piece in pieces(names):
-            await pause()
-            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in piece))
-            readable = [tp for tp in piece if tp.topic not in denied] if denied else piece
+        await pause()  # Several such requests may arrive together.
+        async for some in sliced_batches(names):
+            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in some))
+            readable = [tp for tp in some if tp.topic not in denied] if denied else some
             error, committed = self._coordinator.committed(
                 request.group_id, readable, require_stable=request.require_stable
             )
@@ -115,11 +115,12 @@ class OffsetFetchHandler:
                 return _failed(names, error, context.api_version)
             found.update(committed)
             if denied and if_denied is not None:
-                refused.update((tp, if_denied) for tp in piece if tp.topic in denied)
+                refused.update((tp, if_denied) for tp in some if tp.topic in denied)
             metadata_left -= sum(len(each.metadata or "") for _, each in committed.values())
             if metadata_left < 0:
                 return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
-        return _response(await in_slices(_partitions({**found, **refused})))
+        partitions = _partitions({**found, **refused})
+        return _response([partition async for partition in sliced(partitions, SLICE_OBJECTS)])
 
     async def _read_from_zookeeper(
         self, group_id: str, readable: Iterable[TopicPartition], refused: Mapping[TopicPartition, Committed]

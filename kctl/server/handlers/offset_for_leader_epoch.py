@@ -6,7 +6,7 @@ KIP-101, KIP-279, KIP-320.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import SLICE_OBJECTS
@@ -18,7 +18,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kctl.server.loop.slices import at_once, end_of
+from kctl.server.loop.slices import Slices, started
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 
@@ -33,27 +33,23 @@ class OffsetForLeaderEpochHandler:
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
         """Serves one request: returns the response, or an awaitable of a long one."""
-        response = self._response(request, context)
-        is_long = sum(len(topic.partitions) + 1 for topic in request.topics) > SLICE_OBJECTS
-        return end_of(response, SLICE_OBJECTS) if is_long else at_once(response)
+        return started(self._respond(request, context))
 
-    def _response(
+    async def _respond(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
-    ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
-        """Yields before each topic and partition."""
+    ) -> OffsetForLeaderEpochResponse:
+        slices = Slices(SLICE_OBJECTS)
         # Consumers use this API as well (KIP-320).
         is_broker = not context.denied(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False)
         denied: dict[str, bool] = {}
         results: list[OffsetForLeaderTopicResult] = []
-        for topic in request.topics:
-            yield
+        async for topic in slices.of(request.topics):
             name = topic.topic
             if name not in denied:
                 denied[name] = not is_broker and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
             partitions: list[EpochEndOffset] = []
             results.append(OffsetForLeaderTopicResult(topic=name, partitions=partitions))
-            for requested in topic.partitions:
-                yield
+            async for requested in slices.of(topic.partitions):
                 if denied[name]:
                     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     partitions.append(EpochEndOffset(error_code=code, partition=requested.partition))

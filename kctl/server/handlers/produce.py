@@ -49,7 +49,7 @@ from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.loop.slices import pause
+from kctl.server.loop.slices import pause, sliced
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.dispatch import waiting_reply
 from kctl.server.replication.partition import Partition
@@ -123,8 +123,8 @@ class ProduceHandler:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
         appended = self._append_some(appends, request.topic_data, appends.response.responses)
-        if appends.long:
-            return self._append_long(appends)
+        if appends.deferred:
+            return self._append_sliced(appends, ())
         if not appends.waiting:
             context.successes = appended
             if request.acks:
@@ -140,13 +140,24 @@ class ProduceHandler:
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context, are_records_kept=True)
-        for some in _slices(request.topic_data):
+        return await self._append_sliced(appends, _slices(request.topic_data))
+
+    async def _append_sliced(
+        self, appends: _Appends, slices: Iterable[Sequence[TopicProduceData]]
+    ) -> ProduceResponse | None:
+        """Appends the deferred batches and then the slices, and responds.
+
+        State that may have changed since the request arrived, such as leader and sequence numbers, is checked at each
+        append.
+        """
+        await self._append_deferred(appends)
+        async for topics in sliced(slices, per_slice=1):
             responses: list[TopicProduceResponse] = []
-            self._append_some(appends, some, responses)
-            if appends.long:
-                await self._append_all_long(appends)
+            self._append_some(appends, topics, responses)
+            # What the slice defers is appended before the next one, in the order of the request: a partition may be
+            # listed twice.
+            await self._append_deferred(appends)
             appends.add(responses)
-            await pause()
         response = self._respond(appends, asyncio.get_running_loop().create_future)
         return await response if isinstance(response, asyncio.Future) else response
 
@@ -179,7 +190,7 @@ class ProduceHandler:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     is_full = appends.cost > APPENDS_PER_SLICE_MAX
-                    if is_full or (appends.long and appends.has_long(topic.name, data.index)):
+                    if is_full or (appends.deferred and appends.has_deferred(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
                         continue
                     self._append(appends, topic.name, partition_result, data.records, allowance)
@@ -212,7 +223,7 @@ class ProduceHandler:
     def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, partition_result: PartitionProduceResponse
     ) -> None:
-        """Copies the records for _append_long if the request's buffer is reused."""
+        """Copies the records for `_append_deferred` if the request's buffer is reused."""
         records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
         try:
             self._work.hold(len(records))
@@ -222,32 +233,27 @@ class ProduceHandler:
         kept = records if appends.are_records_kept else memoryview(bytearray(records))
         appends.defer(topic, partition_result, kept)
 
-    async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
-        """Appends the deferred batches in slices, those that take long after their validation in a thread.
-
-        State that may have changed in the meantime, such as leader and sequence numbers, is checked at the append.
-        """
-        await self._append_all_long(appends)
-        response = self._respond(appends, asyncio.get_running_loop().create_future)
-        return await response if isinstance(response, asyncio.Future) else response
-
-    async def _append_all_long(self, appends: _Appends) -> None:
-        deferred = appends.take_long()
+    async def _append_deferred(self, appends: _Appends) -> None:
+        """Appends the deferred batches in slices, those that take long after their validation in a thread."""
+        deferred = appends.take_deferred()
+        if not deferred:
+            return
         allowance = Allowance()
         appends.cost = APPENDS_PER_SLICE_MAX
         try:
             for topic, partition_result, records in deferred:
                 if appends.cost >= APPENDS_PER_SLICE_MAX:
+                    # Readers see what has been appended without waiting for the rest of the request.
                     self._replicas.partitions_moved(appends.take_moved())
                     await pause()
                     allowance, appends.cost = Allowance(), 0
                 appends.cost += 1
-                await self._append_deferred(appends, topic, partition_result, records, allowance)
+                await self._append_one_deferred(appends, topic, partition_result, records, allowance)
             self._replicas.partitions_moved(appends.take_moved())
         finally:
             self._work.release_hold(sum(len(records) for _, _, records in deferred))
 
-    async def _append_deferred(
+    async def _append_one_deferred(
         self,
         appends: _Appends,
         topic: str,
@@ -375,11 +381,11 @@ class _Appends:
     """The state of one request."""
 
     __slots__ = (
-        "_long_partitions",
+        "_deferred_partitions",
         "are_records_kept",
         "context",
         "cost",
-        "long",
+        "deferred",
         "moved",
         "request",
         "response",
@@ -395,22 +401,22 @@ class _Appends:
         self.moved: list[TopicPartition] = []
         self.cost = 0
         """What the appends since the last pause cost, in appends without fetch sessions."""
-        self.long: list[tuple[str, PartitionProduceResponse, memoryview]] = []
+        self.deferred: list[tuple[str, PartitionProduceResponse, memoryview]] = []
         """Topic, response and records of batches that take long or are not in the first slice."""
-        self._long_partitions: set[tuple[str, int]] = set()
+        self._deferred_partitions: set[tuple[str, int]] = set()
 
-    def has_long(self, topic: str, index: int) -> bool:
+    def has_deferred(self, topic: str, index: int) -> bool:
         """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
-        return (topic, index) in self._long_partitions
+        return (topic, index) in self._deferred_partitions
 
     def defer(self, topic: str, partition_result: PartitionProduceResponse, records: memoryview) -> None:
-        self._long_partitions.add((topic, partition_result.index))
-        self.long.append((topic, partition_result, records))
+        self._deferred_partitions.add((topic, partition_result.index))
+        self.deferred.append((topic, partition_result, records))
 
-    def take_long(self) -> list[tuple[str, PartitionProduceResponse, memoryview]]:
+    def take_deferred(self) -> list[tuple[str, PartitionProduceResponse, memoryview]]:
         """The deferred batches, which are appended next."""
-        deferred, self.long = self.long, []
-        self._long_partitions.clear()
+        deferred, self.deferred = self.deferred, []
+        self._deferred_partitions.clear()
         return deferred
 
     def add(self, responses: list[TopicProduceResponse]) -> None:

@@ -20,7 +20,7 @@ from kctl.protocol.apis.stop_replica import (
 from kctl.security.acls import Operation
 from kctl.server.cluster.control.authority import Claim, ControllerAuthority
 from kctl.server.cluster.control.plane import BrokerControlPlane
-from kctl.server.loop.slices import paced, release
+from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_EPOCHS = 3
@@ -37,7 +37,7 @@ class StopReplicaHandler:
     async def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
         """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
-            request.topic_states = [each async for each in paced(_topic_states(request))]
+            request.topic_states = [each async for each in sliced(_topic_states(request))]
         try:
             return await self._respond(request, context)
         finally:
@@ -57,7 +57,7 @@ class StopReplicaHandler:
             error_code=ErrorCode.NONE,
             partition_errors=[
                 StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                async for tp, code in paced(errors.items())
+                async for tp, code in sliced(errors.items())
             ],
         )
 

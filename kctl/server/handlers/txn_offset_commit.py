@@ -10,11 +10,10 @@ fatal (KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which ar
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 
 from kctl.errors import ErrorCode
-from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -24,12 +23,12 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.actions import CommitOutcome
-from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offsets, commit_in_pieces, is_long
+from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offsets, commit_sliced
 from kctl.server.coordination.groups.events import TransactionalCommit
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.ports import TopicExistence
-from kctl.server.coordination.replies import Reply, then
-from kctl.server.loop.slices import at_once, begin, end_of
+from kctl.server.coordination.replies import Reply
+from kctl.server.loop.slices import Slices, started
 from kctl.server.requests.context import RequestContext
 from kctl.system.environment import Clock
 
@@ -48,36 +47,35 @@ class TxnOffsetCommitHandler:
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        return begin(self._steps(request, context))
+        return started(self._respond(request, context))
 
-    def _steps(
-        self, request: TxnOffsetCommitRequest, context: RequestContext
-    ) -> Generator[None, None, TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]]:
-        """Yields after each partition."""
+    async def _respond(self, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+        slices = Slices()
         version = context.api_version
         if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return (yield from _response(request, {}, version, missing=error))
+            return await _response(request, {}, version, slices, missing=error)
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-            return (yield from _response(request, {}, version, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            return await _response(request, {}, version, slices, missing=error)
         denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
         refused: dict[TopicPartition, ErrorCode] = {}
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         now_ms = self._clock.now_ms()
         for topic in request.topics:
-            for each in topic.partitions:
+            async for partition in slices.of(topic.partitions):
+                tp = TopicPartition(topic.name, partition.partition_index)
                 if topic.name in denied:
-                    refused[TopicPartition(topic.name, each.partition_index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif self._topics.has_partition(topic.name, each.partition_index):
-                    offsets[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
-                        offset=each.committed_offset,
-                        leader_epoch=each.committed_leader_epoch,
-                        metadata=each.committed_metadata or "",
+                    refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif self._topics.has_partition(*tp):
+                    offsets[tp] = OffsetAndMetadata(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.committed_metadata or "",
                         commit_timestamp_ms=now_ms,
                     )
-                yield
         if not offsets:
-            return (yield from _response(request, refused, version))
+            return await _response(request, refused, version, slices)
         event = TransactionalCommit(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             member_id=request.member_id,
@@ -85,33 +83,23 @@ class TxnOffsetCommitHandler:
             generation=request.generation_id,
             offsets=offsets,
         )
-        if is_long(offsets):
-            return self._commit_in_pieces(request, event, refused, version)
-        outcome = self._coordinator.commit_in_transaction(request.group_id, event)
-        return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused}, version)))
 
-    async def _commit_in_pieces(
-        self,
-        request: TxnOffsetCommitRequest,
-        event: TransactionalCommit,
-        refused: Mapping[TopicPartition, ErrorCode],
-        version: int,
-    ) -> TxnOffsetCommitResponse:
         def commit(some: Offsets) -> Reply[CommitOutcome]:
             return self._coordinator.commit_in_transaction(request.group_id, replace(event, offsets=some))
 
-        errors = await commit_in_pieces(event.offsets, commit)
-        return await end_of(_response(request, {**errors, **refused}, version), REQUEST_ELEMENTS_PER_SLICE_MAX)
+        errors = await commit_sliced(offsets, commit)
+        return await _response(request, {**errors, **refused}, version, slices)
 
 
-def _response(
+async def _response(
     request: TxnOffsetCommitRequest,
     errors: Mapping[TopicPartition, ErrorCode],
     version: int,
+    slices: Slices,
     *,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-) -> Generator[None, None, TxnOffsetCommitResponse]:
-    """The response in request order; partitions without a result get `missing`.  Yields after each partition."""
+) -> TxnOffsetCommitResponse:
+    """The response in request order; partitions without a result get `missing`."""
 
     def error_of(topic: str, index: int) -> ErrorCode:
         error = errors.get(TopicPartition(topic, index), missing)
@@ -123,8 +111,8 @@ def _response(
     for topic in request.topics:
         results: list[TxnOffsetCommitResponsePartition] = []
         response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
-        for each in topic.partitions:
-            error = error_of(topic.name, each.partition_index)
-            results.append(TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error))
-            yield
+        async for partition in slices.of(topic.partitions):
+            index = partition.partition_index
+            error = error_of(topic.name, index)
+            results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
     return response

@@ -17,7 +17,7 @@ from kctl.protocol.apis.update_features import (
     UpdateFeaturesResponse,
 )
 from kctl.security.acls import Operation
-from kctl.server.loop.slices import paced, size_of_id
+from kctl.server.loop.slices import size_of_id, sliced
 from kctl.server.requests.context import RequestContext
 
 _VERSION_LEVEL_MIN = 1
@@ -41,7 +41,7 @@ class UpdateFeaturesHandler:
         if not self._is_controller():
             return _refused(ErrorCode.NOT_CONTROLLER, "The active controller must update features.")
         updates: dict[str, FeatureUpdateKey] = {}
-        async for update in paced(request.feature_updates, _size_of):
+        async for update in sliced(request.feature_updates, size_of=_size_of):
             updates[update.feature] = update
         return UpdateFeaturesResponse(
             error_code=ErrorCode.NONE,
@@ -49,7 +49,7 @@ class UpdateFeaturesHandler:
                 UpdatableFeatureResult(
                     feature=name, error_code=ErrorCode.INVALID_REQUEST, error_message=_problem(update)
                 )
-                async for name, update in paced(updates.items(), lambda item: _size_of(item[1]))
+                async for name, update in sliced(updates.items(), size_of=lambda item: _size_of(item[1]))
             ],
         )
 

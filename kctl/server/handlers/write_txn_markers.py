@@ -24,7 +24,7 @@ from kctl.protocol.apis.write_txn_markers import (
 )
 from kctl.security.acls import Operation
 from kctl.server.coordination.transactions.partition_markers import Marker, PartitionMarkers
-from kctl.server.loop.slices import Pace
+from kctl.server.loop.slices import Slices
 from kctl.server.requests.context import RequestContext
 
 
@@ -36,8 +36,8 @@ class WriteTxnMarkersHandler:
 
     async def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
         """Serves one request and returns the response."""
-        pace = Pace()
-        markers = [await _marker(each, pace) async for each in pace.over(request.markers)]
+        slices = Slices()
+        markers = [await _marker(each, slices) async for each in slices.of(request.markers)]
         if context.allows_on_cluster(Operation.CLUSTER_ACTION):
             outcomes = await self._markers.write(markers)
         else:
@@ -48,25 +48,27 @@ class WriteTxnMarkersHandler:
             by_producer.setdefault(marker.producer_id, {}).update(errors)
         return WriteTxnMarkersResponse(
             markers=[
-                WritableTxnMarkerResult(producer_id=producer_id, topics=await _topics(errors.items(), pace))
-                async for producer_id, errors in pace.over(by_producer.items())
+                WritableTxnMarkerResult(producer_id=producer_id, topics=await _topics(errors.items(), slices))
+                async for producer_id, errors in slices.of(by_producer.items())
             ]
         )
 
 
-async def _marker(requested: WritableTxnMarker, pace: Pace) -> Marker:
+async def _marker(requested: WritableTxnMarker, slices: Slices) -> Marker:
     partitions = (TopicPartition(topic.name, index) for topic in requested.topics for index in topic.partition_indexes)
     return Marker(
         ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
         requested.transaction_result,
         requested.coordinator_epoch,
-        tuple([each async for each in pace.over(partitions)]),
+        tuple([each async for each in slices.of(partitions)]),
     )
 
 
-async def _topics(errors: Iterable[tuple[TopicPartition, ErrorCode]], pace: Pace) -> list[WritableTxnMarkerTopicResult]:
+async def _topics(
+    errors: Iterable[tuple[TopicPartition, ErrorCode]], slices: Slices
+) -> list[WritableTxnMarkerTopicResult]:
     topics: dict[str, WritableTxnMarkerTopicResult] = {}
-    async for (topic, index), error in pace.over(errors):
+    async for (topic, index), error in slices.of(errors):
         result = topics.setdefault(topic, WritableTxnMarkerTopicResult(name=topic, partitions=[]))
         result.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
     return list(topics.values())

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kctl.server.loop.tasks import in_thread
 from kctl.system.operating_system import heap_trim, resident_bytes
 
 # Schedules garbage collections, so that none stops the event loop for tens of milliseconds.
@@ -186,5 +187,5 @@ async def return_free_pages(interval_s: float = INTERVAL_S) -> None:
         await asyncio.sleep(interval_s)
         before = resident_bytes() or 0
         if trims.is_due(before):
-            await asyncio.get_running_loop().run_in_executor(None, trim)
+            await in_thread(trim)
             trims.done(before, resident_bytes() or 0)

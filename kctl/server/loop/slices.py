@@ -1,5 +1,14 @@
 """Does long work in slices, between which the event loop serves other connections.
 
+A loop that may be long iterates over `sliced(elements)`, or over `sliced_batches(elements, size)` if its body takes
+several elements together.  Several loops of one request share the slices of one `Slices`, so that a request with many
+short arrays pauses as often as one with a long array.  A request that is usually short is handled by a coroutine that
+is `started`: it costs a task only if it pauses.  Pure code has no event loop: it is a generator that yields where a
+slice may end (kctl/system/steps.py), and `run_steps` runs it.
+
+What a loop has read before a pause may have changed after it.  The next element is taken from its iterator after the
+pause, so that nothing happens between the creation of an element and its use.
+
 However many requests need long work, one iteration of the event loop runs one slice.  Otherwise the slices of a hundred
 such requests would follow each other without a pause.  The oldest request continues first: if they took turns, all of
 their responses would grow in memory at the same time.
@@ -10,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeVar
@@ -17,6 +27,7 @@ from weakref import WeakKeyDictionary
 
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.codec import arrays_of
+from kctl.system.steps import Steps
 
 T = TypeVar("T")
 
@@ -58,12 +69,12 @@ class _Pauses:
 
     def _age(self) -> int:
         task = asyncio.current_task()
-        assert task is not None, "only tasks can wait"
-        age = self._ages.get(task)
-        if age is None:
-            self._tasks += 1
-            age = self._ages[task] = self._tasks
-        return age
+        if task is not None and task in self._ages:
+            return self._ages[task]
+        self._tasks += 1
+        if task is not None:  # The first slice of work that is `started` is not in a task; the others are.
+            self._ages[task] = self._tasks
+        return self._tasks
 
     def _resume_one(self, loop: asyncio.AbstractEventLoop) -> None:
         self._is_due = False
@@ -96,45 +107,60 @@ def _of_this_loop() -> _Pauses:
     return pauses
 
 
-def _one(_: object) -> int:
-    return 1
+class Slices:
+    """Pauses after so many elements, in whichever of the loops of one request they are."""
 
-
-async def in_slices(parts: Iterable[T], size_of: Callable[[T], int] = _one) -> list[T]:
-    """The parts of a response as a list; pauses after every SLICE_OBJECTS objects.
-
-    `size_of` returns the number of objects in a part.
-    """
-    made: list[T] = []
-    left = SLICE_OBJECTS
-    for part in parts:
-        made.append(part)
-        left -= size_of(part)
-        if left <= 0:
-            left = SLICE_OBJECTS
-            await pause()
-    return made
-
-
-class Pace:
-    """Pauses after so many elements of a request, in whichever of its arrays they are."""
-
-    def __init__(self, per_slice: int = REQUEST_ELEMENTS_PER_SLICE_MAX) -> None:
+    def __init__(self, per_slice: int = REQUEST_ELEMENTS_PER_SLICE_MAX, *, is_urgent: bool = False) -> None:
+        """Urgent work, of the controller, does not wait for that of clients."""
         self._per_slice = self._left = per_slice
+        self._is_urgent = is_urgent
 
-    async def over(self, elements: Iterable[T], size_of: Callable[[T], int] = _one) -> AsyncIterator[T]:
+    async def of(self, elements: Iterable[T], size_of: Callable[[T], int] | None = None) -> AsyncIterator[T]:
         """The elements; `size_of` returns how many usual ones take as long as one of them."""
-        for element in elements:
+        iterator = iter(elements)
+        while True:
             if self._left <= 0:
                 self._left = self._per_slice
-                await pause()
-            self._left -= size_of(element)
+                await (asyncio.sleep(0) if self._is_urgent else pause())
+            try:
+                element = next(iterator)
+            except StopIteration:
+                return
+            self._left -= 1 if size_of is None else size_of(element)
             yield element
 
 
-def paced(elements: Iterable[T], size_of: Callable[[T], int] = _one) -> AsyncIterator[T]:
-    """The elements of a request, at a pace of their own."""
-    return Pace().over(elements, size_of)
+def sliced(
+    elements: Iterable[T],
+    per_slice: int = REQUEST_ELEMENTS_PER_SLICE_MAX,
+    size_of: Callable[[T], int] | None = None,
+    *,
+    is_urgent: bool = False,
+) -> AsyncIterator[T]:
+    """The elements, in slices of their own.  See `Slices`."""
+    return Slices(per_slice, is_urgent=is_urgent).of(elements, size_of)
+
+
+async def sliced_batches(
+    elements: Sequence[T], size: int = SLICE_OBJECTS, *, is_urgent: bool = False
+) -> AsyncIterator[Sequence[T]]:
+    """The elements in sequences of at most `size`, each of which is a slice."""
+    for start in range(0, len(elements), size):
+        if start:
+            await (asyncio.sleep(0) if is_urgent else pause())
+        yield elements[start : start + size]
+
+
+def batches(elements: Sequence[T], size: int = SLICE_OBJECTS) -> Iterator[Sequence[T]]:
+    """The elements in sequences of at most `size`, without a pause, for loops that wait for each of them anyway."""
+    for start in range(0, len(elements), size):
+        yield elements[start : start + size]
+
+
+async def gather_sliced(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of coroutines that run at the same time; they are started in slices."""
+    started_work = [asyncio.ensure_future(each) async for each in sliced(work, COSTLY_ELEMENTS_PER_SLICE_MAX)]
+    return await asyncio.gather(*started_work)
 
 
 def size_of_id(group_or_transaction: str) -> int:
@@ -145,10 +171,37 @@ def size_of_id(group_or_transaction: str) -> int:
 _ID_CHARACTERS_PER_ELEMENT = 64
 
 
-async def results_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of coroutines that run at the same time; they are started in slices."""
-    started = [asyncio.ensure_future(each) async for each in Pace(COSTLY_ELEMENTS_PER_SLICE_MAX).over(work)]
-    return await asyncio.gather(*started)
+def started(work: Coroutine[Any, Any, T]) -> T | Awaitable[T]:
+    """Runs a coroutine until it waits or ends; returns its result, or an awaitable that runs the rest.
+
+    Until it waits for the first time, the coroutine must not need a task, as `asyncio.timeout` does.
+    """
+    try:
+        awaited = work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return _rest(work, awaited)
+
+
+async def _rest(work: Coroutine[Any, Any, T], awaited: object) -> T:
+    return await _resumed(work, awaited)
+
+
+@types.coroutine
+def _resumed(work: Coroutine[Any, Any, T], awaited: object) -> Generator[Any, Any, T]:
+    """Continues a coroutine that waits for `awaited`: the task that runs this one waits for it instead."""
+    try:
+        while True:
+            try:
+                value = yield awaited
+            except BaseException as error:
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(value)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 async def release(arrays: Iterable[list[Any]]) -> None:
@@ -156,9 +209,9 @@ async def release(arrays: Iterable[list[Any]]) -> None:
 
     Freeing 100,000 partitions at once takes tens of milliseconds.
     """
-    pace = Pace()
-    async for elements in pace.over(arrays):
-        async for _ in pace.over(range(len(elements))):
+    slices = Slices()
+    async for elements in slices.of(arrays):
+        async for _ in slices.of(range(len(elements))):
             elements.pop()
 
 
@@ -167,60 +220,23 @@ async def release_message(only: list[Any]) -> None:
 
     Its arrays are not changed, because other messages may share them: what they refer to is held until they are gone.
     """
-    held, pace = only, Pace()
-    async for each in pace.over(held):  # Also over what is added meanwhile.
-        held += chain.from_iterable(arrays_of(each))
-    del each
+    held = only
+    async for element in sliced(held):  # Also over what is added meanwhile.
+        held += chain.from_iterable(arrays_of(element))
+    del element
     held.reverse()
     await release([held])
 
 
-def begin(work: Generator[None, None, T | Awaitable[T]]) -> T | Awaitable[T]:
-    """Handles a request that is usually short, by a generator that yields after each of its elements.
-
-    Returns the result if that took at most one slice, else an awaitable of it.
-    """
-    for _ in range(REQUEST_ELEMENTS_PER_SLICE_MAX):
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T | Awaitable[T] = end.value
-            return result
-    return _rest(work)
-
-
-async def _rest(work: Generator[None, None, T | Awaitable[T]]) -> T:
-    await pause()
-    result = await end_of(work, REQUEST_ELEMENTS_PER_SLICE_MAX)
-    return await result if isinstance(result, Awaitable) else result
-
-
-async def end_of(work: Generator[None, None, T], steps_per_slice: int = 1, *, is_urgent: bool = False) -> T:
-    """Runs a generator that yields between its steps, in slices of so many steps; returns its result.
+async def run_steps(steps: Steps[T], *, is_urgent: bool = False) -> T:
+    """Runs a generator with a pause wherever it yields; returns its result.
 
     Urgent work, of the controller, does not wait for that of clients.
     """
     while True:
         try:
-            for _ in range(steps_per_slice):
-                next(work)
+            next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
         await (asyncio.sleep(0) if is_urgent else pause())
-
-
-def at_once(work: Generator[None, None, T]) -> T:
-    """As `end_of`, without pauses: for work that is known to be short."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def pieces(objects: Sequence[T], size: int = SLICE_OBJECTS) -> Iterator[Sequence[T]]:
-    """The objects in sequences of at most `size`."""
-    for start in range(0, len(objects), size):
-        yield objects[start : start + size]

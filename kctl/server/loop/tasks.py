@@ -78,7 +78,9 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
 async def in_thread(work: Callable[[], T]) -> T:
     """Runs work in a thread and returns its result.
 
-    Shielded: a task that is cancelled ends after the thread, which could write while logs are closed otherwise.
+    Shielded: a task that is cancelled ends after the thread, which could write while logs are closed otherwise.  So it
+    is not for what may wait for another machine, as a key server; that uses `run_in_executor`.  Work on records, which
+    needs much memory, is run by requests/record_work.
     """
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
@@ -86,3 +88,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.gather(running, return_exceptions=True)
         raise
+    finally:
+        # An exception refers to this frame, and the future to the exception: all that the work refers to would stay
+        # in memory until the next garbage collection.
+        del running

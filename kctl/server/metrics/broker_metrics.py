@@ -16,6 +16,7 @@ from kctl.admin.groups.lag import ClusterLag
 from kctl.metrics.definitions import AnyFamily, Dialect
 from kctl.metrics.exposition import Format, exposition
 from kctl.server.loop.lag import LoopLag
+from kctl.server.loop.tasks import in_thread
 from kctl.server.metrics.catalogue import Catalogue
 from kctl.server.metrics.endpoint import MetricsEndpoint
 from kctl.server.metrics.group_lag import GroupLagReader
@@ -97,7 +98,7 @@ class BrokerMetrics:
         return form.content_type, await asyncio.shield(running)
 
     async def _make(self, form: Format) -> list[bytes]:
-        process = await self._loop.run_in_executor(None, self._process.collect)
+        process = await in_thread(self._process.collect)
         if self._sources is None or not self._sources.base.configs.current.metrics_consumer_lag:
             return await exposition(self._families(process, None), form, self._dialect)
         async with self._group_lag.read(self._sources) as lag:

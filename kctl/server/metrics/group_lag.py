@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from kctl.admin.groups.lag import ClusterLag, PartitionSummary
 from kctl.client.settings import ClientSettings
@@ -22,6 +23,7 @@ from kctl.lag.facts import LogRange
 from kctl.lag.rules import GroupLag
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
+from kctl.server.loop.tasks import in_thread
 from kctl.server.metrics.local_lag import LocalLag, lag_of_groups, read_local_lag, read_missing_lag
 from kctl.server.metrics.sources import Sources
 from kctl.server.peers.metadata import MetadataCache
@@ -69,7 +71,7 @@ class _Collection:
 
 async def _release_in_thread(groups: list[GroupLag]) -> None:
     """Frees the groups, one partition after the other: 100,000 of them at once would take the event loop 13 ms."""
-    await asyncio.to_thread(_free, groups)
+    await in_thread(partial(_free, groups))
 
 
 def _free(groups: list[GroupLag]) -> None:
@@ -155,7 +157,7 @@ async def _groups(sources: Sources) -> list[GroupLag]:
     """The lag of the groups that this broker coordinates.  Raises KctlError."""
     local = await read_local_lag(sources.parts.groups, sources.parts.replicas)
     settings = await _settings(sources) if local.missing else None
-    return await asyncio.to_thread(_complete, local, settings, sources.base.world.clock.now_ms())
+    return await in_thread(partial(_complete, local, settings, sources.base.world.clock.now_ms()))
 
 
 async def _settings(sources: Sources) -> ClientSettings | None:

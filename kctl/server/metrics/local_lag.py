@@ -10,9 +10,9 @@ Owner: event loop, except `lag_of_groups`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from kctl.client.cluster import ClusterClient
@@ -28,7 +28,8 @@ from kctl.limits import LAG_FETCH_BYTES_MAX
 from kctl.model import TopicPartition
 from kctl.records.header import CorruptBatch
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
-from kctl.server.loop.slices import Pace, pieces
+from kctl.server.loop.slices import Slices, batches, sliced_batches
+from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.storage.lookup import RecordsSlice
 
@@ -86,13 +87,13 @@ async def read_local_lag(
     coordinator: GroupCoordinator, replicas: ReplicaManager, *, bytes_max: int = LAG_FETCH_BYTES_MAX
 ) -> LocalLag:
     """The lag as far as this broker knows it.  Searches at most so many bytes for unread records, in threads."""
-    pace = Pace(_PER_SLICE)
-    groups = await _commits(coordinator, pace)
+    slices = Slices(_PER_SLICE)
+    groups = await _commits(coordinator, slices)
     logs: Outcomes[LogRange] = {}
     searches: dict[Commit, Search] = {}
     missing: dict[Commit, None] = {}
     for group in groups:
-        async for commit in pace.over(group.offsets.items()):
+        async for commit in slices.of(group.offsets.items()):
             tp = commit[0]
             partition = replicas.partitions.get(tp)
             if partition is None or not partition.is_leader:
@@ -141,14 +142,14 @@ def lag_of_groups(local: LocalLag, now_ms: int) -> list[GroupLag]:
     ]
 
 
-async def _commits(coordinator: GroupCoordinator, pace: Pace) -> list[GroupCommits]:
+async def _commits(coordinator: GroupCoordinator, slices: Slices) -> list[GroupCommits]:
     found: list[GroupCommits] = []
-    async for hosted in pace.over(coordinator.hosted.present()):
+    async for hosted in slices.of(coordinator.hosted.present()):
         group_id = hosted.group.group_id
         if group_id not in coordinator.hosted:
             continue
         commits = GroupCommits(group_id, hosted.group.state.value, len(hosted.group.members))
-        async for some in pace.over(pieces(coordinator.committed_partitions(group_id), _PER_SLICE), len):
+        async for some in slices.of(batches(coordinator.committed_partitions(group_id), _PER_SLICE), len):
             _, offsets = coordinator.committed(group_id, some)
             commits.offsets.update({tp: value.offset for tp, (_, value) in offsets.items() if value.offset >= 0})
         found.append(commits)
@@ -165,10 +166,9 @@ def _search_from(commit: Commit, log: LogRange | ApiError) -> Search | None:
 
 async def _search(replicas: ReplicaManager, searches: Sequence[Search], bytes_max: int) -> None:
     """Advances the searches, as `find_unread` does by requests."""
-    pace = Pace(1)
     for partition_bytes, _ in (*SIZES, *(SIZES[-1:] * NO_PROGRESS_MAX)):
         stuck: list[Search] = []
-        async for some in pace.over(pieces(searches, _READS_PER_SLICE)):
+        async for some in sliced_batches(searches, _READS_PER_SLICE):
             reads: list[_Read] = []
             for search in some:
                 read = _read(replicas, search, partition_bytes) if bytes_max > 0 else None
@@ -176,7 +176,7 @@ async def _search(replicas: ReplicaManager, searches: Sequence[Search], bytes_ma
                     bytes_max -= read.records.size
                     reads.append(read)
             if reads:
-                stuck += await asyncio.to_thread(_advance, reads)
+                stuck += await in_thread(partial(_advance, reads))
         searches = stuck
 
 

@@ -24,6 +24,7 @@ from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.server.loop.slices import held, pause, release_message
+from kctl.server.loop.tasks import in_thread
 from kctl.server.network.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
@@ -211,9 +212,8 @@ class Dispatcher:
         self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
     ) -> Response | None:
         """Decodes in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
-        loop = asyncio.get_running_loop()
-        decoded: tuple[Any, int] = await loop.run_in_executor(
-            None, codec.decode, api.request, frame, context.api_version, offset
+        decoded: tuple[Any, int] = await in_thread(
+            partial(codec.decode, api.request, frame, context.api_version, offset)
         )
         request = decoded[0]
         if api.key not in _OF_CONTROLLER:
@@ -304,8 +304,7 @@ class Dispatcher:
         """See `_encoded_off_loop`.  `only` has the response, which is then freed in slices: it takes 20 ms at once."""
         with held():
             async with self._long_encoding:
-                loop = asyncio.get_running_loop()
-                chunks, size = await loop.run_in_executor(None, _sized_first, api, context, only)
+                chunks, size = await in_thread(partial(_sized_first, api, context, only))
         account = context.account
         if account is not None and api.key == FETCH_KEY:
             account.settle(FETCH_KEY, size)

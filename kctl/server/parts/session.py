@@ -13,10 +13,12 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.errors import KctlError, ZooKeeperError
+from kctl.server.loop.tasks import in_thread
 from kctl.server.network.world import OpenSession
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ANY_VERSION, Check, SessionState, WatchEvent, ZooKeeper
@@ -64,7 +66,7 @@ class BrokerSession:
     async def open(self, connect: str) -> ZooKeeper:
         """Opens the first session.  Raises ZooKeeperError and ConfigError."""
         config = self._configs.current
-        security = await asyncio.to_thread(zookeeper_security, self._configs.static) if _is_secured(config) else None
+        security = await in_thread(partial(zookeeper_security, self._configs.static)) if _is_secured(config) else None
         self.zookeeper = self._open_session(
             connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,

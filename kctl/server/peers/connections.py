@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 from kctl.client.connections.transport import Connection, ConnectionLost, Security, Transport
@@ -21,6 +22,7 @@ from kctl.config.listeners import listener_endpoints, listener_properties, liste
 from kctl.errors import AuthenticationFailed, ConfigError
 from kctl.limits import Subject, bound
 from kctl.model import Endpoint
+from kctl.server.loop.tasks import in_thread
 from kctl.server.network.connection_limits import set_size
 from kctl.server.network.tls.listeners import FileStates, states_of
 from kctl.server.peers.metadata import MetadataCache
@@ -130,7 +132,7 @@ class PeerSecurity:
 
         files = _files(properties)
         # In a thread, because deriving keys from passwords of stores takes time by design.
-        security = await asyncio.to_thread(ClientSecurity.of, self._protocol(listener), properties)
+        security = await in_thread(partial(ClientSecurity.of, self._protocol(listener), properties))
         return _Loaded(properties, files, security)
 
     def _protocol(self, listener: str) -> str:

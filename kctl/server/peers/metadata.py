@@ -28,7 +28,10 @@ class LiveBroker:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The broker's endpoint for this listener; None if it does not have the listener."""
-        return next((e for e in self.endpoints if e.listener == listener), None)
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
 
 
 class PartitionInfo(NamedTuple):

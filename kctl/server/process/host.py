@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from kctl.config.addresses import address_text
 from kctl.config.dynamic import ConfigView
 from kctl.errors import KctlError, NoNodeError
 from kctl.server.broker.broker import Broker
+from kctl.server.loop.tasks import in_thread
 from kctl.server.network.world import real_world
 from kctl.system.operating_system import boot_id
 from kctl.system.user_files import replace_private
@@ -323,7 +325,7 @@ LOOPBACK = "127.0.0.1"
 
 async def store_user(connect: str, configs: ConfigView, user: str, config: Mapping[str, str]) -> None:
     """Merges the properties into the configuration of the user in ZooKeeper.  Raises ZooKeeperError."""
-    security = await asyncio.to_thread(zookeeper_security, configs.static)
+    security = await in_thread(partial(zookeeper_security, configs.static))
     session = ZooKeeperSession(connect, security=security)
     await session.start(configs.current.zookeeper_connection_timeout)
     path = paths.config_entity(f"users/{user}")
@@ -398,7 +400,7 @@ class BrokerHost:
         self._broker.open_logs()
         zookeeper = self._broker.configs.current.zookeeper_connect or await self._start_zookeeper()
         if self._user is not None:
-            await store_user(zookeeper, self._broker.configs, *await asyncio.to_thread(self._user))
+            await store_user(zookeeper, self._broker.configs, *await in_thread(self._user))
         await self._broker.start(zookeeper)
         endpoint = self._broker.advertised[0]
         running = self._running = RunningBroker(

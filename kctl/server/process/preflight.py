@@ -6,12 +6,12 @@ and the security of connections.  Ports are bound and released at once.  Directo
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -27,7 +27,7 @@ from kctl.config.listeners import (
 from kctl.errors import ConfigError, CorruptLog, KctlError, NoNodeError, shown_value
 from kctl.model import Endpoint
 from kctl.security.tls import store_problems
-from kctl.server.loop.tasks import SystemClock
+from kctl.server.loop.tasks import SystemClock, in_thread
 from kctl.server.metrics.endpoint import bind_problem as metrics_bind_problem
 from kctl.server.network.acceptor import bind_problem, bound_socket
 from kctl.server.network.listen_settings import TLS_PROTOCOLS
@@ -139,7 +139,7 @@ async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Fi
         async for finding in _listeners(view):
             yield finding
     else:
-        for finding in await asyncio.to_thread(_stores, view):
+        for finding in await in_thread(partial(_stores, view)):
             yield finding
     for finding in _authorizer(view):
         yield finding
@@ -204,7 +204,7 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
         await certificates.load([endpoint])
     except ConfigError as error:
         given = listener_properties(view.static, endpoint.listener)
-        stores = [_of(each) for each in await asyncio.to_thread(store_problems, given)]
+        stores = [_of(each) for each in await in_thread(partial(store_problems, given))]
         if any(name.startswith("ssl.keystore.") for name in given):
             return list(dict.fromkeys([_of(error), *stores]))
         message = f"listener {endpoint.listener}: {error.reason}{_DYNAMIC}"

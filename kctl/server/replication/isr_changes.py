@@ -39,7 +39,7 @@ from kctl.protocol.apis.alter_partition import (
     RequestPartitionData,
     RequestTopicData,
 )
-from kctl.server.loop.slices import pause, pieces
+from kctl.server.loop.slices import sliced_batches
 from kctl.server.loop.tasks import run_every
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -311,13 +311,12 @@ class IsrChanges:
 
     async def shrink(self) -> None:
         """Removes lagging followers from the ISR of every partition that this broker leads."""
-        for partitions in pieces(list(self._replicas.partitions.values())):
+        async for partitions in sliced_batches(list(self._replicas.partitions.values())):
             now_ms = self._clock.monotonic_ms()
             for partition in partitions:
                 lagging = partition.lagging(now_ms) if partition.is_leader else None
                 if lagging and partition.pending_isr is None:
                     self._change(partition, tuple(r for r in partition.isr if r not in lagging))
-            await pause()
 
     def may_expand(self, partition: Partition, replica_id: int) -> None:
         """Adds the follower to the ISR if it has caught up."""

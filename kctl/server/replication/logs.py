@@ -12,7 +12,7 @@ from kctl.config.dynamic import ConfigView
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, LogDirFailure
 from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
-from kctl.server.loop.slices import end_of, pause, pieces
+from kctl.server.loop.slices import run_steps, sliced_batches
 from kctl.server.loop.tasks import in_thread, run_every
 from kctl.server.network.world import World
 from kctl.server.replication.cleaners import LogCleaners
@@ -182,9 +182,8 @@ class LogTasks:
     async def apply_retention(self) -> None:
         """Deletes segments by the retention properties."""
         deleted, now_ms = 0, self._clock.now_ms()
-        for logs in pieces(self._logs.all(), COSTLY_ELEMENTS_PER_SLICE_MAX):
+        async for logs in sliced_batches(self._logs.all(), COSTLY_ELEMENTS_PER_SLICE_MAX):
             deleted += self._logs.apply_retention(now_ms, self._replicas.high_watermark_of, logs)
-            await pause()
         if deleted:
             log.info("retention deleted segments=%s", deleted)
 
@@ -194,10 +193,9 @@ class LogTasks:
 
     async def flush(self) -> None:
         """Flushes closed segments, and the logs that flush.ms requires."""
-        for logs in pieces(self._logs.all(), _PLANNED_PER_SLICE):
+        async for logs in sliced_batches(self._logs.all(), _PLANNED_PER_SLICE):
             for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms(), logs):
                 await self._flush(partition_log, plan)
-            await pause()
 
     async def _flush(self, partition_log: Log, first: FlushPlan) -> None:
         """Runs a plan, and those for the closed segments that it leaves."""
@@ -226,7 +224,7 @@ class LogTasks:
         return partition_log.last_stable_offset(self._replicas.high_watermark_of(partition_log.topic_partition))
 
     async def _plan_and_run(self, steps: PlanSteps) -> None:
-        await self._run(await end_of(steps))
+        await self._run(await run_steps(steps))
 
     async def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
         await in_thread(plan.run)

@@ -9,6 +9,7 @@ from kctl.errors import ErrorCode, LogDirFailure
 from kctl.metrics.definitions import Durations
 from kctl.model import TopicPartition
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse
+from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.partition import Partition
 from kctl.storage.log import Log
 from kctl.system.environment import Clock
@@ -135,7 +136,7 @@ class AppendFlushes:
                 plan = log.plan_flush()
                 started_ms = self._clock.monotonic_ms()
                 try:
-                    await asyncio.get_running_loop().run_in_executor(None, plan.run)
+                    await in_thread(plan.run)
                 except OSError as error:
                     if plan.directory == log.directory:
                         raise log.log_directory.fail(error) from error

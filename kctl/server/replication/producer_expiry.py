@@ -17,8 +17,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from kctl.limits import PRODUCERS_MAX
-from kctl.server.loop.slices import paced, pause, pieces
+from kctl.limits import PRODUCERS_MAX, SLICE_OBJECTS
+from kctl.server.loop.slices import Slices, batches, sliced
 from kctl.storage.log import Log
 from kctl.storage.state.producer_state import ProducerState
 from kctl.system.environment import Clock
@@ -31,6 +31,8 @@ IDLE_MIN_S = 900
 """Producers that have written within this time are not removed before producer.id.expiration.ms."""
 _ROUNDS_IDLE_MIN = IDLE_MIN_S // ROUND_S
 _LEFT_SHARE = 0.9
+_LOG_COST = 4
+"""A log takes as long as so many producers."""
 """How full a broker is after producers were removed early."""
 
 
@@ -83,8 +85,8 @@ class ProducerExpiry:
         """Counts the producers of all logs; above the bound, removes some early, or lets leaders refuse new ones."""
         self._round += 1
         total = 0
-        async for each in paced(self._logs()):
-            state = each.producer_state
+        async for partition_log in sliced(self._logs()):
+            state = partition_log.producer_state
             state.begin_round(self._round)
             state.is_full = self._is_full
             total += len(state.producers)
@@ -93,8 +95,8 @@ class ProducerExpiry:
         is_full = total > PRODUCERS_MAX
         if is_full != self._is_full:
             self._is_full = is_full
-            async for each in paced(self._logs()):
-                each.producer_state.is_full = is_full
+            async for partition_log in sliced(self._logs()):
+                partition_log.producer_state.is_full = is_full
             if is_full:
                 message = "too many producers, refusing batches of new producer ids producers=%d limit=%d idle_min_s=%d"
                 log.warning(message, total, PRODUCERS_MAX, IDLE_MIN_S)
@@ -103,11 +105,11 @@ class ProducerExpiry:
 
     async def _remove_early(self, total: int) -> int:
         by_round: Counter[int] = Counter()
-        async for each in paced(self._logs()):
-            state = each.producer_state
-            for entries in pieces(list(state.producers.values())):
+        slices = Slices(SLICE_OBJECTS)
+        async for partition_log in slices.of(self._logs(), lambda _: _LOG_COST):
+            state = partition_log.producer_state
+            async for entries in slices.of(batches(list(state.producers.values())), len):
                 by_round.update(map(state.last_round, entries))
-                await pause()
         cutoff = early_cutoff(by_round, total - int(PRODUCERS_MAX * _LEFT_SHARE), self._round)
 
         def expired(state: ProducerState, producer_ids: Iterable[int]) -> int:
@@ -121,9 +123,9 @@ class ProducerExpiry:
 
     async def _remove(self, expire: Callable[[ProducerState, Iterable[int]], int]) -> int:
         removed = 0
-        async for each in paced(self._logs()):
-            state = each.producer_state
-            for producer_ids in pieces(list(state.producers)):
+        slices = Slices(SLICE_OBJECTS)
+        async for partition_log in slices.of(self._logs(), lambda _: _LOG_COST):
+            state = partition_log.producer_state
+            async for producer_ids in slices.of(batches(list(state.producers)), len):
                 removed += expire(state, producer_ids)
-                await pause()
         return removed

@@ -19,7 +19,7 @@ from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition, uuid_text
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
-from kctl.server.loop.slices import end_of, pause, pieces
+from kctl.server.loop.slices import run_steps, sliced_batches
 from kctl.server.loop.tasks import in_thread
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.fetching.fetch_session import FetchSession
@@ -240,7 +240,7 @@ class ReplicaManager:
         if self._deleted_from:
             self.traffic.drop(topic for topic in self._deleted_from if not self.logs.of_topic(topic))
             self._deleted_from.clear()
-            plans = [await end_of(steps, is_urgent=True) for steps in self.logs.checkpoints.plan_after_deletions()]
+            plans = [await run_steps(steps, is_urgent=True) for steps in self.logs.checkpoints.plan_after_deletions()]
             await in_thread(partial(_run_all, plans))
             for plan in plans:
                 self.logs.take_failures(plan)
@@ -282,11 +282,10 @@ class ReplicaManager:
 
     async def lease_changed(self) -> None:
         """Wakes the requests that wait for the partitions that this broker leads: it may, or may not, act as leader."""
-        for partitions in pieces(list(self.led())):
+        async for partitions in sliced_batches(list(self.led())):
             for partition in partitions:
                 partition.notify()
             self.partitions_moved([partition.topic_partition for partition in partitions])
-            await pause()
 
     def led(self) -> Iterable[Partition]:
         """The partitions that this broker leads."""

@@ -24,7 +24,7 @@ from kctl.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ async def outcomes_of_resources(
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     return [
         (resource, _REPEATED if counts[name] > 1 else await outcome_of(alter(resource)))
-        async for name, resource in paced(by_name.items())
+        async for name, resource in sliced(by_name.items())
     ]
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.limits import SLICE_OBJECTS, Subject, bound
-from kctl.server.loop.slices import pause, pieces
+from kctl.server.loop.slices import sliced_batches
 from kctl.system.environment import Timer, TimerTask
 
 DELAYED_TRIED_MAX = bound(
@@ -135,21 +135,19 @@ class Purgatory(Generic[K]):
         """As `complete_or_watch`, for an operation that cannot complete now."""
         self._wait(_Waiting(operation, tuple(keys)), timeout_ms)
 
-    async def watch_in_slices(self, changes: Changes[K], keys: Sequence[K], timeout_ms: int) -> Callable[[], None]:
+    async def watch_sliced(self, changes: Changes[K], keys: Sequence[K], timeout_ms: int) -> Callable[[], None]:
         """Collects changes of many keys; returns the function that ends it."""
         waiting: _Waiting[K] = _Waiting(changes, ())
         self._wait(waiting, timeout_ms)
         listed: list[K] = []
         waiting.keys = listed
         try:
-            for piece in pieces(keys):
+            async for some in sliced_batches(keys):
                 if waiting.done:
                     break
-                listed += piece
-                for key in piece:
+                listed += some
+                for key in some:
                     self._watchers.setdefault(key, {})[waiting] = None
-                if len(listed) < len(keys):
-                    await pause()
         except BaseException:
             self._stop(waiting)
             raise

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.system.environment import Clock
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
@@ -108,7 +108,7 @@ class ChangeNotifications:
         Nodes without a number, created by other programs, are skipped and logged.
         """
         numbered: list[tuple[int, str]] = []
-        async for name in paced(names):
+        async for name in sliced(names):
             try:
                 number = paths.sequence_number(name)
             except ValueError:

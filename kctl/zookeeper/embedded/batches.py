@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Generic, TypeAlias, TypeVar
+
+from kctl.system.steps import Steps
 
 BATCH_MAX = 500
 """Maximum pieces of work executed at once, so that they do not block the loop for long."""
 _TURN_S = 0.004
 """After this time no more work is begun before the loop has served other connections."""
 
-Steps: TypeAlias = Generator[None, None, None]
-Work: TypeAlias = Callable[[], Steps | None]
+Work: TypeAlias = Callable[[], Steps[None] | None]
 C = TypeVar("C")
 
 
@@ -52,7 +53,7 @@ class Batches(Generic[C]):
         self._on_failed = on_failed
         self._waiting: deque[tuple[float, Work]] = deque()
         self._running: list[float] = []
-        self._unfinished: Steps | None = None
+        self._unfinished: Steps[None] | None = None
         self._committing: asyncio.Future[None] | None = None
         self._is_scheduled = False
         self._is_held = False

@@ -12,12 +12,13 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP, ZOOKEEPER_PATHS_PER_STEP, Subject, bound
+from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths, requests, responses
 from kctl.zookeeper.embedded.acl import Id
@@ -99,7 +100,7 @@ class Keeper:
         self.sessions.touch(session_id, now_ms=now_ms)
         return session
 
-    def close_session(self, session_id: int) -> Generator[None, None, None]:
+    def close_session(self, session_id: int) -> Steps[None]:
         """Close a session, on request or after its timeout.
 
         Its ephemeral znodes are deleted in the same transaction, in steps.
@@ -111,7 +112,7 @@ class Keeper:
         while paths := list(islice(self.tree.ephemerals.get(session_id, ()), ZOOKEEPER_PATHS_PER_STEP)):
             yield from self._remove_all(paths)
 
-    def remove_empty_containers(self) -> Generator[None, None, None]:
+    def remove_empty_containers(self) -> Steps[None]:
         """Delete the containers whose last child was deleted, in steps; ZooKeeper does so once a minute.
         ContainerManager.
         """
@@ -119,7 +120,7 @@ class Keeper:
         while paths := list(islice(containers, ZOOKEEPER_PATHS_PER_STEP)):
             yield from self._remove_all(paths, are_containers=True)
 
-    def _remove_all(self, paths: Iterable[str], *, are_containers: bool = False) -> Generator[None, None, None]:
+    def _remove_all(self, paths: Iterable[str], *, are_containers: bool = False) -> Steps[None]:
         """Delete znodes, in a step and in further ones if many clients watch them."""
         events, is_done = 0, True
         for path in paths:
@@ -137,7 +138,7 @@ class Keeper:
             self.tree.begin()
             yield
 
-    def forget_client(self, client: Client) -> Generator[None, None, None]:
+    def forget_client(self, client: Client) -> Steps[None]:
         """Remove the watches of a closed connection, in steps."""
         yield from self.watches.remove_watcher(client)
 
@@ -161,9 +162,7 @@ class Keeper:
             self.watches.dispatch(change)
         return response
 
-    def multi(
-        self, client: Client, request: requests.Multi, *, wall_ms: int
-    ) -> Generator[None, None, responses.Results]:
+    def multi(self, client: Client, request: requests.Multi, *, wall_ms: int) -> Steps[responses.Results]:
         """Execute a multi, in steps, and return its results, also if it failed."""
         self.zxid += 1
         self.tree.begin()
@@ -219,9 +218,7 @@ class Keeper:
                 pass
         return None
 
-    def read_in_steps(
-        self, client: Client, request: requests.LongRead
-    ) -> Generator[None, None, responses.Response | None]:
+    def read_in_steps(self, client: Client, request: requests.LongRead) -> Steps[responses.Response | None]:
         """Execute a read that may be long and return the response.  Raises KeeperError."""
         match request:
             case requests.GetAllChildrenNumber():
@@ -314,7 +311,7 @@ class Keeper:
         stat = self.tree.stat(request.path) if request.includes_stat else None
         return responses.Children(list(self.tree.children(request.path)), stat)
 
-    def _multi_read(self, client: Client, request: requests.MultiRead) -> Generator[None, None, responses.Results]:
+    def _multi_read(self, client: Client, request: requests.MultiRead) -> Steps[responses.Results]:
         """Read one after the other, in steps; a request may name a znode of 1 MB, or with 100,000 children, often."""
         results: list[responses.OperationResponse] = []
         left, names = ZOOKEEPER_MULTI_READ_BYTES_MAX, 0
@@ -346,7 +343,7 @@ class Keeper:
         acls.require(node.acl, codes.READ, client.identities)
         return node
 
-    def _set_watches(self, client: Client, request: requests.SetWatches) -> Generator[None, None, None]:
+    def _set_watches(self, client: Client, request: requests.SetWatches) -> Steps[None]:
         """Set watches again, in steps; missed changes are sent at once, without their zxid.  DataTree.setWatches."""
         data, children, since = self.watches.data, self.watches.children, request.relative_zxid
         yield from self._watch_again(
@@ -376,7 +373,7 @@ class Keeper:
         watches: Watches,
         event: EventType,
         has_changed: Callable[[Znode], bool],
-    ) -> Generator[None, None, None]:
+    ) -> Steps[None]:
         """Watch znodes that are there and have not changed; send the event, or DELETED, for the others."""
         for some in _steps(paths):
             for path in some:

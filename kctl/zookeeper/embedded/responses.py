@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP
+from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import codes
 from kctl.zookeeper.embedded.acl import Acls, Id
 from kctl.zookeeper.embedded.codes import Code, EventType, OpCode
@@ -201,7 +202,7 @@ def is_long(response: Response | None) -> bool:
     return False
 
 
-def encoded(response: Response) -> Generator[None, None, Encoded]:
+def encoded(response: Response) -> Steps[Encoded]:
     """Encode the body of a long response, in steps."""
     parts: list[bytes] = []
     for each in response.results if isinstance(response, Results) else (response,):

@@ -19,7 +19,7 @@ import secrets
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -27,9 +27,10 @@ from typing import TypeVar
 from kctl.errors import MalformedRequest, ZooKeeperError
 from kctl.limits import LISTEN_BACKLOG, Subject, bound
 from kctl.output.log_lines import by_peer
+from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
-from kctl.zookeeper.embedded.batches import Batches, Steps
+from kctl.zookeeper.embedded.batches import Batches
 from kctl.zookeeper.embedded.codes import Code, KeeperError, OpCode, Reader
 from kctl.zookeeper.embedded.connection import Connection, InputTurns
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
@@ -323,7 +324,7 @@ class EmbeddedZooKeeper:
         """Remove the watches of a connection that gets no more events."""
         self._batches.add(functools.partial(self._keeper.forget_client, connection))
 
-    def _handle_request(self, connection: Connection, frame: bytes) -> Steps | None:
+    def _handle_request(self, connection: Connection, frame: bytes) -> Steps[None] | None:
         """Execute a request, a long one in steps.  Without a header the connection is closed; a malformed body gets an
         error response.
         """
@@ -351,7 +352,7 @@ class EmbeddedZooKeeper:
             return None
         return None if steps is None else self._complete(connection, xid, op_code, steps)
 
-    def _complete(self, connection: Connection, xid: int, op_code: int, steps: Steps) -> Steps:
+    def _complete(self, connection: Connection, xid: int, op_code: int, steps: Steps[None]) -> Steps[None]:
         """Execute the rest of a request."""
         try:
             yield from steps
@@ -375,7 +376,7 @@ class EmbeddedZooKeeper:
                 if op_code == OpCode.CLOSE_SESSION:  # The disk cannot be written: the session expires later.
                     connection.end()
 
-    def _respond(self, connection: Connection, xid: int, request: requests.Request) -> Steps | None:
+    def _respond(self, connection: Connection, xid: int, request: requests.Request) -> Steps[None] | None:
         response: responses.Response | None = None
         match request:
             case requests.Auth():
@@ -409,15 +410,13 @@ class EmbeddedZooKeeper:
         connection.send(responses.frame(xid, self._keeper.zxid, Code.OK, response))
         return None
 
-    def _respond_after(
-        self, connection: Connection, xid: int, steps: Generator[None, None, responses.Response | None]
-    ) -> Steps:
+    def _respond_after(self, connection: Connection, xid: int, steps: Steps[responses.Response | None]) -> Steps[None]:
         response = yield from steps
         if response is not None and responses.is_long(response):
             response = yield from responses.encoded(response)
         connection.send(responses.frame(xid, self._keeper.zxid, Code.OK, response))
 
-    def _close_session(self, connection: Connection, xid: int) -> Steps:
+    def _close_session(self, connection: Connection, xid: int) -> Steps[None]:
         yield from self._respond_after(connection, xid, self._keeper.close_session(connection.session_id))
         connection.end()
 
@@ -452,7 +451,7 @@ class EmbeddedZooKeeper:
         expire = functools.partial(self._expire_sessions, int(due_s * 1000))
         self._expiry = self._loop.call_at(due_s, lambda: self._batches.add(expire))
 
-    def _expire_sessions(self, due_ms: int) -> Steps:
+    def _expire_sessions(self, due_ms: int) -> Steps[None]:
         """Expire sessions, after the requests that have arrived: a loop that was blocked expires no session with a
         request waiting.  If this process was paused, its clients get the time for their requests again.
         """

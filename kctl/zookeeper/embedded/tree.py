@@ -12,10 +12,11 @@ Pure.  Owner: the keeper.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
@@ -89,7 +90,7 @@ class Tree:
         """Return the names of the children."""
         return self._children.get(path, set())
 
-    def descendants(self, path: str) -> Generator[None, None, int]:
+    def descendants(self, path: str) -> Steps[int]:
         """Return the number of all descendants; counts in steps, between which the tree must not change."""
         if path == node_paths.ROOT:
             return len(self._nodes) - 1

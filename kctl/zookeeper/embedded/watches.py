@@ -10,12 +10,13 @@ Pure.  Owner: the keeper.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Protocol
 
 from kctl.limits import ZOOKEEPER_PATHS_PER_STEP, Subject, bound
+from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
@@ -95,7 +96,7 @@ class Watches:
         if self.has(path, watcher, modes):
             self._set(path, watcher, self._by_path[path][watcher] & ~modes)
 
-    def remove_watcher(self, watcher: Watcher) -> Generator[None, None, None]:
+    def remove_watcher(self, watcher: Watcher) -> Steps[None]:
         """Remove all watches of a watcher, in steps; from the first one on it is not notified."""
         paths = self._by_watcher.pop(watcher, set())
         while paths:
@@ -175,7 +176,7 @@ class WatchBoard:
             return len(notified) + len(watchers)
         return len(notified)
 
-    def remove_watcher(self, watcher: Watcher) -> Generator[None, None, None]:
+    def remove_watcher(self, watcher: Watcher) -> Steps[None]:
         """Remove all watches of a watcher, in steps."""
         yield from self.data.remove_watcher(watcher)
         yield from self.children.remove_watcher(watcher)

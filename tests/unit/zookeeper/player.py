@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.server.loop.slices import at_once
+from kctl.system.steps import run_at_once
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError
@@ -55,7 +55,7 @@ class Player:
         return self._path(self._write(requests.SetData(path, data, version)))
 
     def multi(self, *operations: requests.Create | requests.Delete | requests.SetData | requests.Check) -> list[str]:
-        response = at_once(self.keeper.multi(self, requests.Multi(operations), wall_ms=5))
+        response = run_at_once(self.keeper.multi(self, requests.Multi(operations), wall_ms=5))
         return [each.code.name if isinstance(each, responses.Failed) else "ok" for each in response.results]
 
     def get(self, path: str, *, watch: bool = False) -> bytes | str | None:
@@ -75,7 +75,7 @@ class Player:
 
     def call(self, request: requests.Read | requests.LongRead) -> responses.Response | str | None:
         if isinstance(request, requests.LongRead):
-            return at_once(self.keeper.read_in_steps(self, request))
+            return run_at_once(self.keeper.read_in_steps(self, request))
         return self._read(request)
 
     def _write(self, request: requests.Write) -> responses.Response | str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from kctl.system.steps import Steps
 from kctl.zookeeper.embedded.batches import Batches
 
 
@@ -46,7 +47,7 @@ class Account:
         self.batches.add(lambda: self.changed.append(number))
 
     def write_in_steps(self, count: int) -> None:
-        def long() -> Generator[None, None, None]:
+        def long() -> Steps[None]:
             for number in range(count):
                 self.changed.append(number)
                 yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.server.loop.slices import at_once
+from kctl.system.steps import run_at_once
 from kctl.zookeeper.embedded import codes, requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader
@@ -128,7 +128,7 @@ def test_ephemeral_nodes_are_deleted_with_their_session_in_one_transaction(
     other.children("/a", watch=True)
     other.exists("/a/e1", watch=True)
     before = keeper.zxid
-    at_once(keeper.close_session(one.session_id))
+    run_at_once(keeper.close_session(one.session_id))
     assert keeper.zxid == before + 1
     assert other.children("/a") == []
     assert other.take_received() == [("DELETED", "/a/e1"), ("CHILDREN_CHANGED", "/a")]
@@ -159,7 +159,7 @@ def test_containers_are_deleted_after_their_last_child(keeper: Keeper, one: Play
     one.create("/used/x")
     one.delete("/used/x")
     assert one.stat("/used").ephemeral_owner == 0
-    at_once(keeper.remove_empty_containers())
+    run_at_once(keeper.remove_empty_containers())
     assert one.exists("/used") == "NO_NODE"
     assert one.exists("/fresh") == "yes"
 
@@ -179,7 +179,7 @@ def test_a_watch_event_carries_the_zxid_of_the_transaction_that_caused_it(
     one.create("/a", mode=CreateMode.EPHEMERAL)
     one.set("/a", b"1")
     created = keeper.zxid - 1
-    at_once(keeper.close_session(one.session_id))
+    run_at_once(keeper.close_session(one.session_id))
     assert other.take_received() == [("CREATED", "/a"), ("DATA_CHANGED", "/a"), ("DELETED", "/a")]
     assert other.received_zxids == [created, created + 1, keeper.zxid]
 
@@ -240,7 +240,7 @@ def test_watches_end_with_their_connection(keeper: Keeper, one: Player, other: P
     one.create("/a")
     other.get("/a", watch=True)
     other.call(requests.AddWatch("/a", is_recursive=True))
-    at_once(keeper.forget_client(other))
+    run_at_once(keeper.forget_client(other))
     one.set("/a", b"")
     assert other.take_received() == []
     assert len(keeper.watches.data) == len(keeper.watches.children) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import ZooKeeperError
-from kctl.server.loop.slices import at_once
+from kctl.system.steps import run_at_once
 from kctl.zookeeper.embedded.codes import CreateMode
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import DATABASE, Store
@@ -61,7 +61,7 @@ def test_the_loaded_state_is_the_committed_one(tmp_path: Path, seed: int) -> Non
             if rng.random() < 0.3:
                 commit(keeper, store)
         if rng.random() < 0.5:
-            at_once(keeper.close_session(players.pop(0).session_id))
+            run_at_once(keeper.close_session(players.pop(0).session_id))
             players.append(Player(keeper))
         commit(keeper, store)
         store.close()

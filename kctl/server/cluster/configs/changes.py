@@ -18,7 +18,7 @@ from kctl.config.dynamic import ConfigView
 from kctl.errors import NoNodeError, ZooKeeperError
 from kctl.limits import Subject, bound
 from kctl.server.cluster.configs.alterations import DynamicPasswords
-from kctl.server.loop.slices import pieces
+from kctl.server.loop.slices import batches, sliced_batches
 from kctl.server.znodes.large import decoded
 from kctl.server.znodes.notifications import ChangeNotifications
 from kctl.server.znodes.problem_log import ProblemLog
@@ -161,7 +161,7 @@ class ConfigChanges:
             configs: dict[str, dict[str, str] | None] = {}
             for folder in _CLIENTS:
                 entities = [folder + name for name in await self._children(folder.rstrip("/"))]
-                for together in pieces(entities, CONFIGS_READ_TOGETHER):
+                for together in batches(entities, CONFIGS_READ_TOGETHER):
                     await self._read_clients(together, configs)
             for clients in self._clients:
                 await clients.replace(configs)
@@ -173,7 +173,7 @@ class ConfigChanges:
         for user in (entity for entity, (_, has_children) in zip(entities, found, strict=True) if has_children):
             folder = f"{user}/clients/"
             clients = [folder + name for name in await self._children(folder.rstrip("/"))]
-            for together in pieces(clients, CONFIGS_READ_TOGETHER):
+            for together in batches(clients, CONFIGS_READ_TOGETHER):
                 await self._read_clients(together, configs)
 
     async def _read_client(self, entity: str) -> tuple[dict[str, str] | None, bool]:
@@ -207,10 +207,12 @@ class ConfigChanges:
 
         Responses from ZooKeeper arrive together, so that they are applied in slices.
         """
-        for together in pieces(topics, CONFIGS_READ_TOGETHER):
+        for together in batches(topics, CONFIGS_READ_TOGETHER):
             self._being_read = set(together)
             read = await asyncio.gather(*(self._read(_TOPICS + topic) for topic in together))
-            for some in pieces(list(zip(together, read, strict=True)), CONFIGS_APPLIED_PER_SLICE):
+            # Urgent: former values are in force meanwhile, and the long work of clients must not prolong that.
+            pairs = list(zip(together, read, strict=True))
+            async for some in sliced_batches(pairs, CONFIGS_APPLIED_PER_SLICE, is_urgent=True):
                 current = [
                     (topic, overrides)
                     for topic, (is_readable, overrides) in some
@@ -219,7 +221,6 @@ class ConfigChanges:
                 for topic, overrides in current:
                     self._apply_topic(topic, overrides)
                 self._topics_changed([topic for topic, _ in current])
-                await asyncio.sleep(0)
 
     async def _read(self, entity: str) -> tuple[bool, dict[str, str] | None]:
         """Whether the overrides of an entity are readable, and the overrides; None if it has no node."""

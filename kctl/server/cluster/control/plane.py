@@ -32,6 +32,7 @@ from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.partitions import CoordinatorPartitions
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.coordination.transactions.ports import DeletedPartitions
+from kctl.server.loop.slices import sliced
 from kctl.server.peers.metadata import MetadataCache, MetadataUpdate
 from kctl.server.replication.follower.fetchers import ReplicaFetchers
 from kctl.server.replication.leader_lease import LeaderLease
@@ -169,9 +170,7 @@ class BrokerControlPlane:
         Each piece waits for `prepare` before it is applied.  Raises ApiError(STALE_BROKER_EPOCH) when the broker
         has begun to stop, and what `apply` raises.
         """
-        for number, piece in enumerate(pieces):
-            if number:
-                await asyncio.sleep(0)
+        async for piece in sliced(pieces, per_slice=1, is_urgent=True):
             self._check_open()
             if prepare is not None:
                 await prepare(piece)

@@ -26,7 +26,7 @@ from kctl.server.cluster.controller.control_requests import (
 )
 from kctl.server.cluster.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.cluster.controller.state import ControllerState, LiveBroker
-from kctl.server.loop.slices import end_of
+from kctl.server.loop.slices import run_steps
 from kctl.server.peers.connections import Purpose
 from kctl.server.peers.versions import InterBrokerVersions
 
@@ -113,11 +113,13 @@ class BrokerChannels:
         """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
-            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions), is_urgent=True)
+            request = await run_steps(
+                update_metadata_request(state, self._broker_id, action.partitions), is_urgent=True
+            )
             for broker_id in action.broker_ids:
                 self._deliver(broker_id, request, state)
         elif isinstance(action, SendLeaderAndIsr):
-            roles = await end_of(leader_and_isr_request(state, self._broker_id, action), is_urgent=True)
+            roles = await run_steps(leader_and_isr_request(state, self._broker_id, action), is_urgent=True)
             self._deliver(action.broker_id, roles, state)
         else:
             request_of_stop = stop_replica_request(state, self._broker_id, action)

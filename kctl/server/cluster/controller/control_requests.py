@@ -6,7 +6,7 @@ built in slices, as decisions are (see decisions).  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ from kctl.protocol.apis.update_metadata import (
 from kctl.server.cluster.controller.actions import PartitionUpdate, SendLeaderAndIsr, SendStopReplica
 from kctl.server.cluster.controller.decisions import is_slice_full
 from kctl.server.cluster.controller.state import ControllerState
+from kctl.system.steps import Steps
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _TYPE_UNKNOWN = 0
@@ -47,7 +48,7 @@ PartitionState = TypeVar("PartitionState")
 
 def leader_and_isr_request(
     state: ControllerState, controller_id: int, action: SendLeaderAndIsr
-) -> Generator[None, None, LeaderAndIsrRequest]:
+) -> Steps[LeaderAndIsrRequest]:
     """Builds the request in its newest version; `in_version_of_leader_and_isr` converts it."""
     request = LeaderAndIsrRequest(
         controller_id=controller_id,
@@ -89,7 +90,7 @@ def _live_leaders(state: ControllerState, leaders: set[int]) -> list[LeaderAndIs
 
 def update_metadata_request(
     state: ControllerState, controller_id: int, partitions: Iterable[PartitionUpdate]
-) -> Generator[None, None, UpdateMetadataRequest]:
+) -> Steps[UpdateMetadataRequest]:
     """Builds a request with all live brokers, all their endpoints, and the given partitions."""
     request = UpdateMetadataRequest(
         controller_id=controller_id,
@@ -137,7 +138,7 @@ def _by_topic(
     updates: Iterable[PartitionUpdate],
     topic_state: Callable[..., TopicState],
     partition_state: Callable[[PartitionUpdate], PartitionState],
-) -> Generator[None, None, list[TopicState]]:
+) -> Steps[list[TopicState]]:
     """The states of the partitions, grouped by topic, in the order of the first partition of each topic."""
     topics: dict[str, TopicState] = {}
     partitions: dict[str, list[PartitionState]] = {}

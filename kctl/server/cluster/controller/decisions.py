@@ -9,7 +9,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sized
+from collections.abc import Iterable, Sized
 from typing import TypeAlias
 
 from kctl.limits import Subject, bound
@@ -22,6 +22,7 @@ from kctl.server.cluster.controller.actions import (
     SendUpdateMetadata,
 )
 from kctl.server.cluster.controller.state import ControllerState
+from kctl.system.steps import Steps
 
 DECISIONS_PER_SLICE_MAX = bound(
     Subject.PARTITIONS,
@@ -32,7 +33,7 @@ DECISIONS_PER_SLICE_MAX = bound(
 )
 
 
-Decision: TypeAlias = Generator[None, None, list[Action]]
+Decision: TypeAlias = Steps[list[Action]]
 
 
 def is_slice_full(number: int) -> bool:
@@ -43,16 +44,6 @@ def is_slice_full(number: int) -> bool:
 def is_long(objects: Sized) -> bool:
     """True if a loop over these objects without a pause should be in a slice of its own."""
     return len(objects) >= DECISIONS_PER_SLICE_MAX
-
-
-def made_at_once(decision: Decision) -> list[Action]:
-    """The actions, without a pause."""
-    while True:
-        try:
-            next(decision)
-        except StopIteration as end:
-            actions: list[Action] = end.value
-            return actions
 
 
 # Collects requests per broker, so that a change of a thousand partitions takes a few requests.
@@ -108,7 +99,7 @@ class RequestBatch:
         """Sends the live brokers to all live brokers, even if no partition changed."""
         self._sends_live_brokers = True
 
-    def full_metadata(self, broker_ids: Iterable[int]) -> Generator[None, None, SendUpdateMetadata]:
+    def full_metadata(self, broker_ids: Iterable[int]) -> Steps[SendUpdateMetadata]:
         """The request that sends these brokers every partition that has a leader; yields between slices.
 
         Topics whose deletion has started are left out: no later request would remove them from the metadata.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from kctl.server.cluster.controller.leadership import among_replicas, next_state
 from kctl.server.cluster.controller.state import ControllerState
 from kctl.server.cluster.controller.states import ReplicaPhase
 from kctl.server.cluster.controller.topic_deletion import resume_deletions
+from kctl.system.steps import Steps
 from kctl.zookeeper.znodes import TopicAssignment
 
 # Rules of reassignments: a partition's replicas change while it is written and read. KIP-455.
@@ -359,7 +360,7 @@ def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> D
 
 def _changed(
     state: ControllerState, changes: Mapping[str, Mapping[int, PartitionChange]]
-) -> Generator[None, None, dict[str, TopicAssignment]]:
+) -> Steps[dict[str, TopicAssignment]]:
     """The assignments of these topics with the changes; yields before large ones."""
     topics: dict[str, TopicAssignment] = {}
     for topic, of_partitions in changes.items():

@@ -62,7 +62,7 @@ from kctl.server.cluster.controller.znode_events import (
     watched_place,
 )
 from kctl.server.cluster.controller.znode_writer import ControllerMoved, ZnodeWriter
-from kctl.server.loop.slices import end_of
+from kctl.server.loop.slices import run_steps
 from kctl.server.peers.versions import InterBrokerVersions
 from kctl.server.znodes.large import encoded_topic
 from kctl.system.environment import Clock, Random
@@ -289,7 +289,7 @@ class ControllerRunner:
         """Processes one event and everything that follows from it."""
         pending: list[Event] = [event]
         while pending:
-            for action in await end_of(decide(self.state, pending.pop(0), self._clock.now_ms()), is_urgent=True):
+            for action in await run_steps(decide(self.state, pending.pop(0), self._clock.now_ms()), is_urgent=True):
                 # An action for thousands of partitions takes milliseconds: connections are served in between.
                 await asyncio.sleep(0)
                 result = await self._perform(action)

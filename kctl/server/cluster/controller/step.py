@@ -22,7 +22,7 @@ from kctl.server.cluster.controller.changes import (
     topics_changed,
     unclean_topics_changed,
 )
-from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_slice_full, made_at_once
+from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_slice_full
 from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
@@ -68,11 +68,12 @@ from kctl.server.cluster.controller.reassignments import (
 from kctl.server.cluster.controller.state import ControllerState
 from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
 from kctl.server.cluster.controller.topic_deletion import deletion_responded, nodes_deleted
+from kctl.system.steps import run_at_once
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
     """Updates `state` for the event and returns the actions to perform, as `decide` in one slice."""
-    return made_at_once(decide(state, event, now_ms))
+    return run_at_once(decide(state, event, now_ms))
 
 
 def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:

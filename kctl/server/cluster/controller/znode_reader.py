@@ -12,7 +12,7 @@ from kctl.errors import NoNodeError, UsageError
 from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.output.quantities import parse_integer
 from kctl.server.cluster.controller.state import LiveBroker
-from kctl.server.loop.slices import pieces
+from kctl.server.loop.slices import batches
 from kctl.server.znodes.large import decoded
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.broker_znodes import decode_broker
@@ -224,6 +224,6 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
 async def _gather(read: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> list[T]:
     """Reads all keys in order, some at a time: starting 10,000 reads at once took 50 ms."""
     found: list[T] = []
-    for some in pieces(list(keys), _READS_IN_FLIGHT):
+    for some in batches(list(keys), _READS_IN_FLIGHT):
         found += await asyncio.gather(*(read(key) for key in some))
     return found

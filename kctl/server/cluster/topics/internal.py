@@ -14,6 +14,7 @@ from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC,
 from kctl.records.salvage import BatchCutter, Piece
 from kctl.server.cluster.topics.automatic import AutoTopics
 from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorNode
+from kctl.server.loop.tasks import in_thread
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -171,11 +172,10 @@ class InternalLog:
     async def read_all(self, partition: int) -> AsyncIterator[Piece]:
         """Reads batches in a thread, since a coordinator's partition may be large and not in the page cache."""
         log = self._replicas.partition(self._topic, partition).log
-        loop = asyncio.get_running_loop()
         try:
             reading = FrontToBack(log, self._load_buffer_bytes)
             while (read := reading.next_read()) is not None:
-                yield await loop.run_in_executor(None, read)
+                yield await in_thread(read)
         except OSError as error:
             failure = log.log_directory.fail(error)
             self._replicas.log_dir_failed(failure)

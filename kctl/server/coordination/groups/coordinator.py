@@ -11,7 +11,6 @@ Owner: event loop.  Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -54,7 +53,7 @@ from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
 from kctl.server.coordination.partitions import CoordinatorPartitions
 from kctl.server.coordination.ports import CoordinatorLog
 from kctl.server.coordination.replies import ParkedCall, Reply, result_of
-from kctl.server.loop.slices import in_slices, pause, pieces, release
+from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.system.environment import Clock, Random, Timer
 
 MEMBER_ID_PREFIX_BYTES_MAX = bound(
@@ -288,12 +287,10 @@ class GroupCoordinator:
         present = self._groups.present()
         if error is not ErrorCode.NONE:
             present = (hosted for hosted in present if hosted.partition.is_served)
-        overviews = await in_slices(hosted.group.overview() for hosted in present)
-        if not states:
-            return error, overviews
-        chosen = [overview for overview in overviews if overview.state in states]
-        await release([overviews])
-        return error, chosen
+        overviews = (hosted.group.overview() for hosted in present)
+        return error, [
+            overview async for overview in sliced(overviews, SLICE_OBJECTS) if not states or overview.state in states
+        ]
 
     async def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group.
@@ -306,6 +303,7 @@ class GroupCoordinator:
             and found.group.state is GroupState.EMPTY
             and len(found.group.offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
         ):
+            # Those of one slice; the next are selected after the pause, since the offsets may be others then.
             some = tuple(islice(found.group.offsets, REQUEST_ELEMENTS_PER_SLICE_MAX))
             call_of_some: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
             self._runner.run(found, DeleteOffsets(call_of_some, some))
@@ -322,7 +320,9 @@ class GroupCoordinator:
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
         """OffsetDelete: one error for the group, or one per partition; removes them in slices."""
         errors: dict[TopicPartition, ErrorCode] = {}
-        for some in pieces(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX) if partitions else [()]:
+        if not partitions:
+            return await result_of(self._delete_some_offsets(group_id, ()))
+        async for some in sliced_batches(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX):
             outcome = await result_of(self._delete_some_offsets(group_id, some))
             if outcome.error is ErrorCode.GROUP_ID_NOT_FOUND and errors:
                 # Without its last offset the group is gone.
@@ -330,8 +330,6 @@ class GroupCoordinator:
             if outcome.error is not ErrorCode.NONE:
                 return outcome
             errors.update(outcome.partitions)
-            if len(errors) < len(partitions):
-                await pause()
         return DeleteOffsetsOutcome(ErrorCode.NONE, errors)
 
     def _delete_some_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Reply[DeleteOffsetsOutcome]:
@@ -422,18 +420,15 @@ class GroupCoordinator:
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-def is_long(offsets: Offsets) -> bool:
-    """Whether the offsets are to be committed in pieces."""
-    return len(offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
-
-
-async def commit_in_pieces(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
+async def commit_sliced(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
     """Calls `commit` for some offsets at a time; returns the outcome of all partitions."""
-    replies: list[Reply[CommitOutcome]] = []
-    for some in pieces(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX):
-        replies.append(commit(dict(some)))
-        await pause()
-    outcome: dict[TopicPartition, ErrorCode] = {}
+    if len(offsets) <= REQUEST_ELEMENTS_PER_SLICE_MAX:
+        return await result_of(commit(offsets))
+    # The later batches are appended while the earlier ones are replicated.
+    batches = sliced_batches(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX)
+    replies = [commit(dict(batch)) async for batch in batches]
+    outcomes: dict[TopicPartition, ErrorCode] = {}
     for reply in replies:
-        outcome.update(await reply if isinstance(reply, asyncio.Future) else reply)
-    return outcome
+        outcome = await result_of(reply)
+        outcomes.update(outcome)
+    return outcomes

@@ -10,7 +10,7 @@ Owner: event loop.  Kafka: GroupMetadataManager.storeGroup, storeOffsets, cleanu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kctl.errors import ApiError, ErrorCode
@@ -31,6 +31,7 @@ from kctl.server.coordination.partitions import LedPartition
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog
 from kctl.server.coordination.replies import append_or_refuse, refused
 from kctl.system.environment import Clock
+from kctl.system.steps import Steps
 
 NO_ACKS = 0
 
@@ -63,7 +64,7 @@ class OffsetsWriter:
 
     def group_in_pieces(
         self, partition: LedPartition[Any], group_id: str, action: PersistGroup
-    ) -> Generator[None, None, AppendOutcome | asyncio.Future[AppendOutcome]]:
+    ) -> Steps[AppendOutcome | asyncio.Future[AppendOutcome]]:
         """As `group`, for many members: yields after each part of the record."""
         try:
             self._check_size(partition, action)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import AppendedOffset, OffsetAndMetadata, Packed, pack, unpack
 from kctl.server.coordination.replay import pass_over
+from kctl.system.steps import Steps
 
 # Converts between a group and its records in `__consumer_offsets`.
 
@@ -81,7 +82,7 @@ def group_record(
 
 def group_record_in_pieces(
     group_id: str, snapshot: GroupSnapshot, timestamp_ms: int, version: int = GROUP_METADATA_VALUE_VERSION
-) -> Generator[None, None, Record]:
+) -> Steps[Record]:
     """As `group_record`, for many members: yields after each part.
 
     The members are the end of the value, in versions that are not flexible.

@@ -35,7 +35,7 @@ from kctl.server.coordination.transactions.ports import FreshProducerIds, Transa
 from kctl.server.coordination.transactions.producer_ids import ProducerIdAllocations
 from kctl.server.coordination.transactions.runner import HostedTransaction, TransactionRunner
 from kctl.server.coordination.transactions.transaction import Transaction
-from kctl.server.loop.slices import in_slices, pause
+from kctl.server.loop.slices import pause, sliced
 from kctl.system.environment import Clock, Timer
 
 TRANSACTIONAL_IDS_MAX = bound(
@@ -173,8 +173,9 @@ class TransactionCoordinator:
         if len(self._hosted) > SLICE_OBJECTS:
             # Requests that arrive together begin one after the other.
             await pause()
-        overviews = await in_slices(listed(hosted.transaction) for hosted in self._hosted.present())
-        return ErrorCode.NONE, unknown, [overview for overview in overviews if overview is not None]
+        overviews = (listed(hosted.transaction) for hosted in self._hosted.present())
+        found = [overview async for overview in sliced(overviews, SLICE_OBJECTS) if overview is not None]
+        return ErrorCode.NONE, unknown, found
 
     def abort_timed_out(self) -> None:
         """Aborts transactions that exceed their timeout; `start` makes this periodic."""

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from kctl.errors import ErrorCode
-from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, outcome_of
 from kctl.server.coordination.replies import append_or_refuse
 from kctl.server.coordination.transactions.ports import GroupOffsets, PartitionAppends
-from kctl.server.loop.slices import pause
+from kctl.server.loop.slices import Slices
 from kctl.system.environment import Clock
 
 _APPEND = 10
@@ -51,15 +50,11 @@ class PartitionMarkers:
         """Writes the markers; returns the error of each marker and partition when all are known."""
         outcomes: list[dict[TopicPartition, ErrorCode]] = []
         waiting: list[asyncio.Future[AppendOutcome]] = []
-        left = REQUEST_ELEMENTS_PER_SLICE_MAX
+        slices = Slices()
         for marker in markers:
             errors: dict[TopicPartition, ErrorCode] = dict.fromkeys(marker.partitions, ErrorCode.REQUEST_TIMED_OUT)
             outcomes.append(errors)
-            for partition in marker.partitions:
-                if left <= 0:
-                    left = REQUEST_ELEMENTS_PER_SLICE_MAX
-                    await pause()
-                left -= _APPEND if self._appends.is_hosted(partition) else 1
+            async for partition in slices.of(marker.partitions, self._cost_of):
                 outcome = self._append(marker, partition)
                 if isinstance(outcome, asyncio.Future):
                     outcome.add_done_callback(partial(self._appended_later, marker, partition, errors))
@@ -69,6 +64,9 @@ class PartitionMarkers:
         if waiting:
             await asyncio.wait(waiting)
         return outcomes
+
+    def _cost_of(self, partition: TopicPartition) -> int:
+        return _APPEND if self._appends.is_hosted(partition) else 1
 
     def _append(self, marker: Marker, partition: TopicPartition) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         if not self._appends.is_hosted(partition):

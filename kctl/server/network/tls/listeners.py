@@ -16,6 +16,7 @@ import os
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from kctl.config.broker import BrokerConfig
@@ -25,7 +26,7 @@ from kctl.errors import ConfigError, KctlError
 from kctl.model import Endpoint
 from kctl.security.principals import PrincipalRules
 from kctl.security.tls import TlsSettings, server_context
-from kctl.server.loop.tasks import run_every
+from kctl.server.loop.tasks import in_thread, run_every
 from kctl.server.requests.context import ANONYMOUS
 from kctl.server.znodes.problem_log import ProblemLog
 
@@ -156,7 +157,7 @@ class ListenerCertificates:
 
     async def _load(self, endpoint: Endpoint, properties: Mapping[str, str]) -> _Loaded:
         """Raises ConfigError."""
-        return await asyncio.to_thread(_load, _settings(endpoint, properties))
+        return await in_thread(partial(_load, _settings(endpoint, properties)))
 
     def _certificates(self, listener: str) -> _Loaded:
         loaded = self._loaded.get(listener)
@@ -197,7 +198,7 @@ class ListenerCertificates:
             settings = _settings(self._endpoints[listener], self._configs.properties)
             files = states_of(settings.files)
             if loaded is None or settings != loaded.settings or files != loaded.files:
-                replacement = await asyncio.to_thread(_load, settings)
+                replacement = await in_thread(partial(_load, settings))
                 if listener in self._loaded:  # It may have been removed meanwhile.
                     self._loaded[listener] = replacement
                     log.info("loaded certificates listener=%s", listener)

@@ -11,7 +11,7 @@ import os
 from kctl import __version__
 from kctl.config.dynamic import ConfigView
 from kctl.errors import KctlError
-from kctl.server.loop.tasks import SystemClock
+from kctl.server.loop.tasks import SystemClock, in_thread
 from kctl.server.process.host import LOOPBACK, DataFolder, RunningBroker, store_user
 from kctl.server.process.machine.layout import MachineOptions, unexpected_data, with_zookeeper
 from kctl.server.process.machine.metrics import MachineMetrics
@@ -128,7 +128,7 @@ class Supervisor:
         secure = self._options.service.secure
         if secure is not None:
             configs = ConfigView(with_zookeeper(self._processes[0], connect))
-            await store_user(connect, configs, *await asyncio.to_thread(secure.user))
+            await store_user(connect, configs, *await in_thread(secure.user))
 
     def _supervised(self, options: StartOptions, connect: str) -> SupervisedBroker:
         return SupervisedBroker(

@@ -20,7 +20,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,7 +28,7 @@ from kctl.errors import ErrorCode
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import PartitionData
-from kctl.server.loop.slices import pieces
+from kctl.server.loop.slices import sliced_batches
 from kctl.server.replication.fetching import partition_reading
 from kctl.server.replication.fetching.fetch_session import FetchPosition, FetchSession
 from kctl.server.replication.fetching.partition_reading import EMPTY, PartitionReading, Reader, is_sent_at_once
@@ -293,14 +293,13 @@ class Fetch:
         self._read_into(reading, self.positions)
         return reading
 
-    def read_in_slices(self) -> Generator[None, None, Reading]:
+    async def read_sliced(self) -> Reading:
         """As `read`, for many partitions: each is read in the state that it has in its slice."""
         if self._session is not None:
             self.positions = self._session.active()
         reading = Reading({}, {})
-        for piece in pieces(self.positions, READ_PER_SLICE_MAX):
-            self._read_into(reading, piece)
-            yield
+        async for positions in sliced_batches(self.positions, READ_PER_SLICE_MAX):
+            self._read_into(reading, positions)
         return reading
 
     def _read_into(self, reading: Reading, positions: Sequence[FetchPosition]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from kctl.errors import ErrorCode
 from kctl.limits import READ_PER_SLICE_MAX
@@ -14,9 +15,10 @@ from kctl.model import TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.protocol.source import constructor
-from kctl.server.loop.slices import end_of, pause, pieces
+from kctl.server.loop.slices import pause, sliced_batches
+from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.fetching.fetch_reading import Fetch, FetchKey, Reading
-from kctl.server.replication.fetching.fetch_session import NO_SESSION, FetchPosition, FetchSession
+from kctl.server.replication.fetching.fetch_session import NO_SESSION, FetchSession
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Changes, Purgatory
 from kctl.server.requests.record_work import RecordWork
@@ -68,7 +70,7 @@ class FetchReply:
             self._context.successes = 1 + sum(map(len, topics.values()))
         return self._response(topics, session)
 
-    async def response_in_slices(self, reading: Reading) -> FetchResponse:
+    async def response_sliced(self, reading: Reading) -> FetchResponse:
         """As `response`, for many partitions."""
         if not self.fetch.is_long:
             return self.response(reading)
@@ -76,17 +78,18 @@ class FetchReply:
         if account is not None:
             assert self._context.limited is not None
             has_quota = self._context.limited.fetch is not None
-            size_bytes = await self._size_bytes_in_slices(reading) if has_quota else 0
+            size_bytes = await self._size_bytes_sliced(reading) if has_quota else 0
             if account.throttle_fetch(lambda: size_bytes):
                 return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
-        for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
-            await pause()
-            self._send(dict(piece), reading, session, topics)
+        # Reading, sending and resting take about as long: each begins with a slice of its own.
+        await pause()
+        async for results in sliced_batches(list(reading.results.items()), READ_PER_SLICE_MAX):
+            self._send(dict(results), reading, session, topics)
         if session is not None:
-            for positions in pieces(self.fetch.positions, READ_PER_SLICE_MAX):
-                await pause()
+            await pause()
+            async for positions in sliced_batches(self.fetch.positions, READ_PER_SLICE_MAX):
                 self.fetch.rest(session, positions, reading)
         return self._response(topics, session)
 
@@ -117,12 +120,12 @@ class FetchReply:
         self._pending(reading.results, reading, topics)
         return self._encoded_size(topics)
 
-    async def _size_bytes_in_slices(self, reading: Reading) -> int:
+    async def _size_bytes_sliced(self, reading: Reading) -> int:
         topics: _Topics = {}
-        for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
-            await pause()
-            self._pending(dict(piece), reading, topics)
-        return await asyncio.get_running_loop().run_in_executor(None, self._encoded_size, topics)
+        await pause()
+        async for results in sliced_batches(list(reading.results.items()), READ_PER_SLICE_MAX):
+            self._pending(dict(results), reading, topics)
+        return await in_thread(partial(self._encoded_size, topics))
 
     def _encoded_size(self, topics: _Topics) -> int:
         response = self._response(topics, None)
@@ -173,68 +176,61 @@ def _add(results: _Results, topics: _Topics) -> None:
 # Owner: event loop.
 
 
-class LongFetch:
-    """One such fetch, with the rules of DelayedFetch."""
+async def respond_sliced(
+    reply: FetchReply, purgatory: Purgatory[FetchKey], work: RecordWork, max_wait_ms: int
+) -> FetchResponse:
+    """Reads until there is enough, at most for `max_wait_ms`; the rules are those of DelayedFetch."""
+    fetch = reply.fetch
+    changes: Changes[FetchKey] = Changes()
+    if max_wait_ms <= 0:
+        changes.on_timeout()
+        return await reply.response_sliced(await _read_enough(fetch, changes, work))
+    stop = await purgatory.watch_sliced(changes, fetch.watched_keys, max_wait_ms)
+    try:
+        # Those that are active only now: one that has become active since the request arrived is not registered.
+        async for positions in sliced_batches(fetch.active(), READ_PER_SLICE_MAX):
+            fetch.watch(positions)
+        reading = await _read_enough(fetch, changes, work)
+    finally:
+        stop()
+    return await reply.response_sliced(reading)
 
-    def __init__(self, reply: FetchReply, purgatory: Purgatory[FetchKey], work: RecordWork) -> None:
-        self._reply = reply
-        self._fetch = reply.fetch
-        self._purgatory = purgatory
-        self._work = work
-        self._changes: Changes[FetchKey] = Changes()
 
-    async def response(self, max_wait_ms: int) -> FetchResponse:
-        """Reads until there is enough, at most for `max_wait_ms`."""
-        if max_wait_ms <= 0:
-            self._changes.on_timeout()
-            return await self._reply.response_in_slices(await self._enough())
-        stop = await self._purgatory.watch_in_slices(self._changes, self._fetch.watched_keys, max_wait_ms)
-        try:
-            # Those that are active only now: one that has become active since the request arrived is not registered.
-            for number, piece in enumerate(pieces(self._fetch.active(), READ_PER_SLICE_MAX)):
-                if number:
-                    await pause()
-                self._fetch.watch(piece)
-            reading = await self._enough()
-        finally:
-            stop()
-        return await self._reply.response_in_slices(reading)
+async def _read_enough(fetch: Fetch, changes: Changes[FetchKey], work: RecordWork) -> Reading:
+    """The first reading that is enough, or the last one before the timeout."""
+    is_enough = False
+    while True:
+        # Taken before the reading: what becomes visible while partitions are read counts as a change.
+        seen = fetch.upper_bounds() if fetch.is_converted else {}
+        is_enough = changes.is_over or is_enough
+        reading = await fetch.read_sliced() if fetch.is_long else fetch.read()
+        if is_enough or fetch.is_enough(reading):
+            if not fetch.is_converted:
+                return reading
+            # Records that have no form in the old format are left out; if none are left, the fetch waits again.
+            has_records = await fetch.convert(reading, work)
+            if has_records or changes.is_over or not fetch.positions or not fetch.needs_bytes:
+                return reading
+        fetch.wait_after(reading)
+        await _until_enough(fetch, changes, seen)
+        is_enough = True
 
-    async def _enough(self) -> Reading:
-        """The first reading that is enough, or the last one before the timeout."""
-        fetch, changes = self._fetch, self._changes
+
+async def _until_enough(fetch: Fetch, changes: Changes[FetchKey], seen: dict[TopicPartition, int]) -> None:
+    """Waits until changes make a reading enough, or the timeout.
+
+    `seen` are the end offsets that the reader of an old format had: the bytes before them may have no such form.
+    """
+    while not changes.is_over:
+        changed = fetch.moved(await changes.take())
+        if fetch.is_converted:
+            changed = [
+                position
+                for position in changed
+                if fetch.upper_bound_of(position.topic_partition) != seen[position.topic_partition]
+            ]
         is_enough = False
-        while True:
-            seen = fetch.upper_bounds() if fetch.is_converted else {}
-            is_enough = changes.is_over or is_enough
-            reading = await end_of(fetch.read_in_slices()) if fetch.is_long else fetch.read()
-            if is_enough or fetch.is_enough(reading):
-                if not fetch.is_converted:
-                    return reading
-                has_records = await fetch.convert(reading, self._work)
-                if has_records or changes.is_over or not fetch.positions or not fetch.needs_bytes:
-                    return reading
-            fetch.wait_after(reading)
-            is_enough = await self._has_become_enough(seen)
-
-    async def _has_become_enough(self, seen: dict[TopicPartition, int]) -> bool:
-        """Waits until changes make a reading enough, or the timeout.
-
-        `seen` are the end offsets that the reader of an old format had: the bytes before them may have no such form.
-        """
-        fetch, changes = self._fetch, self._changes
-        while not changes.is_over:
-            changed = fetch.moved(await changes.take())
-            if fetch.is_converted:
-                changed = [each for each in changed if fetch.upper_bound_of(tp := each.topic_partition) != seen[tp]]
-            if changed and await self._is_enough_with(changed):
-                return True
-        return True
-
-    async def _is_enough_with(self, changed: list[FetchPosition]) -> bool:
-        is_enough = False
-        for piece in pieces(changed, READ_PER_SLICE_MAX):
-            is_enough = self._fetch.has_become_enough(piece) or is_enough
-            if len(changed) > READ_PER_SLICE_MAX:
-                await pause()
-        return is_enough
+        async for positions in sliced_batches(changed, READ_PER_SLICE_MAX):
+            is_enough = fetch.has_become_enough(positions) or is_enough
+        if is_enough:
+            return

@@ -7,12 +7,12 @@ Owner: event loop.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import secrets
 from functools import partial
 
 from kctl.security.scram import ITERATIONS_MIN, Mechanism, ScramCredential, credential_of_password
+from kctl.server.loop.tasks import in_thread
 from kctl.server.security.tokens.token import DelegationToken, token_hmac
 
 _SALT_BYTES = 24
@@ -85,6 +85,6 @@ class TokenCache:
             salt=secrets.token_bytes(_SALT_BYTES),
             iterations=ITERATIONS_MIN,
         )
-        credential = await asyncio.get_running_loop().run_in_executor(None, derive)
+        credential = await in_thread(derive)
         if token_id in self._tokens:
             self._credentials.setdefault(token_id, {}).setdefault(mechanism, credential)

@@ -19,7 +19,7 @@ from uuid import UUID
 from kctl.errors import ApiError, ErrorCode, NodeExistsError, NoNodeError
 from kctl.limits import Subject, bound
 from kctl.model import uuid_text
-from kctl.server.loop.slices import paced
+from kctl.server.loop.slices import sliced
 from kctl.server.loop.tasks import run_every
 from kctl.server.security.tokens.token import DelegationToken, TokenLifetimes, expired, new_token, renewed
 from kctl.server.security.tokens.token_cache import TokenCache
@@ -69,7 +69,7 @@ class TokenManager:
         await self._changes.watch()
         token_ids = await self._zookeeper.children(paths.DELEGATION_TOKENS)
         present = frozenset(token_ids)
-        async for token in paced(self.cache.tokens()):
+        async for token in sliced(self.cache.tokens()):
             if token.token_id not in present:
                 self.cache.remove(token.token_id)
         for start in range(0, len(token_ids), _READS_AT_ONCE):
@@ -137,7 +137,7 @@ class TokenManager:
     async def remove_expired(self) -> None:
         """Removes expired tokens."""
         now_ms = self._clock.now_ms()
-        async for token in paced(self.cache.tokens()):
+        async for token in sliced(self.cache.tokens()):
             if token.is_expired(now_ms):
                 log.info("removing expired delegation token token_id=%s owner=%s", token.token_id, token.owner)
                 await self._remove(token)
