@@ -16,7 +16,7 @@ from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.secrets import resolved
 from kctl.commands.frame.shown import shows
-from kctl.commands.plan import COLUMNS, NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
+from kctl.commands.plan import NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.moves import throttle as set_throttle
 from kctl.commands.reassign.rows import StateDir, throttle_rate
@@ -93,11 +93,11 @@ def apply(
         run.console.note(f"{items} kept; --delete removes what the document lacks")
     rows = [planned_row(change, deletes=delete) for change in changes]
     if any(row.error for row in rows):
-        run.console.show(COLUMNS, [row if row.error else row._replace(status=NOT_DONE) for row in rows])
+        run.console.show(ChangeRow, [row if row.error else row._replace(status=NOT_DONE) for row in rows])
         return ExitStatus.FAILED
     if not changes:
         run.console.note("the cluster has what the document requires")
-        run.console.show(COLUMNS, [])
+        run.console.show(ChangeRow, [])
         return ExitStatus.DONE
     # Before anything is changed: a secret that cannot be read is an error of the whole document.
     passwords = _passwords(desired, changes)
@@ -135,7 +135,7 @@ def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_
         status = ExitStatus.UNREACHABLE
         run.console.warn(f"{error}; the outcome of the first change that is 'not done' is unknown")
     rows = [outcome_row(change, applying.outcomes.get(change), is_dry_run=dry_run) for change in changes]
-    run.console.show(COLUMNS, rows)
+    run.console.show(ChangeRow, rows)
     return run.status_of(rows) if status is None else status
 
 

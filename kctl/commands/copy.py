@@ -51,7 +51,7 @@ from kctl.commands.reading.options import (
 )
 from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
@@ -67,16 +67,6 @@ if TYPE_CHECKING:
 # Rows of the offsets of groups that `kctl copy` translates.
 
 
-MIRRORED_COLUMNS = (
-    Column("group"),
-    Column("partition", numeric=True),
-    Column("source_offset", numeric=True),
-    Column("target_offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class Mirrored(NamedTuple):
     """The offset of a group in one partition; `target_offset` is None without a translation."""
 
@@ -84,10 +74,11 @@ class Mirrored(NamedTuple):
     partition: int
     source_offset: int
     target_offset: int | None
-    status: str
-    """committed, not copied, kept (the group is further in the target), would be committed, or failed."""
-    error: str | None = None
-    message: str | None = None
+    status: Annotated[
+        str, "committed, not copied, kept (the group is further in the target), would be committed, or failed."
+    ]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def mirrored(groups: CopiedGroups) -> list[Mirrored]:
@@ -129,17 +120,6 @@ _DISTRUST_SHOWN = 10
 _UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
 """A transaction with offsets of the group is open."""
 
-COPIED_COLUMNS = (
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("position", numeric=True),
-    Column("read", numeric=True),
-    Column("copied", numeric=True),
-    Column("bytes", numeric=True),
-    Column("status"),
-)
-
 
 class Copying(NamedTuple):
     """The options of a copy."""
@@ -174,13 +154,11 @@ class CopiedRow(NamedTuple):
     partition: int
     start: int
     end: int
-    position: int
-    """Everything before it has been copied or left out."""
+    position: Annotated[int, "Everything before it has been copied or left out."]
     read: int
     copied: int
     bytes: int
-    status: str
-    """copied, interrupted, or with --dry-run "would be copied"."""
+    status: Annotated[str, 'copied, interrupted, or with --dry-run "would be copied".']
 
 
 class CopyDocument(NamedTuple):
@@ -259,9 +237,9 @@ async def _copy(
     if copying.groups and console.is_machine_readable:
         console.show_one(CopyDocument(rows, of_groups))
     else:
-        console.show(COPIED_COLUMNS, rows)
+        console.show(CopiedRow, rows)
         if of_groups:
-            console.show(MIRRORED_COLUMNS, of_groups)
+            console.show(Mirrored, of_groups)
     _summarise(console, copier, copying, "")
     return ExitStatus.FAILED if any(one.error for one in of_groups) else ExitStatus.DONE
 

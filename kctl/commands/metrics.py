@@ -48,7 +48,6 @@ app = typer.Typer(
 verbs = typer.Typer(add_completion=False)
 
 BROKER_METRICS_PORT = 9404
-COLUMNS = (Column("metric"), Column("labels"), Column("value", numeric=True))
 
 
 class MetricItem(NamedTuple):
@@ -56,8 +55,7 @@ class MetricItem(NamedTuple):
 
     metric: str
     labels: dict[str, str]
-    value: float | None
-    """Null for NaN and infinite values."""
+    value: Annotated[float | None, "Null for NaN and infinite values."]
 
 
 class MetricRow(NamedTuple):
@@ -65,7 +63,7 @@ class MetricRow(NamedTuple):
 
     metric: str
     labels: str
-    value: str
+    value: Annotated[str, Column(numeric=True)]
 
 
 @verbs.command(
@@ -126,7 +124,7 @@ def show(
     samples = [each for each in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(each))]
     items = [MetricItem(s.metric, s.labels, s.value if math.isfinite(s.value) else None) for s in samples]
     rows = [MetricRow(s.metric, _labels(s), f"{s.value:.15g}") for s in samples]
-    run.console.show(COLUMNS, items, rows=rows)
+    run.console.show(MetricRow, items, rows=rows)
     return ExitStatus.DONE
 
 

@@ -23,7 +23,7 @@ from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -46,27 +46,17 @@ _EPOCH_MS_DIGITS = 13
 verbs = typer.Typer(add_completion=False)
 
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("time"),
-    Column("leader_epoch", numeric=True),
-    *ERROR_COLUMNS,
-)
-
-
 class OffsetRow(NamedTuple):
     """An offset of a partition, or the error."""
 
     topic: str
     partition: int
     offset: int | None = None
-    timestamp_ms: int | None = None
+    timestamp_ms: Annotated[int | None, JSON_ONLY] = None
     time: str | None = None
     leader_epoch: int | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class TopicFailureRow(NamedTuple):
@@ -158,7 +148,7 @@ def get(
             if row.error is not None:
                 run.console.warn(str(row.message))
         return run.status_of(rows)
-    run.console.show(COLUMNS, rows)
+    run.console.show(OffsetRow, rows)
     return run.status_of(rows)
 
 

@@ -24,7 +24,7 @@ from kctl.commands.frame.shown import shows, shows_one
 from kctl.commands.frame.values import parse_pairs
 from kctl.config.properties import has_reference, is_reference
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import Column
+from kctl.output.console import JSON_ONLY, Column
 
 app = typer.Typer(
     cls=verb_group(__name__, ["add", "use", "list", "show", "rename", "remove"]),
@@ -64,30 +64,19 @@ def check_given(name: str, value: str) -> None:
 # The rows of the verbs of `kctl profile`.
 
 
-COLUMNS = (
-    Column("profile"),
-    Column("current"),
-    Column("bootstrap_servers", wraps=True),
-    Column("cluster_id"),
-    Column("protected"),
-    Column("read_only"),
-)
-
-
 class ProfileRow(NamedTuple):
     """A profile without secrets."""
 
     profile: str
     current: bool
-    bootstrap_servers: str | None
-    """None if only the file has them."""
-    command_config: str | None
-    properties: dict[str, str]
+    bootstrap_servers: Annotated[str | None, Column(wraps=True), "Null if only the file has them."]
+    command_config: Annotated[str | None, JSON_ONLY]
+    properties: Annotated[dict[str, str], JSON_ONLY]
     cluster_id: str | None
     protected: bool
     read_only: bool
-    format: str | None
-    timeout: str | None
+    format: Annotated[str | None, JSON_ONLY]
+    timeout: Annotated[str | None, JSON_ONLY]
 
 
 def profile_row(profile: Profile, profiles: Profiles) -> ProfileRow:
@@ -121,7 +110,7 @@ def change(run: Invocation, edit: Callable[[Profiles], Profiles], name: str | No
     """Changes the stored profiles, and shows the one called `name` afterwards.  Raises UsageError."""
     profiles = change_profiles(profiles_path(os.environ), edit)
     rows = [] if name is None else [profile_row(profiles.named(name), profiles)]
-    run.console.show(COLUMNS, rows)
+    run.console.show(ProfileRow, rows)
     return ExitStatus.DONE
 
 
@@ -250,7 +239,7 @@ def list_profiles(ctx: typer.Context) -> ExitStatus:
     """List profiles."""
     run: Invocation = ctx.obj
     profiles = stored()
-    run.console.show(COLUMNS, [profile_row(profiles.profiles[name], profiles) for name in sorted(profiles.profiles)])
+    run.console.show(ProfileRow, [profile_row(profiles.profiles[name], profiles) for name in sorted(profiles.profiles)])
     return ExitStatus.DONE
 
 

@@ -30,7 +30,7 @@ from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import parse_ip_address, parse_rate
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.security.quotas import (
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -129,18 +129,6 @@ class Key(StrEnum):
     CONNECTION = CONNECTION_CREATION_RATE
 
 
-ALTER_COLUMNS = (
-    Column("user"),
-    Column("client_id"),
-    Column("ip"),
-    Column("quota"),
-    Column("before", numeric=True),
-    Column("after", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class AlterRow(NamedTuple):
     """A change of one quota; null for a quota that is not set or not a finite number."""
 
@@ -151,8 +139,8 @@ class AlterRow(NamedTuple):
     before: float | int | None
     after: float | int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -253,7 +241,7 @@ def alter(
         )
         for change in changes
     ]
-    run.console.show(ALTER_COLUMNS, rows)
+    run.console.show(AlterRow, rows)
     return run.status_of(rows)
 
 
@@ -281,15 +269,6 @@ def _changes(
 # `kctl quotas check`.
 
 
-CHECK_COLUMNS = (
-    Column("quota"),
-    Column("value", numeric=True),
-    Column("entity"),
-    Column("shared_by"),
-    Column("overridden", wraps=True),
-)
-
-
 class CheckRow(NamedTuple):
     """Which quota of one kind applies; null where there is none."""
 
@@ -297,7 +276,7 @@ class CheckRow(NamedTuple):
     value: float | int | None
     entity: str | None
     shared_by: str | None
-    overridden: list[str]
+    overridden: Annotated[list[str], Column(wraps=True)]
 
 
 @verbs.command(
@@ -334,7 +313,7 @@ def check(
     decided = [deciding_quota(found, key, user, client_id) for key in CLIENT_KEYS]
     if address is not None:
         decided.append(deciding_ip_quota(found, address))
-    run.console.show(CHECK_COLUMNS, [_row(one) for one in decided])
+    run.console.show(CheckRow, [_row(one) for one in decided])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE
 
@@ -350,15 +329,6 @@ def _row(one: DecidingQuota) -> CheckRow:
 
 
 # `kctl quotas describe`.
-
-
-DESCRIBE_COLUMNS = (
-    Column("user"),
-    Column("client_id"),
-    Column("ip"),
-    Column("quota"),
-    Column("value", numeric=True),
-)
 
 
 class QuotaItem(NamedTuple):
@@ -418,7 +388,7 @@ def describe(
         QuotaItem(dict(one.entity), {key: number_text(one.quotas[key]) for key in sorted(one.quotas)}) for one in found
     ]
     items.sort(key=lambda item: [(kind not in item.entity, item.entity.get(kind) or "") for kind in EntityType])
-    run.console.show(DESCRIBE_COLUMNS, items, rows=[row for item in items for row in _rows(item)])
+    run.console.show(QuotaRow, items, rows=[row for item in items for row in _rows(item)])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE
 

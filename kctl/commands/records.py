@@ -27,7 +27,7 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import parse_partitions, parse_time_ms
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT64_MAX, counted
 from kctl.system.user_files import read_input
 
@@ -50,31 +50,20 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("log_start_offset", numeric=True, drop_order=2),
-    Column("log_end_offset", numeric=True, drop_order=1),
-    Column("before_offset", numeric=True),
-    Column("offsets", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
 
 class DeletionRow(NamedTuple):
     """A partition whose records are deleted; the log start and end offsets are those before the deletion."""
 
     topic: str
     partition: int
-    log_start_offset: int | None
-    log_end_offset: int | None
+    log_start_offset: Annotated[int | None, Column(drop_order=2)]
+    log_end_offset: Annotated[int | None, Column(drop_order=1)]
     before_offset: int | None
     offsets: int | None
-    low_watermark: int | None
+    low_watermark: Annotated[int | None, JSON_ONLY]
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -149,7 +138,7 @@ def delete(
     deletions = run.on_brokers(plan)
     if dry_run or not all(one.outcome.is_done for one in deletions):
         rows = [_row(one, "would be deleted", one.outcome) for one in deletions]
-        run.console.show(COLUMNS, rows)
+        run.console.show(DeletionRow, rows)
         return run.status_of(rows)
     requested = {one.tp: one.offset for one in deletions if one.offset is not None and one.count}
     total = sum(one.count or 0 for one in deletions)
@@ -163,7 +152,7 @@ def delete(
             rows.append(_row(one, "deleted", Outcome(str(one.tp), result.code, str(result))))
         else:
             rows.append(_row(one, "deleted", one.outcome, low_watermark=result))
-    run.console.show(COLUMNS, rows)
+    run.console.show(DeletionRow, rows)
     return run.status_of(rows)
 
 

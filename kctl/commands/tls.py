@@ -42,14 +42,6 @@ verbs = typer.Typer(add_completion=False)
 
 DEFAULT_PORT = 9093
 _MS_PER_DAY = 86_400_000
-COLUMNS = (
-    Column("subject", wraps=True),
-    Column("issuer", wraps=True),
-    Column("names", wraps=True),
-    Column("valid_until"),
-    Column("days_left", numeric=True),
-    Column("key"),
-)
 
 
 class CertificateItem(NamedTuple):
@@ -91,9 +83,9 @@ class TlsOverview(NamedTuple):
 class CertificateRow(NamedTuple):
     """A certificate in the table."""
 
-    subject: str
-    issuer: str
-    names: str
+    subject: Annotated[str, Column(wraps=True)]
+    issuer: Annotated[str, Column(wraps=True)]
+    names: Annotated[str, Column(wraps=True)]
     valid_until: str | None
     days_left: int
     key: str
@@ -146,12 +138,12 @@ def check(
     if run.console.is_machine_readable:
         run.console.show_one(item)
     elif run.console.format is Format.CSV:
-        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+        run.console.show(CertificateRow, [_certificate_row(one) for one in item.certificates])
     else:
         versions, problems = ", ".join(item.versions), ", ".join(item.problems)
         run.console.show_one(TlsOverview(item.address, item.trusted, item.version, item.cipher, versions, problems))
         run.console.text("")
-        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+        run.console.show(CertificateRow, [_certificate_row(one) for one in item.certificates])
     return ExitStatus.UNMET if item.problems else ExitStatus.DONE
 
 

@@ -26,7 +26,6 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import format_time, parse_duration_ms
 from kctl.commands.topics.options import DRY_RUN
 from kctl.errors import UsageError
-from kctl.output.console import Column
 
 if TYPE_CHECKING:
     from kctl.admin.security.tokens import DelegationToken
@@ -44,16 +43,6 @@ app = typer.Typer(
 
 
 TOKEN = typer.Argument(help="Id of the token.", metavar="TOKEN_ID")
-TOKEN_COLUMNS = (
-    Column("token_id"),
-    Column("owner"),
-    Column("renewers"),
-    Column("issued"),
-    Column("expires"),
-    Column("renewable_until"),
-)
-CREATED_COLUMNS = (*TOKEN_COLUMNS, Column("hmac"))
-EXPIRY_COLUMNS = (Column("token_id"), Column("expires"), Column("status"))
 
 
 class TokenRow(NamedTuple):
@@ -165,7 +154,7 @@ def create(
     check_principals(renewer or (), "--renewer")
     lifetime_ms = duration_ms(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
     token = run.on_cluster(lambda client: create_token(client, renewer or (), max_lifetime_ms=lifetime_ms))
-    run.console.show(CREATED_COLUMNS, [secret_token_row(token)])
+    run.console.show(SecretTokenRow, [secret_token_row(token)])
     return ExitStatus.DONE
 
 
@@ -197,9 +186,9 @@ def describe(
     check_principals(owner or (), "--owner")
     tokens = run.on_cluster(lambda client: describe_tokens(client, owner or ()))
     if show_hmac:
-        run.console.show(CREATED_COLUMNS, [secret_token_row(token) for token in tokens])
+        run.console.show(SecretTokenRow, [secret_token_row(token) for token in tokens])
     else:
-        run.console.show(TOKEN_COLUMNS, [token_row(token) for token in tokens])
+        run.console.show(TokenRow, [token_row(token) for token in tokens])
     return ExitStatus.DONE
 
 
@@ -240,11 +229,11 @@ def expire(
     status = "removed" if period_ms == _AT_ONCE else "changed"
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
-        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), f"would be {status}")])
+        run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(token.expiry_ms), f"would be {status}")])
         return ExitStatus.DONE
     run.consent(f"Expire delegation token {token_id}?")
     expiry_ms = run.on_cluster(lambda client: expire_token(client, token_id, period_ms=period_ms))
-    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), status)])
+    run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(expiry_ms), status)])
     return ExitStatus.DONE
 
 
@@ -279,8 +268,8 @@ def renew(
     period_ms = duration_ms(period, "--period", BROKER_DEFAULT)
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
-        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])
+        run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])
         return ExitStatus.DONE
     expiry_ms = run.on_cluster(lambda client: renew_token(client, token_id, period_ms=period_ms))
-    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), "renewed")])
+    run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(expiry_ms), "renewed")])
     return ExitStatus.DONE

@@ -33,7 +33,7 @@ from kctl.commands.frame.values import format_time, parse_duration_ms
 from kctl.commands.groups.resets import parse_scope
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
 
 if TYPE_CHECKING:
@@ -81,15 +81,6 @@ class State(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-LIST_COLUMNS = (
-    Column("transactional_id"),
-    Column("coordinator", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("state"),
-    *ERROR_COLUMNS,
-)
-
-
 class ListedTransactionRow(NamedTuple):
     """A transactional id with the state of its last transaction."""
 
@@ -97,8 +88,8 @@ class ListedTransactionRow(NamedTuple):
     coordinator: int
     producer_id: int
     state: str
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class CoordinatorFailureRow(NamedTuple):
@@ -142,7 +133,7 @@ def list_transactions(
         for one in sorted(listed, key=lambda one: one.transactional_id)
     ]
     rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
-    run.console.show(LIST_COLUMNS, rows)
+    run.console.show(ListedTransactionRow, rows)
     note_omissions(run, rows, "transactional ids")
     return run.status_of(rows)
 
@@ -151,18 +142,6 @@ def list_transactions(
 
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-DESCRIBE_COLUMNS = (
-    Column("transactional_id"),
-    Column("coordinator"),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True),
-    Column("state"),
-    Column("timeout_ms", numeric=True),
-    Column("start_time"),
-    Column("duration_ms", numeric=True),
-    Column("partitions", wraps=True),
-    *ERROR_COLUMNS,
-)
 
 
 class TopicPartitionsItem(NamedTuple):
@@ -200,10 +179,9 @@ class TransactionRow(NamedTuple):
     timeout_ms: int | None
     start_time: str | None
     duration_ms: int | None
-    partitions: str | None
-    """For example `orders(0,1) payments(3)`."""
-    error: str | None
-    message: str | None
+    partitions: Annotated[str | None, Column(wraps=True), "For example `orders(0,1) payments(3)`."]
+    error: ErrorName
+    message: ErrorText
 
 
 @verbs.command("describe", cls=QueryCommand, epilog=examples("kctl transactions describe billing-1"))
@@ -228,7 +206,7 @@ def describe(
     if compat:
         return _describe_as_kafka(run, found, now_ms)
     items = [_item(one, now_ms) for one in found]
-    run.console.show(DESCRIBE_COLUMNS, items, rows=[_row(item) for item in items])
+    run.console.show(TransactionRow, items, rows=[_row(item) for item in items])
     return run.status_of(items)
 
 
@@ -274,35 +252,21 @@ def _text(topics: Sequence[TopicPartitionsItem]) -> str | None:
 # `kctl transactions find-hanging`.
 
 
-HANGING_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True, drop_order=2),
-    Column("coordinator_epoch", numeric=True, drop_order=1),
-    Column("start_offset", numeric=True, drop_order=4),
-    Column("last_time", drop_order=3),
-    Column("idle_ms", numeric=True),
-    Column("transactional_id"),
-    *ERROR_COLUMNS,
-)
-
-
 class HangingRow(NamedTuple):
     """A transaction that no coordinator will end."""
 
     topic: str
     partition: int
     producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int | None
-    start_offset: int
-    last_timestamp_ms: int | None
-    last_time: str | None
+    producer_epoch: Annotated[int, Column(drop_order=2)]
+    coordinator_epoch: Annotated[int | None, Column(drop_order=1)]
+    start_offset: Annotated[int, Column(drop_order=4)]
+    last_timestamp_ms: Annotated[int | None, JSON_ONLY]
+    last_time: Annotated[str | None, Column(drop_order=3)]
     idle_ms: int
     transactional_id: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class SearchFailureRow(NamedTuple):
@@ -356,7 +320,7 @@ def find_hanging(
         return warn_of_failures(run, failed) or (ExitStatus.UNMET if found else ExitStatus.DONE)
     rows = [_hanging_row(one, now_ms) for one in found]
     errors = [SearchFailureRow(None, None, one.error.name, f"{one.name}: {one.message}") for one in failed]
-    run.console.show(HANGING_COLUMNS, [*rows, *errors])
+    run.console.show(HangingRow, [*rows, *errors])
     for one in found:
         start = one.producer.txn_start_offset
         run.console.note(
@@ -397,18 +361,6 @@ def _hanging_row(one: OpenTransaction, now_ms: int) -> HangingRow:
 # `kctl transactions abort`.
 
 
-ABORT_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True),
-    Column("coordinator_epoch", numeric=True),
-    Column("start_offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class AbortRow(NamedTuple):
     """A transaction that is aborted in one partition."""
 
@@ -419,8 +371,8 @@ class AbortRow(NamedTuple):
     coordinator_epoch: int | None
     start_offset: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -506,7 +458,7 @@ def abort(
         status=("would be aborted" if dry_run else "aborted") if is_done else None,
         **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
     )
-    run.console.show(ABORT_COLUMNS, [row])
+    run.console.show(AbortRow, [row])
     return run.status_of([row])
 
 

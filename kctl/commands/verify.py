@@ -16,7 +16,7 @@ from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import parse_duration_ms
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.admin.topics.replicas import HeldBatch, VerifiedPartition
@@ -36,19 +36,6 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("replicas", wraps=True),
-    Column("from_offset", numeric=True, drop_order=1),
-    Column("to_offset", numeric=True, drop_order=2),
-    Column("bytes", numeric=True, drop_order=3),
-    Column("max_lag", numeric=True),
-    Column("status"),
-    Column("offset", numeric=True, is_rare=True),
-    Column("difference", wraps=True, is_rare=True),
-    *ERROR_COLUMNS,
-)
 INTERVAL_MS_MAX = 86_400_000
 
 
@@ -69,17 +56,17 @@ class ReplicasRow(NamedTuple):
 
     topic: str
     partition: int
-    replicas: list[int]
-    from_offset: int | None
-    to_offset: int | None
-    bytes: int
+    replicas: Annotated[list[int], Column(wraps=True)]
+    from_offset: Annotated[int | None, Column(drop_order=1)]
+    to_offset: Annotated[int | None, Column(drop_order=2)]
+    bytes: Annotated[int, Column(drop_order=3)]
     max_lag: int
     status: str
-    offset: int | None = None
-    difference: str | None = None
-    held: list[HeldBatchRow] = []  # noqa: RUF012 - never changed
-    error: str | None = None
-    message: str | None = None
+    offset: Annotated[int | None, Column(is_rare=True)] = None
+    difference: Annotated[str | None, Column(wraps=True, is_rare=True)] = None
+    held: Annotated[list[HeldBatchRow], JSON_ONLY] = []  # noqa: RUF012 - never changed
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -141,7 +128,7 @@ def replicas(
 
 def _show(run: Invocation, partitions: list[VerifiedPartition]) -> ExitStatus:
     rows = [_row(one) for one in sorted(partitions, key=lambda one: one.tp)]
-    run.console.show(COLUMNS, rows)
+    run.console.show(ReplicasRow, rows)
     run.console.stdout.flush()
     if any(one.difference for one in partitions):
         return ExitStatus.UNMET

@@ -20,7 +20,6 @@ from kctl.admin.security.acls import (
 )
 from kctl.client.outcome import Outcome
 from kctl.commands.acls.rules import (
-    CHANGE_COLUMNS,
     AclChangeRow,
     Allow,
     Cluster,
@@ -58,14 +57,14 @@ from kctl.security.acls import AclBinding, PatternType
 
 def show_planned(run: Invocation, acls: Sequence[AclBinding], status: str) -> ExitStatus:
     """Shows the ACLs that a dry run would change."""
-    run.console.show(CHANGE_COLUMNS, [change_row(binding, status) for binding in acls])
+    run.console.show(AclChangeRow, [change_row(binding, status) for binding in acls])
     return ExitStatus.DONE
 
 
 def show_changed(run: Invocation, acls: Sequence[AclBinding], outcomes: Sequence[Outcome], status: str) -> ExitStatus:
     """Shows the changed ACLs with their outcomes."""
     rows = [change_row(binding, status, outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(AclChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -284,12 +283,12 @@ def apply(
         kept = "would be removed" if delete else "only in the cluster"
         rows = [change_row(binding, "only in the document" if check else "would be added") for binding in missing]
         rows += [change_row(binding, "only in the cluster" if check else kept) for binding in extra]
-        run.console.show(CHANGE_COLUMNS, rows)
+        run.console.show(AclChangeRow, rows)
         return ExitStatus.UNMET if check and rows else ExitStatus.DONE
     removed = extra if delete else []
     if not missing and not removed:
         run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
-        run.console.show(CHANGE_COLUMNS, [])
+        run.console.show(AclChangeRow, [])
         return ExitStatus.DONE
     run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?")
     rows = []
@@ -299,5 +298,5 @@ def apply(
     if removed and not any(row.error for row in rows):
         outcomes = run.on_cluster(lambda client: delete_acls(client, removed))
         rows += [change_row(binding, "removed", outcome) for binding, outcome in zip(removed, outcomes, strict=True)]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(AclChangeRow, rows)
     return run.status_of(rows)

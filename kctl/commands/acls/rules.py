@@ -22,7 +22,7 @@ from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows, shows_one
 from kctl.commands.frame.values import parse_ip_address
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.security.acls import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
@@ -185,19 +185,6 @@ def operation_of(text: str) -> Operation:
 # ACLs as rows.
 
 
-_ACL_COLUMNS = (
-    Column("resource_type"),
-    Column("resource_name"),
-    Column("pattern_type"),
-    Column("principal"),
-    Column("host"),
-    Column("operation"),
-    Column("permission"),
-)
-LIST_COLUMNS = _ACL_COLUMNS
-CHANGE_COLUMNS = (*_ACL_COLUMNS, Column("status"), *ERROR_COLUMNS)
-
-
 class AclRow(NamedTuple):
     """An ACL, in the fields of an exported document."""
 
@@ -221,8 +208,8 @@ class AclChangeRow(NamedTuple):
     operation: str
     permission: str
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def acl_row(binding: AclBinding) -> AclRow:
@@ -317,7 +304,7 @@ def list_verb(
     elif compat:
         run.console.verbatim(listed(compat, acls))
     else:
-        run.console.show(LIST_COLUMNS, [acl_row(binding) for binding in acls])
+        run.console.show(AclRow, [acl_row(binding) for binding in acls])
     return ExitStatus.DONE
 
 

@@ -24,7 +24,7 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import parse_pairs
 from kctl.config.properties import parse_properties
 from kctl.errors import ErrorCode, KctlError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import INT32_MAX, PORT_MAX
 from kctl.server.process.dev_cluster import DevCluster, settle
 
@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 # The development cluster of a data folder, and the rows about its brokers.
 
 
-MEMBER_COLUMNS = (
-    Column("name"),
-    Column("state"),
-    Column("address"),
-    Column("pid", numeric=True),
-    Column("data_dir"),
-    *ERROR_COLUMNS,
-)
-
-
 class MemberRow(NamedTuple):
     """A process of the cluster: a broker or the coordination service."""
 
@@ -55,8 +45,8 @@ class MemberRow(NamedTuple):
     address: str | None
     pid: int | None
     data_dir: str | None
-    error: str | None
-    message: str | None
+    error: ErrorName
+    message: ErrorText
 
 
 DataDir = Annotated[
@@ -99,7 +89,7 @@ def show_members(run: Invocation, members: list[Member]) -> list[MemberRow]:
         )
         for member in members
     ]
-    run.console.show(MEMBER_COLUMNS, rows)
+    run.console.show(MemberRow, rows)
     return rows
 
 

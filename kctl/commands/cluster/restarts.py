@@ -38,7 +38,7 @@ from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.rows import DryRun, StateDir
 from kctl.errors import ErrorCode, KctlError, UsageError
 from kctl.model import NO_LEADER
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import INT32_MAX, counted, parse_integer
 
 if TYPE_CHECKING:
@@ -57,17 +57,6 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer(add_completion=False)
 
-ROLL_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("address"),
-    Column("rack"),
-    Column("controller"),
-    Column("leaders", numeric=True),
-    Column("replicas", numeric=True),
-    Column("status"),
-    Column("seconds", numeric=True),
-    *ERROR_COLUMNS,
-)
 _OUTPUT_BYTES_MAX = 4096
 """The end of a program's output that is shown when it fails."""
 _OUTPUT_WAIT_S = 1.0
@@ -85,8 +74,8 @@ class RollRow(NamedTuple):
     replicas: int
     status: str
     seconds: float | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -152,18 +141,18 @@ def roll(
         restarter.check(step)
     rows = [_row(step, "planned") for step in steps]
     if dry_run:
-        run.console.show(ROLL_COLUMNS, rows)
+        run.console.show(RollRow, rows)
         _warn_of(run, steps)
         return ExitStatus.DONE
     if not allow_unavailable and not all(step.is_harmless for step in steps):
         if not run.console.format.is_document:  # Where the one document describes the error.
-            run.console.show(ROLL_COLUMNS, rows)
+            run.console.show(RollRow, rows)
         _warn_of(run, steps)
         raise Refused("clients could not use these partitions meanwhile: repeat with --allow-unavailable")
     run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?")
     roller = RollingRestart(settings, metadata.brokers)
     rows, status = asyncio.run(_roll(run, roller, steps, restarter, timeout_s))
-    run.console.show(ROLL_COLUMNS, rows)
+    run.console.show(RollRow, rows)
     return status
 
 
@@ -323,30 +312,18 @@ def _warn_of(run: Invocation, steps: list[RollStep]) -> None:
 # `kctl cluster maintenance`.
 
 
-MAINTENANCE_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("replicas", drop_order=2),
-    Column("target", drop_order=1),
-    Column("leader_before", numeric=True, drop_order=3),
-    Column("leader", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class MaintenanceRow(NamedTuple):
     """A partition whose order of replicas or leader changes."""
 
     topic: str
     partition: int
-    replicas: list[int]
-    target: list[int]
-    leader_before: int | None
+    replicas: Annotated[list[int], Column(drop_order=2)]
+    target: Annotated[list[int], Column(drop_order=1)]
+    leader_before: Annotated[int | None, Column(drop_order=3)]
     leader: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -427,7 +404,7 @@ def maintenance(
         finally:
             if tps and not dry_run:
                 run.console.note(f"to undo: kctl cluster maintenance off {broker}{run.cluster_options()}")
-    run.console.show(MAINTENANCE_COLUMNS, rows)
+    run.console.show(MaintenanceRow, rows)
     if not rows:
         run.console.note("nothing to change")
     return run.status_of(rows)

@@ -39,7 +39,7 @@ from kctl.commands.quotas import number_text
 from kctl.commands.topics.options import TopicRegex
 from kctl.config.redaction import HIDDEN, is_secret
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.admin.security.quotas import Entity, QuotaChange
@@ -48,18 +48,6 @@ if TYPE_CHECKING:
     from kctl.client.outcome import Outcome
 
 verbs = typer.Typer(add_completion=False)
-
-
-ALTER_COLUMNS = (
-    Column("type"),
-    Column("name"),
-    Column("property"),
-    Column("operation"),
-    Column("before"),
-    Column("after"),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
 
 
 class ConfigChangeRow(NamedTuple):
@@ -72,8 +60,8 @@ class ConfigChangeRow(NamedTuple):
     before: str | None
     after: str | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -162,7 +150,7 @@ def alter(
         run.console.verbatim(text)
         _warn_of_failures(run, rows)
         return status
-    run.console.show(ALTER_COLUMNS, rows)
+    run.console.show(ConfigChangeRow, rows)
     return status
 
 
@@ -201,7 +189,7 @@ def _alter_clients(
         run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in done))
         _warn_of_failures(run, rows)
         return status
-    run.console.show(ALTER_COLUMNS, rows)
+    run.console.show(ConfigChangeRow, rows)
     return status
 
 

@@ -23,7 +23,6 @@ from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import Column
 from kctl.output.quantities import counted
 from kctl.server.loop.tasks import SystemClock
 from kctl.system.user_files import read_regular
@@ -72,23 +71,6 @@ app = typer.Typer(add_completion=False)
 EVERY_DEFAULT = "1m"
 METRICS_LISTEN_DEFAULT = "127.0.0.1"
 EVERY_MS_MIN, EVERY_MS_MAX = 100, 86_400_000
-
-COLUMNS = (
-    Column("batch", numeric=True),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("records", numeric=True),
-    Column("bytes_out", numeric=True),
-    Column("files", numeric=True),
-    Column("lost", numeric=True),
-    Column("replaced", numeric=True, is_rare=True),
-    Column("bad", numeric=True),
-    Column("filtered", numeric=True),
-    Column("unreadable", numeric=True, is_rare=True),
-    Column("status"),
-)
 
 
 @app.command(
@@ -662,7 +644,4 @@ def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None
     if run.console.format.is_document:
         run.console.show_one(summary)
     else:
-        cells = [
-            {**row._asdict(), "replaced": row.replaced or None, "unreadable": row.unreadable or None} for row in rows
-        ]
-        run.console.show(COLUMNS, rows, rows=cells)
+        run.console.show(RangeRow, rows)

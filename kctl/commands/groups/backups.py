@@ -28,7 +28,6 @@ from kctl.commands.groups import resets as group_reset
 from kctl.commands.groups.resets import back_up, backup_folder, identities
 from kctl.commands.groups.selection import (
     NAMED_MAX,
-    RESET_COLUMNS,
     AcceptLost,
     BackupDir,
     DryRun,
@@ -48,7 +47,7 @@ from kctl.commands.reading.searches import NamePattern
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.limits import GROUP_HISTORY_COMMITS_MAX
 from kctl.model import TopicPartition
-from kctl.output.console import Column
+from kctl.output.console import JSON_ONLY, Column
 from kctl.output.quantities import counted
 from kctl.system.user_files import read_text
 
@@ -182,7 +181,7 @@ def restore_offsets(
         outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets, saved))
     shown = status if outcomes else f"would be {status}"
     rows = [reset_row(one, shown, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
-    run.console.show(RESET_COLUMNS, rows)
+    run.console.show(ResetRow, rows)
     if not execute:
         run.console.note("nothing was changed; give --execute to commit these offsets")
     return run.status_of(rows)
@@ -319,35 +318,22 @@ def _latest(run: Invocation, group: str, backup_dir: str | None) -> OffsetDocume
 # `kctl groups history`.
 
 
-COLUMNS = (
-    Column("time"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("change"),
-    Column("generation", numeric=True, is_rare=True),
-    Column("client_id", is_rare=True),
-    Column("host", is_rare=True),
-    Column("metadata", wraps=True, is_rare=True),
-)
-
-
 class CommitRow(NamedTuple):
     """A commit of a group, or the deletion of a committed offset."""
 
-    group: str
-    time_ms: int
+    group: Annotated[str, JSON_ONLY]
+    time_ms: Annotated[int, JSON_ONLY]
     time: str | None
     topic: str
     partition: int
     offset: int | None
-    leader_epoch: int | None
-    metadata: str | None
+    leader_epoch: Annotated[int | None, JSON_ONLY]
+    metadata: Annotated[str | None, Column(wraps=True, is_rare=True, after="host")]
     change: str
-    generation: int | None
-    member_id: str | None
-    client_id: str | None
-    host: str | None
+    generation: Annotated[int | None, Column(is_rare=True)]
+    member_id: Annotated[str | None, JSON_ONLY]
+    client_id: Annotated[str | None, Column(is_rare=True)]
+    host: Annotated[str | None, Column(is_rare=True)]
 
 
 @verbs.command(
@@ -413,7 +399,7 @@ def history(
         run.console.note(
             f"no commit of group '{group}' since {format_time(since_ms)} was found; --since goes back further"
         )
-    run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
+    run.console.show(CommitRow, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
 

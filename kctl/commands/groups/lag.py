@@ -30,7 +30,7 @@ from kctl.commands.groups.selection import (
 from kctl.errors import ClusterUnreachable, UsageError
 from kctl.lag.rules import Grouping, Verdict, totals_by
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column, Format, is_present
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, Format, columns_of, is_present
 from kctl.output.quantities import INT32_MAX, counted, format_duration
 
 if TYPE_CHECKING:
@@ -51,54 +51,18 @@ NEVER = "never"
 PARTITIONS_FAILED = "PARTITIONS_FAILED"
 """Error of a total some of whose partitions have an error."""
 
-# A narrow terminal shows how far behind, how long, and the verdict; `drop_order` says what goes first.
-_LAG_COLUMNS = (
-    Column("lag", numeric=True),
-    Column("time_lag", numeric=True),
-    Column("consumed", "READ/S", numeric=True, drop_order=7),
-    Column("produced", "NEW/S", numeric=True, drop_order=6),
-    Column("catch_up", numeric=True, drop_order=9),
-    Column("commit_age", numeric=True, drop_order=4),
-    Column("lost", numeric=True, is_rare=True),
-    Column("time_left", numeric=True, is_rare=True, drop_order=8),
-    Column("verdict", trouble=lambda text: text != "OK" and is_present(text)),
-    *ERROR_COLUMNS,
-)
-PARTITION_COLUMNS = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("current_offset", numeric=True, drop_order=2),
-    Column("log_end_offset", numeric=True, drop_order=1),
-    *_LAG_COLUMNS,
-)
-TOTAL_COLUMNS = {
-    Grouping.GROUP: (
-        Column("group"),
-        Column("state", drop_order=3),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-    Grouping.TOPIC: (
-        Column("group"),
-        Column("topic"),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-    Grouping.MEMBER: (
-        Column("group"),
-        Column("member_id"),
-        Column("host", drop_order=2),
-        Column("client_id", drop_order=1),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-    Grouping.ALL: (
-        Column("groups", numeric=True),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-}
+# Fields of rows. A narrow terminal shows how far behind, how long, and the verdict; `drop_order` says what goes first.
+TimeLag = Annotated[int | None, Column("time_lag")]
+Consumed = Annotated[float | None, Column("consumed", "READ/S", drop_order=7)]
+Produced = Annotated[float | None, Column("produced", "NEW/S", drop_order=6)]
+CatchesUp = Annotated[bool | None, JSON_ONLY]
+CatchUp = Annotated[int | None, Column("catch_up", drop_order=9)]
+CommitAge = Annotated[int | None, Column("commit_age", drop_order=4)]
+CommitAgeMin = Annotated[int | None, JSON_ONLY]
+Lost = Annotated[int | None, Column(is_rare=True)]
+TimeLeft = Annotated[int | None, Column("time_left", is_rare=True, drop_order=8)]
+VerdictName = Annotated[str | None, Column(trouble=lambda text: text != "OK" and is_present(text))]
+Reason = Annotated[str | None, JSON_ONLY]
 
 
 class LagItem(NamedTuple):
@@ -107,56 +71,65 @@ class LagItem(NamedTuple):
     group: str | None
     topic: str | None
     partition: int | None
-    current_offset: int | None
-    log_start_offset: int | None
-    log_end_offset: int | None
+    current_offset: Annotated[int | None, Column(drop_order=2)]
+    log_start_offset: Annotated[int | None, JSON_ONLY]
+    log_end_offset: Annotated[int | None, Column(drop_order=1)]
     lag: int | None
-    time_lag_ms: int | None
-    consumed_per_s: float | None
-    produced_per_s: float | None
-    catches_up: bool | None
-    catch_up_ms: int | None
-    commit_age_ms: int | None
-    commit_age_ms_min: int | None
-    lost: int | None
-    time_left_ms: int | None
-    verdict: str | None
-    reason: str | None
-    member_id: str | None
-    host: str | None
-    client_id: str | None
-    time: str
-    error: str | None = None
-    message: str | None = None
+    time_lag_ms: TimeLag
+    consumed_per_s: Consumed
+    produced_per_s: Produced
+    catches_up: CatchesUp
+    catch_up_ms: CatchUp
+    commit_age_ms: CommitAge
+    commit_age_ms_min: CommitAgeMin
+    lost: Lost
+    time_left_ms: TimeLeft
+    verdict: VerdictName
+    reason: Reason
+    member_id: Annotated[str | None, JSON_ONLY]
+    host: Annotated[str | None, JSON_ONLY]
+    client_id: Annotated[str | None, JSON_ONLY]
+    time: Annotated[str, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class LagTotalItem(NamedTuple):
     """The lag of several partitions as a JSON object; null for what does not apply to the grouping, or is unknown."""
 
     group: str | None
-    state: str | None
-    members: int | None
+    state: Annotated[str | None, Column(drop_order=3)]
+    members: Annotated[int | None, JSON_ONLY]
     topic: str | None
     member_id: str | None
-    host: str | None
-    client_id: str | None
+    host: Annotated[str | None, Column(drop_order=2)]
+    client_id: Annotated[str | None, Column(drop_order=1)]
     groups: int
-    partitions: int
+    partitions: Annotated[int, Column(title="PARTS", drop_order=5)]
     lag: int | None
-    time_lag_ms: int | None
-    consumed_per_s: float | None
-    produced_per_s: float | None
-    catches_up: bool | None
-    catch_up_ms: int | None
-    commit_age_ms: int | None
-    commit_age_ms_min: int | None
-    lost: int | None
-    time_left_ms: int | None
-    verdict: str | None
-    reason: str | None
-    time: str
-    error: str | None = None
-    message: str | None = None
+    time_lag_ms: TimeLag
+    consumed_per_s: Consumed
+    produced_per_s: Produced
+    catches_up: CatchesUp
+    catch_up_ms: CatchUp
+    commit_age_ms: CommitAge
+    commit_age_ms_min: CommitAgeMin
+    lost: Lost
+    time_left_ms: TimeLeft
+    verdict: VerdictName
+    reason: Reason
+    time: Annotated[str, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+_OMITTED = {
+    Grouping.GROUP: ("topic", "member_id", "host", "client_id", "groups"),
+    Grouping.TOPIC: ("state", "member_id", "host", "client_id", "groups"),
+    Grouping.MEMBER: ("state", "topic", "groups"),
+    Grouping.ALL: ("group", "state", "topic", "member_id", "host", "client_id"),
+}
+"""The fields of a total that are no columns with a grouping."""
 
 
 AnyItem = LagItem | LagTotalItem
@@ -179,18 +152,6 @@ class LagFields(TypedDict):
     reason: str | None
 
 
-class LagCells(NamedTuple):
-    """The fields of an item that a table shows in another way."""
-
-    time_lag: str | None
-    consumed: str | None
-    produced: str | None
-    catch_up: str | None
-    commit_age: str | None
-    lost: int | None
-    time_left: str | None
-
-
 def lag_items(
     groups: Sequence[GroupLag], failed: Iterable[Outcome], grouping: Grouping | None, time: str
 ) -> list[AnyItem]:
@@ -210,10 +171,11 @@ def lag_items(
 
 def lag_row(item: AnyItem) -> dict[str, object]:
     """The item with the cells of a table."""
-    return item._asdict() | _cells(item)._asdict()
+    return item._asdict() | _cells(item)
 
 
-def _cells(item: AnyItem) -> LagCells:
+def _cells(item: AnyItem) -> dict[str, object]:
+    """The fields that a table shows in another way."""
     behind = bool(item.lag)
     catch_up = None if item.catch_up_ms is None else format_duration(item.catch_up_ms)
     if behind and item.catches_up is False:
@@ -222,15 +184,15 @@ def _cells(item: AnyItem) -> LagCells:
     if commit_age is None and item.commit_age_ms_min is not None:
         commit_age = f">{format_duration(item.commit_age_ms_min)}"
     time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
-    return LagCells(
-        time_lag=UNKNOWN if time_lag is None and behind else time_lag,
-        consumed=_rate(item.consumed_per_s),
-        produced=_rate(item.produced_per_s),
-        catch_up=UNKNOWN if catch_up is None and behind else catch_up,
-        commit_age=commit_age,
-        lost=item.lost or None,
-        time_left=None if item.time_left_ms is None else format_duration(item.time_left_ms),
-    )
+    return {
+        "time_lag_ms": UNKNOWN if time_lag is None and behind else time_lag,
+        "consumed_per_s": _rate(item.consumed_per_s),
+        "produced_per_s": _rate(item.produced_per_s),
+        "catch_up_ms": UNKNOWN if catch_up is None and behind else catch_up,
+        "commit_age_ms": commit_age,
+        "lost": item.lost or None,
+        "time_left_ms": None if item.time_left_ms is None else format_duration(item.time_left_ms),
+    }
 
 
 def _rate(per_s: float | None) -> str | None:
@@ -484,7 +446,7 @@ class _View:
     def show(self, items: list[AnyItem]) -> ExitStatus:
         """Shows the rows; returns the status that they mean."""
         console = self._run.console
-        columns = PARTITION_COLUMNS if self._grouping is None else TOTAL_COLUMNS[self._grouping]
+        columns = LagItem if self._grouping is None else columns_of(LagTotalItem, *_OMITTED[self._grouping])
         console.show(columns, items, rows=[lag_row(item) for item in items])
         if console.format is Format.TABLE:
             console.note(summary(items))

@@ -24,7 +24,6 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import check_time_ms, format_time, parse_duration_ms, parse_partitions, parse_time_ms
 from kctl.commands.groups.selection import (
-    RESET_COLUMNS,
     All,
     BackupDir,
     DryRun,
@@ -440,5 +439,5 @@ def reset_offsets(
     elif export:
         show_as_csv(run, resets, rows, with_group=with_group)
     else:
-        run.console.show(RESET_COLUMNS, rows)
+        run.console.show(ResetRow, rows)
     return run.status_of(rows)

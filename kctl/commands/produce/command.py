@@ -28,7 +28,7 @@ from kctl.commands.frame.values import format_time, known_time, parse_pair
 from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
 from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.output.console import JSON_ONLY, Console, ErrorName, ErrorText, Format
 from kctl.output.quantities import INT32_MAX, counted
 
 if TYPE_CHECKING:
@@ -40,25 +40,16 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
-ACK_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("time"),
-    *ERROR_COLUMNS,
-)
-
-
 class DeliveryRow(NamedTuple):
     """The result of one record."""
 
     topic: str
     partition: int
     offset: int | None
-    timestamp_ms: int | None
+    timestamp_ms: Annotated[int | None, JSON_ONLY]
     time: str | None
-    error: str | None
-    message: str | None
+    error: ErrorName
+    message: ErrorText
 
 
 Acks = Literal["all", "-1", "1", "0"]
@@ -291,7 +282,7 @@ class DeliveryLog:
         """The rows on stdout, and the summary on stderr."""
         if self._has_rows:
             self._batches.sort(key=lambda batch: (batch.tp, batch.base_offset))
-            console.show(ACK_COLUMNS, self._rows())
+            console.show(DeliveryRow, self._rows())
         if self._count:
             self.summarise(console)
         else:

@@ -25,7 +25,6 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
     NOT_STARTED,
-    PLAN_COLUMNS,
     STARTED,
     WOULD_MOVE,
     DryRun,
@@ -145,7 +144,7 @@ def execute(
     run.console.note(cost_text(plan, rate))
     if dry_run or any(move.problem for move in plan):
         planned = [plan_row(move, WOULD_MOVE) for move in plan]
-        run.console.show(PLAN_COLUMNS, planned)
+        run.console.show(PlanRow, planned)
         return run.status_of(planned)
     _refuse_beside_others(run, situation, additional=additional, compat=compat)
     records = records_of(state_dir, situation.metadata.cluster_id)
@@ -182,7 +181,7 @@ def execute(
         run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
     shown = list(rows.values())
     if not compat:
-        run.console.show(PLAN_COLUMNS, shown)
+        run.console.show(PlanRow, shown)
     return run.status_of(shown) if all_restored else ExitStatus.FAILED
 
 

@@ -31,7 +31,6 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import parse_pairs
 from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import (
-    CHANGE_COLUMNS,
     DRY_RUN,
     Expect,
     TopicChangeRow,
@@ -40,7 +39,7 @@ from kctl.commands.topics.options import (
     topic_row,
 )
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def create(
                 run.console.verbatim(topic_compat.failed(one.outcome.message))
                 run.console.warn(f"topic '{one.outcome.name}': {row.error}: {row.message}")
         return run.status_of(rows)
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -226,7 +225,7 @@ def alter(
         return [row for name in selected for row in await change(client, name)]
 
     rows = run.on_cluster(query)
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -241,8 +240,7 @@ class DeletionPreviewRow(NamedTuple):
     replication_factor: int | None
     internal: bool
     dependents: list[Dependent]
-    unchecked: list[str]
-    """The parts that could not be checked, with the reason."""
+    unchecked: Annotated[list[str], "The parts that could not be checked, with the reason."]
     error: str | None
     message: str | None
     status: str | None
@@ -255,12 +253,11 @@ class FlatPreviewRow(NamedTuple):
     partitions: int | None
     replication_factor: int | None
     status: str | None
-    dependents: list[str]
-    error: str | None
-    message: str | None
+    dependents: Annotated[list[str], Column(wraps=True)]
+    error: ErrorName
+    message: ErrorText
 
 
-PREVIEW_COLUMNS = (*CHANGE_COLUMNS[:4], Column("dependents", wraps=True), *CHANGE_COLUMNS[4:])
 DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
 
 
@@ -293,7 +290,7 @@ def delete(
             return row._replace(status="does not exist", error=None, message=None)
         return row
 
-    selected = selected_names(run, names, topic_regex, expect, PREVIEW_COLUMNS if dry_run else CHANGE_COLUMNS)
+    selected = selected_names(run, names, topic_regex, expect, FlatPreviewRow if dry_run else TopicChangeRow)
     if selected is None:
         return ExitStatus.UNMET
     if dry_run:
@@ -301,14 +298,14 @@ def delete(
         previews = [forgive(_preview(topic, dependents)) for topic in topics]
         for text in dependents.unchecked:
             run.console.warn(f"not checked: {text}")
-        run.console.show(PREVIEW_COLUMNS, previews, rows=[_flat(row) for row in previews])
+        run.console.show(FlatPreviewRow, previews, rows=[_flat(row) for row in previews])
         return run.status_of(previews)
     if run.console.can_ask and not run.has_consent:
         _state_dependents(run, selected)
     run.consent(f"Delete {', '.join(sorted(selected))} with all records?")
     outcomes = run.on_cluster(lambda client: delete_topics(client, set(selected)))
     rows = [forgive(change_row(outcome, "deleted")) for outcome in outcomes]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 
 

@@ -23,7 +23,6 @@ from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
-    TOPIC_COLUMNS,
     AtMinIsr,
     FilterOptions,
     Id,
@@ -37,7 +36,7 @@ from kctl.commands.topics.options import (
 )
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column, Format, is_present
+from kctl.output.console import Column, ErrorName, ErrorText, Format, is_present
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -131,19 +130,6 @@ def _with_errors(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]
 verbs = typer.Typer(add_completion=False)
 
 
-OVERVIEW_COLUMNS = (*TOPIC_COLUMNS[:3], Column("topic_id"), Column("configs", wraps=True), *ERROR_COLUMNS)
-PARTITION_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("leader", numeric=True),
-    Column("leader_epoch", numeric=True),
-    Column("replicas", wraps=True),
-    Column("isr", wraps=True),
-    Column("offline", wraps=True, trouble=is_present),
-    *ERROR_COLUMNS,
-)
-
-
 class PartitionItem(NamedTuple):
     """A partition within the JSON object of its topic."""
 
@@ -178,9 +164,9 @@ class OverviewRow(NamedTuple):
     partitions: int | None
     replication_factor: int | None
     topic_id: str | None
-    configs: dict[str, str | None] | None
-    error: str | None
-    message: str | None
+    configs: Annotated[dict[str, str | None] | None, Column(wraps=True)]
+    error: ErrorName
+    message: ErrorText
 
 
 class PartitionRow(NamedTuple):
@@ -190,11 +176,11 @@ class PartitionRow(NamedTuple):
     partition: int | None = None
     leader: int | None = None
     leader_epoch: int | None = None
-    replicas: Sequence[int] = ()
-    isr: Sequence[int] = ()
-    offline: Sequence[int] = ()
-    error: str | None = None
-    message: str | None = None
+    replicas: Annotated[Sequence[int], Column(wraps=True)] = ()
+    isr: Annotated[Sequence[int], Column(wraps=True)] = ()
+    offline: Annotated[Sequence[int], Column(wraps=True, trouble=is_present)] = ()
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -254,9 +240,9 @@ def describe(
     if problems:
         items = [_only(item, filtered.get(item.topic, [])) for item in items]
     if run.console.format is Format.TABLE and items and not problems:
-        run.console.show(OVERVIEW_COLUMNS, [_overview_row(item) for item in items])
+        run.console.show(OverviewRow, [_overview_row(item) for item in items])
         run.console.text("")
-    run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
+    run.console.show(PartitionRow, items, rows=[row for item in items for row in _partition_rows(item)])
     status = run.status_of(items)
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
 

@@ -18,13 +18,12 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import parse_expectation
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
-    CHANGE_COLUMNS,
     NO_FILTERS,
-    TOPIC_COLUMNS,
     AtMinIsr,
     FilterOptions,
     Id,
     Overrides,
+    TopicChangeRow,
     TopicRegex,
     TopicRow,
     Unavailable,
@@ -35,9 +34,7 @@ from kctl.commands.topics.options import (
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kctl.output.console import Column
+    from kctl.output.console import TypedRow
 
 
 verbs = typer.Typer(add_completion=False)
@@ -84,7 +81,7 @@ def list_verb(
         run.console.verbatim(topic_compat.listed(topic.name for topic in topics))
         return ExitStatus.UNMET if has_problems else ExitStatus.DONE
     rows = [topic_row(topic) for topic in topics]
-    run.console.show(TOPIC_COLUMNS, rows)
+    run.console.show(TopicRow, rows)
     if options == NO_FILTERS:
         note_omissions(run, rows, "topics")
     status = run.status_of(rows)
@@ -99,11 +96,11 @@ def selected_names(
     names: list[str] | None,
     topic_regex: str | None,
     expect: str | None,
-    columns: Sequence[Column] = CHANGE_COLUMNS,
+    row: type[TypedRow] = TopicChangeRow,
 ) -> list[str] | None:
     """The named topics, or those that match; None if there are not as many as expected.
 
-    Then a warning and an empty list with these columns are shown.
+    Then a warning and an empty list of such rows are shown.
 
     Raises UsageError unless names or a regular expression are given, and KctlError if no topic matches.
     """
@@ -114,7 +111,7 @@ def selected_names(
     found = list(dict.fromkeys(found))
     if expected is not None and not expected.holds(len(found)):
         run.console.warn(f"--expect {expected.text}: selected are {len(found)}, and nothing is changed")
-        run.console.show(columns, [])
+        run.console.show(row, [])
         return None
     if not found:
         raise KctlError(f"no topic matches --topic-regex '{topic_regex}'")

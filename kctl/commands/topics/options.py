@@ -8,7 +8,7 @@ import typer
 
 from kctl.commands.frame.rows import code_error, outcome_error
 from kctl.model import uuid_text
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.client.metadata import Topic
@@ -94,24 +94,15 @@ Expect = Annotated[
 # Rows that several verbs of `kctl topics` show.
 
 
-TOPIC_COLUMNS = (
-    Column("topic"),
-    Column("partitions", numeric=True),
-    Column("replication_factor", numeric=True),
-    *ERROR_COLUMNS,
-)
-CHANGE_COLUMNS = (*TOPIC_COLUMNS[:3], Column("status"), *ERROR_COLUMNS)
-
-
 class TopicRow(NamedTuple):
     """A topic in a list; without counts if it could not be described."""
 
     topic: str
     partitions: int | None
     replication_factor: int | None
-    internal: bool
-    error: str | None = None
-    message: str | None = None
+    internal: Annotated[bool, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class TopicChangeRow(NamedTuple):
@@ -120,10 +111,9 @@ class TopicChangeRow(NamedTuple):
     topic: str
     partitions: int | None
     replication_factor: int | None
-    status: str | None
-    """The past or expected result; None if it failed."""
-    error: str | None = None
-    message: str | None = None
+    status: Annotated[str | None, "The past or expected result; null if it failed."]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def topic_row(topic: Topic) -> TopicRow:
