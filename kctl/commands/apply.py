@@ -14,6 +14,7 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Terminated
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.secrets import resolved
 from kctl.commands.frame.shown import shows
 from kctl.commands.plan import NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
@@ -60,10 +61,10 @@ def apply(
         ),
     ] = False,
     throttle: Annotated[
-        str | None,
+        Rate | None,
         typer.Option(
             "--throttle",
-            metavar="BYTES_PER_S",
+            parser=Rate,
             help="Limit on the replication traffic of each broker while replicas are added, such as 50m; 'kctl reassign"
             " verify' removes it.",
         ),

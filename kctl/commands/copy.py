@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -31,19 +30,17 @@ from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Offset, Rate, list_of
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_offset_range, parse_partitions, parse_rate
+from kctl.commands.frame.values import check_offset_range
 from kctl.commands.reading.options import (
     From,
-    Grep,
-    Key,
     Limit,
     Partition,
-    PartitionOfKey,
-    RecordHeader,
     ScanProgress,
-    Where,
+    SelectOptions,
     inside,
     named_partitions,
     select_partitions,
@@ -462,6 +459,7 @@ CLUSTERS_PANEL = "Clusters"
     ),
 )
 @shows("kctl.commands.copy:CopiedRow", instead="kctl.commands.copy:CopyDocument")
+@with_groups
 def copy(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help="Topic to read.", metavar="SRC")],
@@ -521,18 +519,14 @@ def copy(
             rich_help_panel=CLUSTERS_PANEL,
         ),
     ] = None,
-    from_: From = "start",
+    from_: From = Offset("start"),
     until: Annotated[
-        str | None,
+        Offset | None,
         typer.Option(
-            "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end when the command starts."
+            "--until", parser=Offset, help="Where to stop, exclusive.  Default: the end when the command starts."
         ),
     ] = None,
-    key: Key = None,
-    partition_of_key: PartitionOfKey = False,
-    grep: Grep = None,
-    where: Where = None,
-    record_header: RecordHeader = None,
+    select: SelectOptions,
     max_records: Limit = None,
     partition: Partition = None,
     partitions: Annotated[
@@ -550,8 +544,8 @@ def copy(
         typer.Option("--codec", help="Compression codec of the batches that are written."),
     ] = "none",
     rate: Annotated[
-        str | None,
-        typer.Option("--rate", metavar="BYTES_PER_S", help="Write at most so many bytes per second, such as 5m."),
+        Rate | None,
+        typer.Option("--rate", parser=Rate, help="Write at most so many bytes per second, such as 5m."),
     ] = None,
     resume_group: Annotated[
         str | None,
@@ -619,18 +613,16 @@ def copy(
     """
     run: Invocation = ctx.obj
     run.console.outlive_reader()
-    now_ms = round(time.time() * 1000)
     if transactional_id is not None and resume_group is None:
         raise UsageError("--transactional-id requires --resume-group")
     if progress != "check" and resume_group is None:
         raise UsageError("--progress requires --resume-group")
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
-    bytes_per_s = None if rate is None else parse_rate(rate)
-    if bytes_per_s == 0:
+    if rate == 0:
         raise UsageError("--rate must be greater than 0")
-    chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
-    lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
+    chosen = selecting(select)
+    check_offset_range(from_, until)
     source_side = run.of_side(from_cluster, from_config, from_profile)
     target_side = run.of_side(to_cluster, to_config, to_profile)
     source_side.consumer_properties()
@@ -642,15 +634,15 @@ def copy(
     copying = Copying(
         source=source,
         target=target,
-        lower=lower,
-        upper=upper,
+        lower=from_,
+        upper=until,
         selecting=chosen,
         records_max=max_records,
-        partitions=parse_partitions(partition),
+        partitions=list_of(partition),
         keeps_partitions=partitions == "keep",
         reads_committed=source_side.setting(ctx, "isolation", "isolation.level") == "read_committed",
         codec=target_side.setting(ctx, "codec", "compression.type"),
-        bytes_per_s=bytes_per_s,
+        bytes_per_s=rate,
         resume_group=resume_group,
         progress=progress,
         transactional_id=transactional_id,

@@ -21,10 +21,10 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import known, outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import parse_integer
@@ -97,8 +97,8 @@ LEVEL_MAX = 32_767
 
 
 FeatureOption = Annotated[
-    list[str] | None,
-    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature and its new level."),
+    list[Pair] | None,
+    typer.Option("--feature", metavar="NAME=LEVEL", parser=Pair, help="A feature and its new level."),
 ]
 MetadataVersionOption = Annotated[
     str | None,
@@ -124,11 +124,11 @@ class UpdateRow(NamedTuple):
     message: ErrorText = None
 
 
-def levels_of(feature: list[str] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
+def levels_of(feature: list[Pair] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
     """The new levels by feature.  Raises UsageError if there are none."""
     levels = {
         name: parse_integer(value, f"the level of {name}", low=low, high=LEVEL_MAX)
-        for name, value in parse_pairs(feature, "--feature").items()
+        for name, value in dict(feature or ()).items()
     }
     if metadata_version is not None:
         if METADATA_VERSION in levels:

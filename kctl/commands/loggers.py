@@ -26,7 +26,7 @@ from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
+from kctl.commands.frame.values import parse_pair
 from kctl.errors import UsageError
 from kctl.output.console import ErrorName, ErrorText
 
@@ -196,7 +196,7 @@ def set_levels(
     """
     run: Invocation = ctx.obj
     changes = []
-    for name, text in parse_pairs(levels, "LOGGER=LEVEL").items():
+    for name, text in dict(map(parse_pair, levels)).items():
         if text.upper() not in LEVELS:
             raise UsageError(f"{name}={text}: the level must be one of {', '.join(LEVELS)}")
         changes.append(ConfigChange(name, ConfigOperation.SET, text.upper()))

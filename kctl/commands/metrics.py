@@ -19,9 +19,9 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.config.addresses import parse_addresses
 from kctl.errors import KctlError, UsageError
 from kctl.output.console import Column
@@ -177,11 +177,11 @@ def serve(
         typer.Option("--listen", metavar="HOST", help="Address to listen on; 0.0.0.0 is every IPv4 interface."),
     ] = "127.0.0.1",
     cache: Annotated[
-        str, typer.Option("--cache", metavar="DURATION", help="Scrapes within this time share one collection.")
-    ] = "5s",
+        Duration, typer.Option("--cache", parser=Duration, help="Scrapes within this time share one collection.")
+    ] = Duration("5s"),
     window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="Period for verdicts, as in 'kctl groups lag'.")
-    ] = "5m",
+        Duration, typer.Option("--window", parser=Duration, help="Period for verdicts, as in 'kctl groups lag'.")
+    ] = Duration("5m"),
 ) -> ExitStatus:
     """Serve the lag of consumer groups and the state of partitions to Prometheus, under the names of kafka_exporter.
 
@@ -190,11 +190,10 @@ def serve(
     SIGTERM.
     """
     run: Invocation = ctx.obj
-    cache_ms, window_ms = parse_duration_ms(cache), parse_duration_ms(window)
-    if cache_ms > CACHE_MS_MAX or window_ms < 1000:
+    if cache > CACHE_MS_MAX or window < 1000:
         raise UsageError("--cache is at most 1h, and --window at least 1s")
     set_up_logging(None if run.console.quiet else sys.stderr, LogFormat.TEXT)
-    return run.on_cluster_concurrently(lambda client: _serve(run, client, listen, port, cache_ms, window_ms))
+    return run.on_cluster_concurrently(lambda client: _serve(run, client, listen, port, cache, window))
 
 
 async def _serve(

@@ -15,10 +15,11 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Partitions, list_of
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import exception_error, known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, known_time, parse_partitions, parse_time_ms
+from kctl.commands.frame.values import format_time, known_time, parse_time_ms
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import ApiError, ErrorCode, UsageError
@@ -94,7 +95,7 @@ def get(
         ),
     ] = "latest",
     partition: Annotated[
-        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     committed: Annotated[
         bool,
@@ -110,7 +111,7 @@ def get(
     """
     run: Invocation = ctx.obj
     timestamp = _timestamp(at)
-    requested = parse_partitions(partition)
+    requested = list_of(partition)
     if bool(topics) == (topic_regex is not None):
         raise UsageError("give topics or --topic-regex")
     pattern = None if topic_regex is None else NamePattern("--topic-regex", topic_regex)

@@ -14,10 +14,11 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Partitions, list_of
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import exception_error, known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_partitions
+from kctl.commands.frame.values import format_time
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
@@ -83,7 +84,7 @@ def describe(
     topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
     *,
     partition: Annotated[
-        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     broker: Annotated[
         int | None,
@@ -104,8 +105,7 @@ def describe(
     2.8 or later.
     """
     run: Invocation = ctx.obj
-    requested = parse_partitions(partition)
-    found = run.on_brokers(lambda client: _query(client, topics, requested, broker=broker))
+    found = run.on_brokers(lambda client: _query(client, topics, list_of(partition), broker=broker))
     if open_:
         found = [
             (

@@ -14,14 +14,14 @@ from kctl.client.settings import PLAINTEXT, parse_servers
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
-from kctl.commands.frame.invocation import Invocation, duration_ms
+from kctl.commands.frame.invocation import Invocation, timeout_of
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration, Pair
 from kctl.commands.frame.parameters import Format
 from kctl.commands.frame.profile_store import ENVIRONMENT_NAME, load_profiles, profiles_path
 from kctl.commands.frame.profiles import Profile, Profiles, change_profiles, checked_name
 from kctl.commands.frame.secrets import read_properties
 from kctl.commands.frame.shown import shows, shows_one
-from kctl.commands.frame.values import parse_pairs
 from kctl.config.properties import has_reference, is_reference
 from kctl.errors import KctlError, UsageError
 from kctl.output.console import JSON_ONLY, Column
@@ -148,10 +148,10 @@ def add(
         ),
     ] = None,
     property_: Annotated[
-        list[str] | None,
+        list[Pair] | None,
         typer.Option(
             "--property",
-            metavar="NAME=VALUE",
+            parser=Pair,
             help="A client property, which overrides that of the file.  Secrets only as references: ${env:NAME},"
             " ${file:PATH:KEY}, ${directory:PATH:NAME}.",
         ),
@@ -171,7 +171,7 @@ def add(
         Format | None, typer.Option("--default-format", help="How to show results without --format.")
     ] = None,
     default_timeout: Annotated[
-        str | None, typer.Option("--default-timeout", metavar="DURATION", help="--timeout of commands without it.")
+        Duration | None, typer.Option("--default-timeout", parser=Duration, help="--timeout of commands without it.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the profile of this name.")] = False,
 ) -> ExitStatus:
@@ -181,7 +181,7 @@ def add(
     0600, or into a variable or file that a property refers to.
     """
     run: Invocation = ctx.obj
-    properties = parse_pairs(property_, "--property")
+    properties = dict(property_ or ())
     for each, value in properties.items():
         check_given(each, value)
     if cluster_id is not None and pin_cluster_id:
@@ -191,7 +191,7 @@ def add(
     if unknown := unknown_names(properties):
         raise UsageError(f"--property: not a property of Kafka's clients: {', '.join(unknown)}")
     if default_timeout is not None:
-        duration_ms(default_timeout, "--default-timeout")
+        timeout_of(default_timeout, "--default-timeout")
     path = None if command_config is None else os.path.abspath(os.path.expanduser(command_config))
     given = {**(read_properties(path) if path else {}), **properties}
     if bootstrap_server is not None:
@@ -207,7 +207,7 @@ def add(
         protected=protected,
         read_only=read_only,
         format=default_format,
-        timeout=default_timeout,
+        timeout=None if default_timeout is None else default_timeout.text,
     )
     if pin_cluster_id:
         profile = profile._replace(cluster_id=_present_id(run, profile))

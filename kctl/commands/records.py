@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time as clock
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -22,9 +21,10 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Time
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_partitions, parse_time_ms
+from kctl.commands.frame.values import parse_partitions
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
@@ -91,10 +91,10 @@ def delete(
         ),
     ] = None,
     before_time: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--before-time",
-            metavar="TIME",
+            parser=Time,
             help="Delete the records before the first one at or after that time: RFC 3339 (UTC without a zone), a date,"
             " 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as -7d.",
         ),
@@ -124,14 +124,13 @@ def delete(
         raise UsageError("name topics, unless --offset-json-file lists the partitions")
     in_file = None if offset_json_file is None else _read(offset_json_file)
     scope = _parse(topics or [])
-    time_ms = None if before_time is None else parse_time_ms(before_time, now_ms=round(clock.time() * 1000))
 
     async def plan(client: ClusterClient) -> list[Deletion]:
         if in_file is not None:
             return await plan_deletions(client, in_file)
         partitions = await _partitions(client, scope)
-        if time_ms is not None:
-            return await plan_deletions(client, await offsets_of_time(client, partitions, time_ms))
+        if before_time is not None:
+            return await plan_deletions(client, await offsets_of_time(client, partitions, before_time))
         offset = TO_END if before_offset is None else before_offset
         return await plan_deletions(client, dict.fromkeys(partitions, offset))
 

@@ -14,6 +14,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import SignedDuration, Time
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.groups.resets import back_up, look_up, parse_target, refuse_active
@@ -114,16 +115,16 @@ def reset(
         ),
     ] = None,
     to_datetime: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--to-datetime",
-            metavar="TIME",
+            parser=Time,
             help="Reset input topics to the first record at or after that time (RFC 3339).",
         ),
     ] = None,
     by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="Reset input topics to the time that long ago."),
+        SignedDuration | None,
+        typer.Option("--by-duration", parser=SignedDuration, help="Reset input topics to the time that long ago."),
     ] = None,
     from_file: Annotated[
         str | None,

@@ -21,9 +21,10 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_duration_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.topics.options import DRY_RUN
 from kctl.errors import UsageError
 
@@ -101,14 +102,11 @@ def check_principals(principals: Sequence[str], option: str) -> None:
             raise UsageError(f"{option} {each}: principals are written as User:name")
 
 
-def duration_ms(text: str | None, option: str, default: int) -> int:
+def positive(duration: Duration | None, option: str, default: int) -> int:
     """The duration in an option, in ms.  Raises UsageError."""
-    if text is None:
-        return default
-    period_ms = parse_duration_ms(text)
-    if period_ms <= 0:
-        raise UsageError(f"{option} must be greater than 0, not '{text}'")
-    return period_ms
+    if duration is not None and duration <= 0:
+        raise UsageError(f"{option} must be greater than 0, not '{duration.text}'")
+    return default if duration is None else duration
 
 
 # `kctl tokens create`.
@@ -136,10 +134,10 @@ def create(
         ),
     ] = None,
     max_lifetime: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--max-lifetime",
-            metavar="DURATION",
+            parser=Duration,
             help="How long the token can be renewed.  Default and limit: delegation.token.max.lifetime.ms.",
         ),
     ] = None,
@@ -152,7 +150,7 @@ def create(
     """
     run: Invocation = ctx.obj
     check_principals(renewer or (), "--renewer")
-    lifetime_ms = duration_ms(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
+    lifetime_ms = positive(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
     token = run.on_cluster(lambda client: create_token(client, renewer or (), max_lifetime_ms=lifetime_ms))
     run.console.show(SecretTokenRow, [secret_token_row(token)])
     return ExitStatus.DONE
@@ -212,9 +210,9 @@ def expire(
     token_id: Annotated[str, TOKEN],
     *,
     after: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
-            "--after", metavar="DURATION", help="Time from now until the token expires.  Default: delete it now."
+            "--after", parser=Duration, help="Time from now until the token expires.  Default: delete it now."
         ),
     ] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
@@ -225,7 +223,7 @@ def expire(
     (exit status 5).
     """
     run: Invocation = ctx.obj
-    period_ms = duration_ms(after, "--after", _AT_ONCE)
+    period_ms = positive(after, "--after", _AT_ONCE)
     status = "removed" if period_ms == _AT_ONCE else "changed"
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
@@ -251,10 +249,10 @@ def renew(
     token_id: Annotated[str, TOKEN],
     *,
     period: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--period",
-            metavar="DURATION",
+            parser=Duration,
             help="Time from now until the token expires.  Default: the broker's delegation.token.expiry.time.ms.",
         ),
     ] = None,
@@ -265,7 +263,7 @@ def renew(
     The user must be its owner or a renewer.
     """
     run: Invocation = ctx.obj
-    period_ms = duration_ms(period, "--period", BROKER_DEFAULT)
+    period_ms = positive(period, "--period", BROKER_DEFAULT)
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
         run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])

@@ -26,10 +26,11 @@ from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand, note_omissions
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_duration_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.groups.resets import parse_scope
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
@@ -294,13 +295,13 @@ def find_hanging(
         ),
     ] = None,
     idle: Annotated[
-        str,
+        Duration,
         typer.Option(
             "--idle",
-            metavar="DURATION",
+            parser=Duration,
             help="Only transactions without writes for longer than this; use the brokers' transaction.max.timeout.ms.",
         ),
-    ] = "15m",
+    ] = Duration("15m"),
     compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Find open transactions that no coordinator will end and that block readers of committed records.
@@ -310,7 +311,7 @@ def find_hanging(
     run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=not topic)
     now_ms = round(time.time() * 1000)
-    idle_since_ms = now_ms - parse_duration_ms(idle)
+    idle_since_ms = now_ms - idle
 
     tps = run.on_brokers(lambda client: _partitions(client, scope))
     note_omissions(run, tps, "topics")

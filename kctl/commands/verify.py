@@ -12,9 +12,9 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.errors import UsageError
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 
@@ -87,10 +87,10 @@ def replicas(
         typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all topics."),
     ] = None,
     interval: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--interval",
-            metavar="DURATION",
+            parser=Duration,
             help="Make further passes, with this time in between.  Default: one pass.",
         ),
     ] = None,
@@ -107,10 +107,9 @@ def replicas(
     not be read.
     """
     run: Invocation = ctx.obj
-    interval_ms = parse_duration_ms(interval) if interval is not None else None
-    if interval_ms is not None and not 0 < interval_ms <= INTERVAL_MS_MAX:
-        raise UsageError(f"--interval must be greater than 0 and at most 1 day, not '{interval}'")
-    if interval_ms is not None and run.console.format.is_document:
+    if interval is not None and not 0 < interval <= INTERVAL_MS_MAX:
+        raise UsageError(f"--interval must be greater than 0 and at most 1 day, not '{interval.text}'")
+    if interval is not None and run.console.format.is_document:
         raise UsageError(f"--format {run.console.format.value} is one document; leave out --interval, or use jsonl")
 
     async def verify(client: ClusterClient) -> ExitStatus:
@@ -118,9 +117,9 @@ def replicas(
         while True:
             await verify_once(client, partitions)
             status = _show(run, partitions)
-            if interval_ms is None or status is ExitStatus.UNMET:
+            if interval is None or status is ExitStatus.UNMET:
                 return status
-            await client.transport.sleep(interval_ms)
+            await client.transport.sleep(interval)
             await refresh_replicas(client, partitions)
 
     return run.on_cluster_concurrently(verify)

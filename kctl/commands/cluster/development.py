@@ -19,9 +19,9 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.config.properties import parse_properties
 from kctl.errors import ErrorCode, KctlError
 from kctl.output.console import ErrorName, ErrorText
@@ -151,11 +151,11 @@ def start(
         ),
     ] = False,
     override: Annotated[
-        list[str] | None,
+        list[Pair] | None,
         typer.Option(
             "-o",
             "--override",
-            metavar="NAME=VALUE",
+            parser=Pair,
             help="Set a property of all brokers.  Default: those of the previous start.",
         ),
     ] = None,
@@ -174,7 +174,7 @@ def start(
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)
-    overrides = parse_pairs(override, "-o") if override else None
+    overrides = dict(override) if override else None
     layout = settle(
         cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides, is_secure=secure
     )

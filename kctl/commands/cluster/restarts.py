@@ -31,9 +31,9 @@ from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.log_format import log_format_of
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.rows import DryRun, StateDir
 from kctl.errors import ErrorCode, KctlError, UsageError
@@ -106,11 +106,11 @@ def roll(
         str | None, typer.Option("--brokers", metavar="ID[,ID...]", help="Only these brokers.  Default: all.")
     ] = None,
     broker_timeout: Annotated[
-        str,
+        Duration,
         typer.Option(
-            "--broker-timeout", metavar="DURATION", help="Time for each broker, until all its replicas are in sync."
+            "--broker-timeout", parser=Duration, help="Time for each broker, until all its replicas are in sync."
         ),
-    ] = "10m",
+    ] = Duration("10m"),
     allow_unavailable: Annotated[
         bool,
         typer.Option(
@@ -129,7 +129,7 @@ def roll(
     The exit status is 3 if the cluster was not healthy before the first restart, and 1 if a restart has failed.
     """
     run: Invocation = ctx.obj
-    timeout_s = parse_duration_ms(broker_timeout) / 1000
+    timeout_s = broker_timeout / 1000
     chosen = [parse_integer(each, "the id of a broker", low=0) for each in brokers.split(",")] if brokers else None
     if restart_command is not None and data_dir is not None:
         raise UsageError("--restart-command and --data-dir contradict each other: give one of them")

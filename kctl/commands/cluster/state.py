@@ -16,10 +16,10 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows, shows_one
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import Column, ErrorName, ErrorText, Format
@@ -146,9 +146,9 @@ def health(
     ctx: typer.Context,
     *,
     wait: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait up to this long for the cluster to become healthy, such as 30s."
+            "--wait", parser=Duration, help="Wait up to this long for the cluster to become healthy, such as 30s."
         ),
     ] = None,
 ) -> ExitStatus:
@@ -161,8 +161,7 @@ def health(
     One row per reason; with json, jsonl and yaml one object.
     """
     run: Invocation = ctx.obj
-    wait_ms = parse_duration_ms(wait) if wait else 0
-    seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
+    seen = run.on_cluster_concurrently(lambda client: _observe(client, wait or 0))
     if seen.is_restricted:
         run.console.warn(
             "the user has no permission to describe the cluster: topics that it may not describe are not checked"

@@ -16,8 +16,9 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration, Offset, Pair, Partitions, Size, list_of
 from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_duration_ms, parse_offset_range, parse_partitions, parse_size
+from kctl.commands.frame.values import check_offset_range
 from kctl.commands.reading.options import registry_of
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.list import selected_names
@@ -101,20 +102,20 @@ def export(
         ),
     ],
     partitions: Annotated[
-        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partitions", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     start: Annotated[
-        str,
+        Offset,
         typer.Option(
             "--from",
-            metavar="OFFSET",
+            parser=Offset,
             help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.  "
             "Those that a topic gets after its first export start at their beginning.",
         ),
-    ] = "earliest",
+    ] = Offset("earliest"),
     until: Annotated[
-        str, typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive; the same forms as --from.")
-    ] = "latest",
+        Offset, typer.Option("--until", parser=Offset, help="Where to stop, exclusive; the same forms as --from.")
+    ] = Offset("latest"),
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
@@ -135,8 +136,8 @@ def export(
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
     ] = "zstd",
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of a file.")
-    ] = "256m",
+        Size, typer.Option("--target-file-size", parser=Size, help="Approximate size of a file.")
+    ] = Size("256m"),
     on_data_loss: Annotated[
         Literal["fail", "warn"],
         typer.Option(
@@ -289,7 +290,7 @@ def export(
         ),
     ] = None,
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Engine spark: set a Spark property.")
+        list[Pair] | None, typer.Option("--conf", parser=Pair, help="Engine spark: set a Spark property.")
     ] = None,
     packages: Annotated[
         str | None,
@@ -316,10 +317,10 @@ def export(
         bool, typer.Option("--follow", help="Repeat the export until SIGINT or SIGTERM; errors are retried.")
     ] = False,
     every: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--every",
-            metavar="DURATION",
+            parser=Duration,
             help=f"With --follow: time between the starts of two rounds.  Default: {EVERY_DEFAULT}.",
         ),
     ] = None,
@@ -368,8 +369,7 @@ def export(
     run: Invocation = ctx.obj
     run.console.outlive_reader()
     names = selected_names(run, topics, topic_regex, None) or []
-    now_ms = round(time.time() * 1000)
-    first, end = parse_offset_range(start, until, now_ms=now_ms)
+    check_offset_range(start, until)
     run.consumer_properties()
     run.note_unused("export")
     level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
@@ -386,14 +386,14 @@ def export(
         target=parse_target(to),
         selection=TopicSelection(
             topics=sorted(names),
-            start=first,
-            until=end,
+            start=start,
+            until=until,
             isolation=level,
-            partitions=parse_partitions(partitions),
+            partitions=list_of(partitions),
         ),
         client=run.client_settings(),
         options=FileOptions(include_headers or headers is not None, Compression(compression), level),
-        target_file_bytes=parse_size(target_file_size),
+        target_file_bytes=target_file_size,
         on_data_loss=OnDataLoss(on_data_loss),
         on_corrupt_batch=OnCorruptBatch(on_corrupt_batch),
         adopts=adopt,
@@ -426,7 +426,7 @@ def export(
         raise UsageError(
             f"--format {run.console.format.value} is one document, which --follow never ends; use --format jsonl"
         )
-    every_ms = _every_ms(every or EVERY_DEFAULT)
+    every_ms = _every_ms(Duration(EVERY_DEFAULT) if every is None else every)
     host = metrics_listen or METRICS_LISTEN_DEFAULT
     rounds = _Rounds(topic_regex, every_ms, host, metrics_port) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
@@ -443,11 +443,10 @@ class _Rounds(NamedTuple):
     metrics_port: int | None
 
 
-def _every_ms(text: str) -> int:
+def _every_ms(every_ms: Duration) -> int:
     """Raises UsageError."""
-    every_ms = parse_duration_ms(text)
     if not EVERY_MS_MIN <= every_ms <= EVERY_MS_MAX:
-        raise UsageError(f"--every takes between {EVERY_MS_MIN}ms and 1d, not '{text}'")
+        raise UsageError(f"--every takes between {EVERY_MS_MIN}ms and 1d, not '{every_ms.text}'")
     return every_ms
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -20,10 +19,11 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Time, moment_ms
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_time_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.groups import resets as group_reset
 from kctl.commands.groups.resets import back_up, backup_folder, identities
 from kctl.commands.groups.selection import (
@@ -209,10 +209,10 @@ def restore(
     group: Annotated[str, typer.Argument(help="Group whose offsets to restore.", metavar="GROUP")],
     *,
     at: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--at",
-            metavar="TIME",
+            parser=Time,
             help="Restore the offsets that were committed at that time, from the records of __consumer_offsets: RFC"
             " 3339 (UTC without a zone), a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back"
             " from now such as -1h.",
@@ -248,11 +248,9 @@ def restore(
     if at is not None and backup is not None:
         raise UsageError("--at and --backup cannot be combined")
     if at is not None:
-        now_ms = round(time.time() * 1000)
-        time_ms = parse_time_ms(at, now_ms=now_ms)
-        if time_ms > now_ms:
-            raise UsageError(f"--at {at} is in the future: {format_time(time_ms)}")
-        saved, origin = _committed_at(run, group, time_ms), Origin(True, {})
+        if at > moment_ms():
+            raise UsageError(f"--at {at.text} is in the future: {format_time(at)}")
+        saved, origin = _committed_at(run, group, at), Origin(True, {})
     elif backup is not None:
         document = _in_file(group, backup)
         saved, origin = document.groups[group], origin_of(run, document)
@@ -353,14 +351,15 @@ def history(
     topic: Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
     topic_regex: TopicRegex = None,
     since: Annotated[
-        str,
+        Time | None,
         typer.Option(
             "--since",
-            metavar="TIME",
+            parser=Time,
             help="Only commits at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch seconds"
-            " or 13 of milliseconds, or a duration back from now such as -1h.",
+            " or 13 of milliseconds, or a duration back from now such as -1h."
+            "  Default: -1d.",
         ),
-    ] = "-1d",
+    ] = None,
     limit: Annotated[
         int,
         typer.Option("--limit", metavar="N", help="Only the latest N commits.", min=1, max=GROUP_HISTORY_COMMITS_MAX),
@@ -375,11 +374,11 @@ def history(
     topic that does not exist and of which no commit is found is an error.
     """
     run: Invocation = ctx.obj
-    since_ms = parse_time_ms(since, now_ms=round(time.time() * 1000))
     pattern = topic_pattern(topic_regex)
     if topic and pattern is not None:
         raise UsageError("give --topic or --topic-regex, not both")
     matches = None if pattern is None else _matching(pattern)
+    since_ms = Time("-1d") if since is None else since
     past = PastCommits(frozenset(topic or ()), matches, since_ms, limit)
 
     async def read(client: ClusterClient) -> bool:

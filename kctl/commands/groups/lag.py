@@ -13,10 +13,11 @@ from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration, LagCondition
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_condition, parse_duration_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.groups.resets import parse_scope
 from kctl.commands.groups.selection import (
     GroupRegex,
@@ -345,12 +346,7 @@ def lag(
     group_regex: GroupRegex = None,
     topic: Topics = None,
     topic_regex: TopicRegex = None,
-    condition: Annotated[
-        str | None,
-        typer.Option(
-            "--lag", metavar="CONDITION", help="Only rows with this lag, such as '>1000' in records or '>5m' in time."
-        ),
-    ] = None,
+    condition: LagCondition = None,
     sort: Annotated[Sort, typer.Option("--sort", help="Largest or most severe first, or by name.")] = "lag",
     isolation: Annotated[
         IsolationName,
@@ -359,17 +355,17 @@ def lag(
         ),
     ] = "read_uncommitted",
     window: Annotated[
-        str,
-        typer.Option("--window", metavar="DURATION", help="Period for rates, and in which readers must make progress."),
-    ] = "5m",
+        Duration,
+        typer.Option("--window", parser=Duration, help="Period for rates, and in which readers must make progress."),
+    ] = Duration("5m"),
     check: Annotated[
         bool,
         typer.Option("--check", help="Exit with status 3 if a verdict is not OK; with --lag, if there is such a row."),
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="With --watch: time between two rounds.")
-    ] = "5s",
+        Duration, typer.Option("--interval", parser=Duration, help="With --watch: time between two rounds.")
+    ] = Duration("5s"),
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="N", help="With --watch: end after N rounds.", min=1, max=INT32_MAX),
@@ -384,11 +380,9 @@ def lag(
     were deleted or are about to be, after TIME-LEFT).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
-    required = parse_condition(condition)
+    required = condition
     scope = parse_scope(topic, topic_regex, all_topics=not topic and topic_regex is None)
-    window_ms = parse_duration_ms(window)
-    interval_ms = parse_duration_ms(interval)
-    if window_ms < 1000 or interval_ms < INTERVAL_MS_MIN:
+    if window < 1000 or interval < INTERVAL_MS_MIN:
         raise UsageError(f"--window is at least 1s, and --interval at least {INTERVAL_MS_MIN}ms")
     if watch and run.console.format.is_document:
         chosen_format = run.console.format.value
@@ -396,12 +390,12 @@ def lag(
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     topics = topic_pattern(topic_regex)
     matching = None if topics is None else topics.select
-    reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope, matching=matching))
+    reader = LagReader(LagOptions(isolation=level, window_ms=window, topics=scope, matching=matching))
     groups = group_pattern(names, group_regex)
     view = _View(run, reader, names, groups, None if by == "partition" else Grouping(by), required, sort, check=check)
     if not watch:
         return view.show(run.on_brokers(view.read))
-    return run.on_cluster_concurrently(lambda client: view.repeat(client, interval_ms, rounds))
+    return run.on_cluster_concurrently(lambda client: view.repeat(client, interval, rounds))
 
 
 class _View:

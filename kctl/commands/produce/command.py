@@ -18,13 +18,14 @@ from kctl.client.producing.producer import Producer, ProducerSettings
 from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.client.properties.settings import writing_settings
 from kctl.client.registry.schema import SchemaError
-from kctl.commands.frame.command import ChangingCommand, any_text
+from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Pair, any_text
 from kctl.commands.frame.rows import ErrorFields, code_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, known_time, parse_pair
+from kctl.commands.frame.values import format_time, known_time
 from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
 from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
@@ -99,7 +100,7 @@ def produce(
     ] = None,
     null_marker: NullMarker = None,
     record_header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+        list[Pair] | None, typer.Option("--header", "-H", parser=Pair, help="A header of every record.")
     ] = None,
     partition: Annotated[
         int | None,
@@ -175,7 +176,7 @@ def produce(
         raise UsageError("--transactional-id requires acks=all and enable.idempotence=true")
     every = _Every(
         None if key is None else key.encode(),
-        tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
+        tuple((name, value.encode()) for name, value in record_header or ()),
         partition,
     )
     lines = InputOptions(input_, key_separator, null_marker, record_format)

@@ -21,6 +21,7 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.shown import shows
 from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
@@ -81,10 +82,10 @@ def execute(
     *,
     reassignment_json_file: JsonFile = None,
     throttle: Annotated[
-        str | None,
+        Rate | None,
         typer.Option(
             "--throttle",
-            metavar="BYTES_PER_S",
+            parser=Rate,
             help="Limit on the replication traffic of each broker, such as 50m; removed when the move has ended.",
         ),
     ] = None,

@@ -18,6 +18,7 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.rows import code_error
 from kctl.commands.frame.shown import shows_one
 from kctl.commands.reassign.rows import (
@@ -177,9 +178,9 @@ class PlanFiles:
                 raise Refused(f"{path} exists and is not overwritten: give another --output")
 
 
-def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: str | None) -> None:
+def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: Rate | None) -> None:
     """Shows the command lines that execute and undo the plan in the files, with the throttle of its estimates."""
-    options = f"--wait{f' --throttle {shlex.quote(throttle)}' if throttle else ''}{run.cluster_options()}"
+    options = f"--wait{f' --throttle {shlex.quote(throttle.text)}' if throttle else ''}{run.cluster_options()}"
     for name in files:
         run.console.note(f"to execute: kctl reassign execute {shlex.quote(name)} {options}")
     if rollback_file:
@@ -235,8 +236,8 @@ def plan(
         typer.Option("--leaders-only", help="Rebalance preferred leaders by the order of replicas; copies nothing."),
     ] = False,
     throttle: Annotated[
-        str | None,
-        typer.Option("--throttle", metavar="BYTES_PER_S", help="Show the minimum duration with this throttle."),
+        Rate | None,
+        typer.Option("--throttle", parser=Rate, help="Show the minimum duration with this throttle."),
     ] = None,
     phases: Annotated[
         int | None,

@@ -13,9 +13,10 @@ from kctl.commands.frame.command import ChangingCommand, ClusterCommand, LocalCh
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import LagCondition, Partitions, Size, list_of
 from kctl.commands.frame.rows import exception_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_condition, parse_partitions, parse_size
+from kctl.commands.frame.values import format_time
 from kctl.errors import UsageError
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, is_present, nonzero
 from kctl.output.quantities import counted, format_duration
@@ -109,12 +110,7 @@ def status(
     ctx: typer.Context,
     targets: Annotated[list[str], typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
-    condition: Annotated[
-        str | None,
-        typer.Option(
-            "--lag", metavar="CONDITION", help="Only rows with this lag, such as '>1000' in records or '>5m' in time."
-        ),
-    ] = None,
+    condition: LagCondition = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -140,7 +136,7 @@ def status(
     and incarnations.
     """
     run: Invocation = ctx.obj
-    required = parse_condition(condition)
+    required = condition
     exports: dict[str, ExportState] = {}
     try:
         for target in dict.fromkeys(map(parse_target, targets)):
@@ -215,7 +211,7 @@ def verify(
     target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
     partitions: Annotated[
-        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partitions", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     from_start: Annotated[
         bool,
@@ -252,7 +248,7 @@ def verify(
         topic=topic,
         target=parse_target(target),
         client=run.client_settings(),
-        partitions=parse_partitions(partitions),
+        partitions=list_of(partitions),
         from_start=from_start,
         isolation=Isolation(isolation) if isolation else None,
         catalog=catalog,
@@ -291,8 +287,8 @@ def compact(
     target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of merged files.")
-    ] = "256m",
+        Size, typer.Option("--target-file-size", parser=Size, help="Approximate size of merged files.")
+    ] = Size("256m"),
     compression: Annotated[
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of merged files.")
     ] = "zstd",
@@ -313,12 +309,11 @@ def compact(
     The exit status is 5 if an export into the folder is running or was interrupted, and 3 if files are missing.
     """
     run: Invocation = ctx.obj
-    size = parse_size(target_file_size)
-    if size < 1:
+    if target_file_size < 1:
         raise UsageError("--target-file-size must be greater than 0")
     location = parse_target(target)
     request = CompactRequest(
-        target_bytes=size,
+        target_bytes=target_file_size,
         compression=Compression(compression),
         catalog=catalog,
         namespace=namespace or "",

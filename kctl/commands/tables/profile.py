@@ -15,8 +15,9 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Offset, Partitions, list_of
 from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_offset_range, parse_partitions
+from kctl.commands.frame.values import check_offset_range
 from kctl.errors import KctlError, UsageError
 from kctl.output.console import Column, Format, TypedRow
 from kctl.output.quantities import counted
@@ -93,15 +94,15 @@ def profile(
     topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
     *,
     partitions: Annotated[
-        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partitions", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     start: Annotated[
-        str,
-        typer.Option("--from", metavar="OFFSET", help="Where to start: earliest, latest, N, +N, -N or @TIME."),
-    ] = "earliest",
+        Offset,
+        typer.Option("--from", parser=Offset, help="Where to start: earliest, latest, N, +N, -N or @TIME."),
+    ] = Offset("earliest"),
     until: Annotated[
-        str, typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive; the same forms as --from.")
-    ] = "latest",
+        Offset, typer.Option("--until", parser=Offset, help="Where to stop, exclusive; the same forms as --from.")
+    ] = Offset("latest"),
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
@@ -126,7 +127,7 @@ def profile(
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
-    first, end = parse_offset_range(start, until, now_ms=now_ms)
+    check_offset_range(start, until)
     run.consumer_properties()
     run.note_unused("tables profile")
     if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
@@ -134,10 +135,10 @@ def profile(
     request = ProfileRequest(
         selection=TopicSelection(
             topics=[topic],
-            start=first,
-            until=end,
+            start=start,
+            until=until,
             isolation=Isolation(run.setting(ctx, "isolation", "isolation.level")),
-            partitions=parse_partitions(partitions),
+            partitions=list_of(partitions),
         ),
         client=run.client_settings(),
     )

@@ -26,9 +26,9 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.rows import known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import (
     DRY_RUN,
@@ -95,7 +95,7 @@ def create(
             max=INT16_MAX,
         ),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    config: Annotated[list[Pair] | None, typer.Option("--config", parser=Pair, help="Set a property.")] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +123,7 @@ def create(
         BROKER_DEFAULT if partitions is None else partitions,
         BROKER_DEFAULT if replication_factor is None else replication_factor,
         assignment,
-        parse_pairs(config, "--config"),
+        dict(config or ()),
     )
     topics = [NewTopic(name, *settings) for name in dict.fromkeys(names)]
 
@@ -182,7 +182,7 @@ def alter(
             "--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."
         ),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    config: Annotated[list[Pair] | None, typer.Option("--config", parser=Pair, help="Set a property.")] = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset a property to its default."),
@@ -196,7 +196,7 @@ def alter(
     Adding partitions changes the partition that a key is assigned to.
     """
     run: Invocation = ctx.obj
-    set_ = parse_pairs(config, "--config")
+    set_ = dict(config or ())
     if partitions is None and not set_ and not delete_config:
         raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
     if replica_assignment and partitions is None:

@@ -18,19 +18,13 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
-    AtMinIsr,
     FilterOptions,
-    Id,
-    Overrides,
-    TopicRegex,
-    Unavailable,
-    UnderMinIsr,
-    UnderReplicated,
     topic_id,
     topic_row,
 )
@@ -81,7 +75,7 @@ def topic_filters(options: FilterOptions) -> TopicFilters:
         problems=frozenset(problem for problem, is_set in flags.items() if is_set),
         has_overrides=options.overrides,
         names=None if options.topic_regex is None else NamePattern("--topic-regex", options.topic_regex),
-        ids=None if options.id is None else NamePattern("--id", options.id),
+        ids=None if options.id_ is None else NamePattern("--id", options.id_),
     )
 
 
@@ -193,6 +187,7 @@ class PartitionRow(NamedTuple):
     ),
 )
 @shows(TopicItem)
+@with_groups
 def describe(
     ctx: typer.Context,
     names: Annotated[
@@ -200,13 +195,7 @@ def describe(
         typer.Argument(help="Topics.  Default: all; internal topics only with a filter.", metavar="TOPIC"),
     ] = None,
     *,
-    under_replicated: UnderReplicated = False,
-    unavailable: Unavailable = False,
-    under_min_isr: UnderMinIsr = False,
-    at_min_isr: AtMinIsr = False,
-    overrides: Overrides = False,
-    topic_regex: TopicRegex = None,
-    id_: Id = None,
+    options: FilterOptions,
     compat: Compat = None,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
@@ -218,11 +207,9 @@ def describe(
     included.
     """
     run: Invocation = ctx.obj
-    if names and topic_regex is not None:
+    if names and options.topic_regex is not None:
         raise UsageError("give topics or --topic-regex, not both")
-    filters = topic_filters(
-        FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
-    )
+    filters = topic_filters(options)
     problems = filters.problems
 
     if compat:
