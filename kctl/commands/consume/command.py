@@ -183,8 +183,9 @@ def consume(
     --key, --grep, --where and --record-header select records; if several are given, all must match.  --limit counts
     selected records.  --grep applies Python's regular expressions to the value as UTF-8: without special characters to
     the whole value, otherwise to its first 64 KiB and for at most 1 s.  --where compares fields (key, value, headers,
-    partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by == != < <= > >= in,
-    joined by and, or, not, exists(PATH).  A comparison with a path that does not exist is false.
+    topic, partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by = != < <= > >=,
+    in, like and is null, joined by and, or, not, exists(PATH).  A comparison with null or a path that does not exist is
+    unknown, as in SQL, and so is its opposite.  'kctl export --where' has the same conditions.
 
     With json, jsonl and yaml, keys, values and header values that are not UTF-8 are base64; "key_encoding",
     "value_encoding" and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json
