@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -38,7 +38,7 @@ from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kctl.admin.topics.transactions import OpenTransaction, Transaction
     from kctl.client.cluster import ClusterClient
@@ -152,8 +152,13 @@ class TopicPartitionsItem(NamedTuple):
     partitions: list[int]
 
 
+def _partitions_text(topics: Sequence[Mapping[str, Any]]) -> str | None:
+    """For example `orders(0,1) payments(3)`."""
+    return " ".join(f"{item['topic']}({','.join(map(str, item['partitions']))})" for item in topics) or None
+
+
 class TransactionItem(NamedTuple):
-    """A transaction as a JSON object."""
+    """A transaction."""
 
     transactional_id: str
     coordinator: str | None
@@ -161,28 +166,12 @@ class TransactionItem(NamedTuple):
     producer_epoch: int | None
     state: str | None
     timeout_ms: int | None
-    start_timestamp_ms: int | None
+    start_timestamp_ms: Annotated[int | None, JSON_ONLY]
     start_time: str | None
     duration_ms: int | None
-    partitions: list[TopicPartitionsItem]
-    error: str | None = None
-    message: str | None = None
-
-
-class TransactionRow(NamedTuple):
-    """A transaction in the table."""
-
-    transactional_id: str
-    coordinator: str | None
-    producer_id: int | None
-    producer_epoch: int | None
-    state: str | None
-    timeout_ms: int | None
-    start_time: str | None
-    duration_ms: int | None
-    partitions: Annotated[str | None, Column(wraps=True), "For example `orders(0,1) payments(3)`."]
-    error: ErrorName
-    message: ErrorText
+    partitions: Annotated[list[TopicPartitionsItem], Column(wraps=True, shown=_partitions_text)]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command("describe", cls=QueryCommand, epilog=examples("kctl transactions describe billing-1"))
@@ -207,7 +196,7 @@ def describe(
     if compat:
         return _describe_as_kafka(run, found, now_ms)
     items = [_item(one, now_ms) for one in found]
-    run.console.show(TransactionRow, items, rows=[_row(item) for item in items])
+    run.console.show(TransactionItem, items)
     return run.status_of(items)
 
 
@@ -238,16 +227,6 @@ def _item(one: Transaction, now_ms: int) -> TransactionItem:
         partitions=[TopicPartitionsItem(topic, numbers) for topic, numbers in topics.items()],
         **outcome_error(one.outcome),
     )
-
-
-def _row(item: TransactionItem) -> TransactionRow:
-    fields = item._asdict()
-    del fields["start_timestamp_ms"]
-    return TransactionRow(**(fields | {"partitions": _text(item.partitions)}))
-
-
-def _text(topics: Sequence[TopicPartitionsItem]) -> str | None:
-    return " ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in topics) or None
 
 
 # `kctl transactions find-hanging`.

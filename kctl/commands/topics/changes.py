@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -39,10 +39,12 @@ from kctl.commands.topics.options import (
     topic_row,
 )
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import Column, ErrorName, ErrorText
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kctl.admin.groups.dependents_reading import Dependents
     from kctl.client.metadata import Topic
 
@@ -232,30 +234,22 @@ def alter(
 # `kctl topics delete`.
 
 
+def _dependent_texts(dependents: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_text(Dependent(**fields)) for fields in dependents]
+
+
 class DeletionPreviewRow(NamedTuple):
     """A topic that would be deleted."""
 
     topic: str
     partitions: int | None
     replication_factor: int | None
-    internal: bool
-    dependents: list[Dependent]
-    unchecked: Annotated[list[str], "The parts that could not be checked, with the reason."]
-    error: str | None
-    message: str | None
-    status: str | None
-
-
-class FlatPreviewRow(NamedTuple):
-    """A topic in the table of those that would be deleted."""
-
-    topic: str
-    partitions: int | None
-    replication_factor: int | None
-    status: str | None
-    dependents: Annotated[list[str], Column(wraps=True)]
+    internal: Annotated[bool, JSON_ONLY]
+    dependents: Annotated[list[Dependent], Column(wraps=True, shown=_dependent_texts)]
+    unchecked: Annotated[list[str], JSON_ONLY, "The parts that could not be checked, with the reason."]
     error: ErrorName
     message: ErrorText
+    status: Annotated[str | None, Column(after="replication_factor")]
 
 
 DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
@@ -290,7 +284,7 @@ def delete(
             return row._replace(status="does not exist", error=None, message=None)
         return row
 
-    selected = selected_names(run, names, topic_regex, expect, FlatPreviewRow if dry_run else TopicChangeRow)
+    selected = selected_names(run, names, topic_regex, expect, DeletionPreviewRow if dry_run else TopicChangeRow)
     if selected is None:
         return ExitStatus.UNMET
     if dry_run:
@@ -298,7 +292,7 @@ def delete(
         previews = [forgive(_preview(topic, dependents)) for topic in topics]
         for text in dependents.unchecked:
             run.console.warn(f"not checked: {text}")
-        run.console.show(FlatPreviewRow, previews, rows=[_flat(row) for row in previews])
+        run.console.show(DeletionPreviewRow, previews)
         return run.status_of(previews)
     if run.console.can_ask and not run.has_consent:
         _state_dependents(run, selected)
@@ -338,11 +332,6 @@ def _preview(topic: Topic, dependents: Dependents) -> DeletionPreviewRow:
         message=row.message,
         status=None if row.error else "would be deleted",
     )
-
-
-def _flat(row: DeletionPreviewRow) -> FlatPreviewRow:
-    texts = [_text(one) for one in row.dependents]
-    return FlatPreviewRow(row.topic, row.partitions, row.replication_factor, row.status, texts, row.error, row.message)
 
 
 def _text(dependent: Dependent) -> str:
