@@ -9,6 +9,7 @@ when typer reads the command line, and a mistake names the option: `LocalCommand
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, ClassVar, Self
 
@@ -26,6 +27,7 @@ from kctl.commands.frame.values import (
     parse_size,
     parse_time_ms,
 )
+from kctl.errors import UsageError
 
 _moment_ms: ContextVar[int] = ContextVar("moment_ms")
 
@@ -61,6 +63,21 @@ class _Number(int):
     def read(text: str) -> int:
         """The number in the text.  Raises UsageError."""
         raise NotImplementedError
+
+    @classmethod
+    def within(cls, least: str, most: str | None = None) -> Callable[[str | Self], Self]:
+        """The parser of an option whose values have a range: `parser=Duration.within("100ms", "1h")`."""
+        low, high = cls(least), None if most is None else cls(most)
+        limits = f"at least {least}" if most is None else f"between {least} and {most}"
+
+        def parse(text: str | Self) -> Self:
+            value = cls(text)
+            if value < low or (high is not None and value > high):
+                raise UsageError(f"must be {limits}, not '{value.text}'")
+            return value
+
+        parse.metavar = cls.metavar  # type: ignore[attr-defined]  # help has it
+        return parse
 
 
 class Duration(_Number):
