@@ -14,12 +14,13 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Terminated
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.secrets import resolved
 from kctl.commands.frame.shown import shows
-from kctl.commands.plan import COLUMNS, NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
+from kctl.commands.plan import NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.moves import throttle as set_throttle
-from kctl.commands.reassign.rows import StateDir, throttle_rate
+from kctl.commands.reassign.rows import StateDir
 from kctl.errors import ClusterUnreachable
 from kctl.output.quantities import counted
 
@@ -60,10 +61,10 @@ def apply(
         ),
     ] = False,
     throttle: Annotated[
-        str | None,
+        Rate | None,
         typer.Option(
             "--throttle",
-            metavar="BYTES_PER_S",
+            parser=Rate.within("1"),
             help="Limit on the replication traffic of each broker while replicas are added, such as 50m; 'kctl reassign"
             " verify' removes it.",
         ),
@@ -83,7 +84,7 @@ def apply(
     for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
-    rate = throttle_rate(throttle)
+    rate = throttle
     desired = read_desired(file)
     found = differences(desired, run.on_brokers(lambda client: read_state(client, desired)))
     changes = [change for change in found if delete or not change.is_removal]
@@ -93,11 +94,11 @@ def apply(
         run.console.note(f"{items} kept; --delete removes what the document lacks")
     rows = [planned_row(change, deletes=delete) for change in changes]
     if any(row.error for row in rows):
-        run.console.show(COLUMNS, [row if row.error else row._replace(status=NOT_DONE) for row in rows])
+        run.console.show(ChangeRow, [row if row.error else row._replace(status=NOT_DONE) for row in rows])
         return ExitStatus.FAILED
     if not changes:
         run.console.note("the cluster has what the document requires")
-        run.console.show(COLUMNS, [])
+        run.console.show(ChangeRow, [])
         return ExitStatus.DONE
     # Before anything is changed: a secret that cannot be read is an error of the whole document.
     passwords = _passwords(desired, changes)
@@ -135,7 +136,7 @@ def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_
         status = ExitStatus.UNREACHABLE
         run.console.warn(f"{error}; the outcome of the first change that is 'not done' is unknown")
     rows = [outcome_row(change, applying.outcomes.get(change), is_dry_run=dry_run) for change in changes]
-    run.console.show(COLUMNS, rows)
+    run.console.show(ChangeRow, rows)
     return run.status_of(rows) if status is None else status
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -31,19 +30,17 @@ from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Offset, Rate, list_of
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_offset_range, parse_partitions, parse_rate
+from kctl.commands.frame.values import check_offset_range
 from kctl.commands.reading.options import (
     From,
-    Grep,
-    Key,
     Limit,
     Partition,
-    PartitionOfKey,
-    RecordHeader,
     ScanProgress,
-    Where,
+    SelectOptions,
     inside,
     named_partitions,
     select_partitions,
@@ -51,7 +48,7 @@ from kctl.commands.reading.options import (
 )
 from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
@@ -67,16 +64,6 @@ if TYPE_CHECKING:
 # Rows of the offsets of groups that `kctl copy` translates.
 
 
-MIRRORED_COLUMNS = (
-    Column("group"),
-    Column("partition", numeric=True),
-    Column("source_offset", numeric=True),
-    Column("target_offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class Mirrored(NamedTuple):
     """The offset of a group in one partition; `target_offset` is None without a translation."""
 
@@ -84,10 +71,11 @@ class Mirrored(NamedTuple):
     partition: int
     source_offset: int
     target_offset: int | None
-    status: str
-    """committed, not copied, kept (the group is further in the target), would be committed, or failed."""
-    error: str | None = None
-    message: str | None = None
+    status: Annotated[
+        str, "committed, not copied, kept (the group is further in the target), would be committed, or failed."
+    ]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def mirrored(groups: CopiedGroups) -> list[Mirrored]:
@@ -129,17 +117,6 @@ _DISTRUST_SHOWN = 10
 _UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
 """A transaction with offsets of the group is open."""
 
-COPIED_COLUMNS = (
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("position", numeric=True),
-    Column("read", numeric=True),
-    Column("copied", numeric=True),
-    Column("bytes", numeric=True),
-    Column("status"),
-)
-
 
 class Copying(NamedTuple):
     """The options of a copy."""
@@ -174,13 +151,11 @@ class CopiedRow(NamedTuple):
     partition: int
     start: int
     end: int
-    position: int
-    """Everything before it has been copied or left out."""
+    position: Annotated[int, "Everything before it has been copied or left out."]
     read: int
     copied: int
     bytes: int
-    status: str
-    """copied, interrupted, or with --dry-run "would be copied"."""
+    status: Annotated[str, 'copied, interrupted, or with --dry-run "would be copied".']
 
 
 class CopyDocument(NamedTuple):
@@ -259,9 +234,9 @@ async def _copy(
     if copying.groups and console.is_machine_readable:
         console.show_one(CopyDocument(rows, of_groups))
     else:
-        console.show(COPIED_COLUMNS, rows)
+        console.show(CopiedRow, rows)
         if of_groups:
-            console.show(MIRRORED_COLUMNS, of_groups)
+            console.show(Mirrored, of_groups)
     _summarise(console, copier, copying, "")
     return ExitStatus.FAILED if any(one.error for one in of_groups) else ExitStatus.DONE
 
@@ -484,6 +459,7 @@ CLUSTERS_PANEL = "Clusters"
     ),
 )
 @shows("kctl.commands.copy:CopiedRow", instead="kctl.commands.copy:CopyDocument")
+@with_groups
 def copy(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help="Topic to read.", metavar="SRC")],
@@ -543,18 +519,14 @@ def copy(
             rich_help_panel=CLUSTERS_PANEL,
         ),
     ] = None,
-    from_: From = "start",
+    from_: From = Offset("start"),
     until: Annotated[
-        str | None,
+        Offset | None,
         typer.Option(
-            "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end when the command starts."
+            "--until", parser=Offset, help="Where to stop, exclusive.  Default: the end when the command starts."
         ),
     ] = None,
-    key: Key = None,
-    partition_of_key: PartitionOfKey = False,
-    grep: Grep = None,
-    where: Where = None,
-    record_header: RecordHeader = None,
+    select: SelectOptions,
     max_records: Limit = None,
     partition: Partition = None,
     partitions: Annotated[
@@ -572,8 +544,8 @@ def copy(
         typer.Option("--codec", help="Compression codec of the batches that are written."),
     ] = "none",
     rate: Annotated[
-        str | None,
-        typer.Option("--rate", metavar="BYTES_PER_S", help="Write at most so many bytes per second, such as 5m."),
+        Rate | None,
+        typer.Option("--rate", parser=Rate.within("1"), help="Write at most so many bytes per second, such as 5m."),
     ] = None,
     resume_group: Annotated[
         str | None,
@@ -641,18 +613,14 @@ def copy(
     """
     run: Invocation = ctx.obj
     run.console.outlive_reader()
-    now_ms = round(time.time() * 1000)
     if transactional_id is not None and resume_group is None:
         raise UsageError("--transactional-id requires --resume-group")
     if progress != "check" and resume_group is None:
         raise UsageError("--progress requires --resume-group")
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
-    bytes_per_s = None if rate is None else parse_rate(rate)
-    if bytes_per_s == 0:
-        raise UsageError("--rate must be greater than 0")
-    chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
-    lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
+    chosen = selecting(select)
+    check_offset_range(from_, until)
     source_side = run.of_side(from_cluster, from_config, from_profile)
     target_side = run.of_side(to_cluster, to_config, to_profile)
     source_side.consumer_properties()
@@ -664,15 +632,15 @@ def copy(
     copying = Copying(
         source=source,
         target=target,
-        lower=lower,
-        upper=upper,
+        lower=from_,
+        upper=until,
         selecting=chosen,
         records_max=max_records,
-        partitions=parse_partitions(partition),
+        partitions=list_of(partition),
         keeps_partitions=partitions == "keep",
         reads_committed=source_side.setting(ctx, "isolation", "isolation.level") == "read_committed",
         codec=target_side.setting(ctx, "codec", "compression.type"),
-        bytes_per_s=bytes_per_s,
+        bytes_per_s=rate,
         resume_group=resume_group,
         progress=progress,
         transactional_id=transactional_id,

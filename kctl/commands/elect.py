@@ -19,7 +19,7 @@ from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import INT32_MAX
 from kctl.system.user_files import read_text
 
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("leader_before", numeric=True),
-    Column("leader", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class ElectionRow(NamedTuple):
     """The election of a partition's leader."""
 
@@ -53,8 +43,8 @@ class ElectionRow(NamedTuple):
     leader_before: int | None
     leader: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @app.command(
@@ -124,7 +114,7 @@ def elect(
     if compat and not dry_run:
         run.console.verbatim(election_compat.elected(compat, kind, elections))
         return run.status_of(rows)
-    run.console.show(COLUMNS, rows)
+    run.console.show(ElectionRow, rows)
     if not rows:
         run.console.note("no partition needs an election")
     return run.status_of(rows)

@@ -21,12 +21,12 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import known, outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import parse_integer
 
 if TYPE_CHECKING:
@@ -46,16 +46,6 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-FEATURE_COLUMNS = (
-    Column("feature"),
-    Column("supported_min", numeric=True),
-    Column("supported_max", numeric=True),
-    Column("finalized", numeric=True),
-    Column("version", is_rare=True),
-    Column("epoch", numeric=True),
-    Column("differs"),
-)
-
 
 class FeatureRow(NamedTuple):
     """A feature; `version` is the name of the finalized metadata.version."""
@@ -64,7 +54,7 @@ class FeatureRow(NamedTuple):
     supported_min: int | None
     supported_max: int | None
     finalized: int
-    version: str | None
+    version: Annotated[str | None, Column(is_rare=True)]
     epoch: int | None
     differs: bool
 
@@ -82,7 +72,7 @@ def describe(ctx: typer.Context) -> ExitStatus:
     """
     run: Invocation = ctx.obj
     found = run.on_brokers(describe_features)
-    run.console.show(FEATURE_COLUMNS, [_row(found, one) for one in found.features])
+    run.console.show(FeatureRow, [_row(found, one) for one in found.features])
     if not found.features:
         run.console.note("the cluster has no features")
     return ExitStatus.DONE
@@ -105,17 +95,10 @@ def _row(found: Features, one: Feature) -> FeatureRow:
 
 LEVEL_MAX = 32_767
 
-UPDATE_COLUMNS = (
-    Column("feature"),
-    Column("level_before", numeric=True),
-    Column("level", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
 
 FeatureOption = Annotated[
-    list[str] | None,
-    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature and its new level."),
+    list[Pair] | None,
+    typer.Option("--feature", metavar="NAME=LEVEL", parser=Pair, help="A feature and its new level."),
 ]
 MetadataVersionOption = Annotated[
     str | None,
@@ -137,15 +120,15 @@ class UpdateRow(NamedTuple):
     level_before: int | None
     level: int
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
-def levels_of(feature: list[str] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
+def levels_of(feature: list[Pair] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
     """The new levels by feature.  Raises UsageError if there are none."""
     levels = {
         name: parse_integer(value, f"the level of {name}", low=low, high=LEVEL_MAX)
-        for name, value in parse_pairs(feature, "--feature").items()
+        for name, value in dict(feature or ()).items()
     }
     if metadata_version is not None:
         if METADATA_VERSION in levels:
@@ -180,7 +163,7 @@ def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, dry_run
         )
         for one in outcomes
     ]
-    run.console.show(UPDATE_COLUMNS, rows)
+    run.console.show(UpdateRow, rows)
     return run.status_of(rows)
 
 

@@ -26,9 +26,9 @@ from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
+from kctl.commands.frame.values import parse_pair
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -54,15 +54,6 @@ Brokers = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")]
 
-CHANGE_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("logger"),
-    Column("before"),
-    Column("after"),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
 
 class LevelChangeRow(NamedTuple):
     """A logger of a broker whose level is changed."""
@@ -70,11 +61,13 @@ class LevelChangeRow(NamedTuple):
     broker: int
     logger: str
     before: str | None
-    after: str | None
-    """Null if it is not known: the change failed, or a dry run does not show which level the logger would inherit."""
+    after: Annotated[
+        str | None,
+        "Null if it is not known: the change failed, or a dry run does not show which level the logger would inherit.",
+    ]
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 async def loggers_of(client: ClusterClient, brokers: list[int] | None) -> list[ConfigResource]:
@@ -107,7 +100,7 @@ def alter(run: Invocation, changes: list[ConfigChange], brokers: list[int] | Non
         ]
 
     rows = run.on_brokers(send)
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(LevelChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -121,8 +114,6 @@ def _level(found: list[ConfigEntry] | Outcome, name: str) -> str | None:
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (Column("broker", numeric=True), Column("logger"), Column("level"), *ERROR_COLUMNS)
-
 
 class LoggerRow(NamedTuple):
     """A logger of a broker, or a broker whose loggers could not be described."""
@@ -130,8 +121,8 @@ class LoggerRow(NamedTuple):
     broker: int
     logger: str | None = None
     level: str | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -172,7 +163,7 @@ def list_loggers(
         return sorted(rows, key=lambda row: (row.broker, row.logger or ""))
 
     rows = run.on_brokers(query)
-    run.console.show(COLUMNS, rows)
+    run.console.show(LoggerRow, rows)
     return run.status_of(rows)
 
 
@@ -205,7 +196,7 @@ def set_levels(
     """
     run: Invocation = ctx.obj
     changes = []
-    for name, text in parse_pairs(levels, "LOGGER=LEVEL").items():
+    for name, text in dict(map(parse_pair, levels)).items():
         if text.upper() not in LEVELS:
             raise UsageError(f"{name}={text}: the level must be one of {', '.join(LEVELS)}")
         changes.append(ConfigChange(name, ConfigOperation.SET, text.upper()))

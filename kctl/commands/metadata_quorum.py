@@ -15,7 +15,7 @@ from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import format_time
 from kctl.model import uuid_text
-from kctl.output.console import Column
+from kctl.output.console import JSON_ONLY, Column
 
 if TYPE_CHECKING:
     from kctl.admin.cluster.quorum import QuorumReplica
@@ -34,17 +34,6 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("node", numeric=True),
-    Column("role"),
-    Column("log_end_offset", numeric=True),
-    Column("lag", numeric=True),
-    Column("last_fetch"),
-    Column("last_caught_up"),
-    Column("directory_id"),
-    Column("endpoints", wraps=True, is_rare=True),
-)
-
 
 class ReplicaRow(NamedTuple):
     """A controller, or a broker that reads the metadata log."""
@@ -53,12 +42,12 @@ class ReplicaRow(NamedTuple):
     role: str
     log_end_offset: int | None
     lag: int | None
-    last_fetch_ms: int | None
+    last_fetch_ms: Annotated[int | None, JSON_ONLY]
     last_fetch: str | None
-    last_caught_up_ms: int | None
+    last_caught_up_ms: Annotated[int | None, JSON_ONLY]
     last_caught_up: str | None
     directory_id: str | None
-    endpoints: list[str]
+    endpoints: Annotated[list[str], Column(wraps=True, is_rare=True)]
 
 
 class QuorumItem(NamedTuple):
@@ -98,7 +87,7 @@ def describe(
     run: Invocation = ctx.obj
     quorum = run.on_cluster(describe_metadata_quorum)
     if replication:
-        run.console.show(COLUMNS, [_row(one) for one in quorum.replicas])
+        run.console.show(ReplicaRow, [_row(one) for one in quorum.replicas])
         return ExitStatus.DONE
     run.console.show_one(
         QuorumItem(

@@ -19,9 +19,9 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.config.addresses import parse_addresses
 from kctl.errors import KctlError, UsageError
 from kctl.output.console import Column
@@ -48,7 +48,6 @@ app = typer.Typer(
 verbs = typer.Typer(add_completion=False)
 
 BROKER_METRICS_PORT = 9404
-COLUMNS = (Column("metric"), Column("labels"), Column("value", numeric=True))
 
 
 class MetricItem(NamedTuple):
@@ -56,8 +55,7 @@ class MetricItem(NamedTuple):
 
     metric: str
     labels: dict[str, str]
-    value: float | None
-    """Null for NaN and infinite values."""
+    value: Annotated[float | None, "Null for NaN and infinite values."]
 
 
 class MetricRow(NamedTuple):
@@ -65,7 +63,7 @@ class MetricRow(NamedTuple):
 
     metric: str
     labels: str
-    value: str
+    value: Annotated[str, Column(numeric=True)]
 
 
 @verbs.command(
@@ -126,7 +124,7 @@ def show(
     samples = [each for each in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(each))]
     items = [MetricItem(s.metric, s.labels, s.value if math.isfinite(s.value) else None) for s in samples]
     rows = [MetricRow(s.metric, _labels(s), f"{s.value:.15g}") for s in samples]
-    run.console.show(COLUMNS, items, rows=rows)
+    run.console.show(MetricRow, items, rows=rows)
     return ExitStatus.DONE
 
 
@@ -157,7 +155,6 @@ def _text(sample: Sample) -> str:
 
 DEFAULT_PORT = 9308
 """The port of kafka_exporter."""
-CACHE_MS_MAX = 3_600_000
 
 
 @verbs.command(
@@ -179,11 +176,15 @@ def serve(
         typer.Option("--listen", metavar="HOST", help="Address to listen on; 0.0.0.0 is every IPv4 interface."),
     ] = "127.0.0.1",
     cache: Annotated[
-        str, typer.Option("--cache", metavar="DURATION", help="Scrapes within this time share one collection.")
-    ] = "5s",
+        Duration,
+        typer.Option(
+            "--cache", parser=Duration.within("0s", "1h"), help="Scrapes within this time share one collection."
+        ),
+    ] = Duration("5s"),
     window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="Period for verdicts, as in 'kctl groups lag'.")
-    ] = "5m",
+        Duration,
+        typer.Option("--window", parser=Duration.within("1s"), help="Period for verdicts, as in 'kctl groups lag'."),
+    ] = Duration("5m"),
 ) -> ExitStatus:
     """Serve the lag of consumer groups and the state of partitions to Prometheus, under the names of kafka_exporter.
 
@@ -192,11 +193,8 @@ def serve(
     SIGTERM.
     """
     run: Invocation = ctx.obj
-    cache_ms, window_ms = parse_duration_ms(cache), parse_duration_ms(window)
-    if cache_ms > CACHE_MS_MAX or window_ms < 1000:
-        raise UsageError("--cache is at most 1h, and --window at least 1s")
     set_up_logging(None if run.console.quiet else sys.stderr, LogFormat.TEXT)
-    return run.on_cluster_concurrently(lambda client: _serve(run, client, listen, port, cache_ms, window_ms))
+    return run.on_cluster_concurrently(lambda client: _serve(run, client, listen, port, cache, window))
 
 
 async def _serve(

@@ -15,15 +15,16 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Partitions, list_of
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import exception_error, known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, known_time, parse_partitions, parse_time_ms
+from kctl.commands.frame.values import format_time, known_time, parse_time_ms
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -46,27 +47,17 @@ _EPOCH_MS_DIGITS = 13
 verbs = typer.Typer(add_completion=False)
 
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("time"),
-    Column("leader_epoch", numeric=True),
-    *ERROR_COLUMNS,
-)
-
-
 class OffsetRow(NamedTuple):
     """An offset of a partition, or the error."""
 
     topic: str
     partition: int
     offset: int | None = None
-    timestamp_ms: int | None = None
+    timestamp_ms: Annotated[int | None, JSON_ONLY] = None
     time: str | None = None
     leader_epoch: int | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class TopicFailureRow(NamedTuple):
@@ -104,7 +95,7 @@ def get(
         ),
     ] = "latest",
     partition: Annotated[
-        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     committed: Annotated[
         bool,
@@ -120,7 +111,7 @@ def get(
     """
     run: Invocation = ctx.obj
     timestamp = _timestamp(at)
-    requested = parse_partitions(partition)
+    requested = list_of(partition)
     if bool(topics) == (topic_regex is not None):
         raise UsageError("give topics or --topic-regex")
     pattern = None if topic_regex is None else NamePattern("--topic-regex", topic_regex)
@@ -158,7 +149,7 @@ def get(
             if row.error is not None:
                 run.console.warn(str(row.message))
         return run.status_of(rows)
-    run.console.show(COLUMNS, rows)
+    run.console.show(OffsetRow, rows)
     return run.status_of(rows)
 
 

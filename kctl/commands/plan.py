@@ -16,7 +16,7 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.yaml_text import read_yaml, write_yaml
 from kctl.system.user_files import read_input
 
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 # Rows of `kctl plan` and `kctl apply`, and the document that both read.
 
 
-COLUMNS = (
-    Column("kind"),
-    Column("name"),
-    Column("action"),
-    Column("property"),
-    Column("before"),
-    Column("after", wraps=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
 PLANNED = "planned"
 ONLY_WITH_DELETE = "only with --delete"
 NOT_DONE = "not done"
@@ -53,11 +43,10 @@ class ChangeRow(NamedTuple):
     action: str
     property: str | None
     before: str | None
-    after: str | None
-    status: str | None
-    """planned, only with --delete, or what was done; None if it failed."""
-    error: str | None = None
-    message: str | None = None
+    after: Annotated[str | None, Column(wraps=True)]
+    status: Annotated[str | None, "planned, only with --delete, or what was done; null if it failed."]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def read_desired(path: str) -> DesiredState:
@@ -141,5 +130,5 @@ def plan(
         return ExitStatus.DONE
     desired = read_desired(file)
     changes = differences(desired, run.on_brokers(lambda client: read_state(client, desired)))
-    run.console.show(COLUMNS, [planned_row(change, deletes=delete) for change in changes])
+    run.console.show(ChangeRow, [planned_row(change, deletes=delete) for change in changes])
     return ExitStatus.UNMET if changes else ExitStatus.DONE

@@ -14,13 +14,14 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Partitions, list_of
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import exception_error, known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_partitions
+from kctl.commands.frame.values import format_time
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT32_MAX
 
 if TYPE_CHECKING:
@@ -47,33 +48,20 @@ app = typer.Typer(
 verbs = typer.Typer(add_completion=False)
 
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True, drop_order=2),
-    Column("coordinator_epoch", numeric=True, drop_order=1),
-    Column("last_sequence", numeric=True, drop_order=3),
-    Column("last_time", drop_order=4),
-    Column("txn_start_offset", numeric=True),
-    *ERROR_COLUMNS,
-)
-
-
 class ProducerRow(NamedTuple):
     """A producer of a partition."""
 
     topic: str
     partition: int | None
     producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int | None
-    last_sequence: int | None
-    last_timestamp_ms: int | None
-    last_time: str | None
+    producer_epoch: Annotated[int, Column(drop_order=2)]
+    coordinator_epoch: Annotated[int | None, Column(drop_order=1)]
+    last_sequence: Annotated[int | None, Column(drop_order=3)]
+    last_timestamp_ms: Annotated[int | None, JSON_ONLY]
+    last_time: Annotated[str | None, Column(drop_order=4)]
     txn_start_offset: int | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class PartitionFailureRow(NamedTuple):
@@ -96,7 +84,7 @@ def describe(
     topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
     *,
     partition: Annotated[
-        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     broker: Annotated[
         int | None,
@@ -117,8 +105,7 @@ def describe(
     2.8 or later.
     """
     run: Invocation = ctx.obj
-    requested = parse_partitions(partition)
-    found = run.on_brokers(lambda client: _query(client, topics, requested, broker=broker))
+    found = run.on_brokers(lambda client: _query(client, topics, list_of(partition), broker=broker))
     if open_:
         found = [
             (
@@ -137,7 +124,7 @@ def describe(
         else:
             by_id = sorted(producers, key=lambda one: one.producer_id)
             rows.extend(producer_row(topic, number, one) for one in by_id)
-    run.console.show(COLUMNS, rows)
+    run.console.show(ProducerRow, rows)
     return run.status_of(rows)
 
 

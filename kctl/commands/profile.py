@@ -14,17 +14,17 @@ from kctl.client.settings import PLAINTEXT, parse_servers
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
-from kctl.commands.frame.invocation import Invocation, duration_ms
+from kctl.commands.frame.invocation import Invocation, timeout_of
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration, Pair
 from kctl.commands.frame.parameters import Format
 from kctl.commands.frame.profile_store import ENVIRONMENT_NAME, load_profiles, profiles_path
 from kctl.commands.frame.profiles import Profile, Profiles, change_profiles, checked_name
 from kctl.commands.frame.secrets import read_properties
 from kctl.commands.frame.shown import shows, shows_one
-from kctl.commands.frame.values import parse_pairs
 from kctl.config.properties import has_reference, is_reference
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import Column
+from kctl.output.console import JSON_ONLY, Column
 
 app = typer.Typer(
     cls=verb_group(__name__, ["add", "use", "list", "show", "rename", "remove"]),
@@ -64,30 +64,19 @@ def check_given(name: str, value: str) -> None:
 # The rows of the verbs of `kctl profile`.
 
 
-COLUMNS = (
-    Column("profile"),
-    Column("current"),
-    Column("bootstrap_servers", wraps=True),
-    Column("cluster_id"),
-    Column("protected"),
-    Column("read_only"),
-)
-
-
 class ProfileRow(NamedTuple):
     """A profile without secrets."""
 
     profile: str
     current: bool
-    bootstrap_servers: str | None
-    """None if only the file has them."""
-    command_config: str | None
-    properties: dict[str, str]
+    bootstrap_servers: Annotated[str | None, Column(wraps=True), "Null if only the file has them."]
+    command_config: Annotated[str | None, JSON_ONLY]
+    properties: Annotated[dict[str, str], JSON_ONLY]
     cluster_id: str | None
     protected: bool
     read_only: bool
-    format: str | None
-    timeout: str | None
+    format: Annotated[str | None, JSON_ONLY]
+    timeout: Annotated[str | None, JSON_ONLY]
 
 
 def profile_row(profile: Profile, profiles: Profiles) -> ProfileRow:
@@ -121,7 +110,7 @@ def change(run: Invocation, edit: Callable[[Profiles], Profiles], name: str | No
     """Changes the stored profiles, and shows the one called `name` afterwards.  Raises UsageError."""
     profiles = change_profiles(profiles_path(os.environ), edit)
     rows = [] if name is None else [profile_row(profiles.named(name), profiles)]
-    run.console.show(COLUMNS, rows)
+    run.console.show(ProfileRow, rows)
     return ExitStatus.DONE
 
 
@@ -159,10 +148,10 @@ def add(
         ),
     ] = None,
     property_: Annotated[
-        list[str] | None,
+        list[Pair] | None,
         typer.Option(
             "--property",
-            metavar="NAME=VALUE",
+            parser=Pair,
             help="A client property, which overrides that of the file.  Secrets only as references: ${env:NAME},"
             " ${file:PATH:KEY}, ${directory:PATH:NAME}.",
         ),
@@ -182,7 +171,7 @@ def add(
         Format | None, typer.Option("--default-format", help="How to show results without --format.")
     ] = None,
     default_timeout: Annotated[
-        str | None, typer.Option("--default-timeout", metavar="DURATION", help="--timeout of commands without it.")
+        Duration | None, typer.Option("--default-timeout", parser=Duration, help="--timeout of commands without it.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the profile of this name.")] = False,
 ) -> ExitStatus:
@@ -192,7 +181,7 @@ def add(
     0600, or into a variable or file that a property refers to.
     """
     run: Invocation = ctx.obj
-    properties = parse_pairs(property_, "--property")
+    properties = dict(property_ or ())
     for each, value in properties.items():
         check_given(each, value)
     if cluster_id is not None and pin_cluster_id:
@@ -202,7 +191,7 @@ def add(
     if unknown := unknown_names(properties):
         raise UsageError(f"--property: not a property of Kafka's clients: {', '.join(unknown)}")
     if default_timeout is not None:
-        duration_ms(default_timeout, "--default-timeout")
+        timeout_of(default_timeout, "--default-timeout")
     path = None if command_config is None else os.path.abspath(os.path.expanduser(command_config))
     given = {**(read_properties(path) if path else {}), **properties}
     if bootstrap_server is not None:
@@ -218,7 +207,7 @@ def add(
         protected=protected,
         read_only=read_only,
         format=default_format,
-        timeout=default_timeout,
+        timeout=None if default_timeout is None else default_timeout.text,
     )
     if pin_cluster_id:
         profile = profile._replace(cluster_id=_present_id(run, profile))
@@ -250,7 +239,7 @@ def list_profiles(ctx: typer.Context) -> ExitStatus:
     """List profiles."""
     run: Invocation = ctx.obj
     profiles = stored()
-    run.console.show(COLUMNS, [profile_row(profiles.profiles[name], profiles) for name in sorted(profiles.profiles)])
+    run.console.show(ProfileRow, [profile_row(profiles.profiles[name], profiles) for name in sorted(profiles.profiles)])
     return ExitStatus.DONE
 
 

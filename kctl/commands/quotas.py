@@ -25,12 +25,14 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Rate
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_ip_address, parse_rate
+from kctl.commands.frame.values import parse_ip_address
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.security.quotas import (
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -59,29 +61,26 @@ app = typer.Typer(
 # Options that several verbs of `kctl quotas` share, and the entities that they select.
 
 
-User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user.")]
-DefaultUser = Annotated[bool, typer.Option("--default-user", help="Users without a quota of their own.")]
-ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="The client id.")]
-DefaultClientId = Annotated[bool, typer.Option("--default-client-id", help="Client ids without a quota of their own.")]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The IP address.")]
-DefaultIp = Annotated[bool, typer.Option("--default-ip", help="IP addresses without a quota of their own.")]
+class EntityOptions(NamedTuple):
+    """The entity of a quota, or a part of it."""
+
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user.")] = None
+    default_user: Annotated[bool, typer.Option("--default-user", help="Users without a quota of their own.")] = False
+    client_id: Annotated[str | None, typer.Option("--client-id", metavar="ID", help="The client id.")] = None
+    default_client_id: Annotated[
+        bool, typer.Option("--default-client-id", help="Client ids without a quota of their own.")
+    ] = False
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The IP address.")] = None
+    default_ip: Annotated[bool, typer.Option("--default-ip", help="IP addresses without a quota of their own.")] = False
 
 
-def named_entity(
-    *,
-    user: str | None,
-    default_user: bool,
-    client_id: str | None,
-    default_client_id: bool,
-    ip: str | None,
-    default_ip: bool,
-) -> dict[EntityType, str | None]:
+def named_entity(options: EntityOptions) -> dict[EntityType, str | None]:
     """The parts of the entity in the options, None for a default.  Raises UsageError for invalid combinations."""
     parts: dict[EntityType, str | None] = {}
     for kind, option, name, is_default in (
-        (EntityType.USER, "user", user, default_user),
-        (EntityType.CLIENT_ID, "client-id", client_id, default_client_id),
-        (EntityType.IP, "ip", ip, default_ip),
+        (EntityType.USER, "user", options.user, options.default_user),
+        (EntityType.CLIENT_ID, "client-id", options.client_id, options.default_client_id),
+        (EntityType.IP, "ip", options.ip, options.default_ip),
     ):
         if name is not None and is_default:
             raise UsageError(f"--{option} and --default-{option} cannot be combined")
@@ -129,18 +128,6 @@ class Key(StrEnum):
     CONNECTION = CONNECTION_CREATION_RATE
 
 
-ALTER_COLUMNS = (
-    Column("user"),
-    Column("client_id"),
-    Column("ip"),
-    Column("quota"),
-    Column("before", numeric=True),
-    Column("after", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class AlterRow(NamedTuple):
     """A change of one quota; null for a quota that is not set or not a finite number."""
 
@@ -151,8 +138,8 @@ class AlterRow(NamedTuple):
     before: float | int | None
     after: float | int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -166,21 +153,17 @@ class AlterRow(NamedTuple):
     ),
 )
 @shows(AlterRow)
+@with_groups
 def alter(
     ctx: typer.Context,
     *,
-    user: User = None,
-    default_user: DefaultUser = False,
-    client_id: ClientId = None,
-    default_client_id: DefaultClientId = False,
-    ip: Ip = None,
-    default_ip: DefaultIp = False,
+    chosen: EntityOptions,
     producer_rate: Annotated[
-        str | None,
-        typer.Option("--producer-rate", metavar="BYTES_PER_S", help="Bytes per second to produce, such as 1m."),
+        Rate | None,
+        typer.Option("--producer-rate", parser=Rate, help="Bytes per second to produce, such as 1m."),
     ] = None,
     consumer_rate: Annotated[
-        str | None, typer.Option("--consumer-rate", metavar="BYTES_PER_S", help="Bytes per second to fetch.")
+        Rate | None, typer.Option("--consumer-rate", parser=Rate, help="Bytes per second to fetch.")
     ] = None,
     request_percentage: Annotated[
         float | None,
@@ -210,19 +193,12 @@ def alter(
     later, for IP addresses and --mutation-rate 2.7.
     """
     run: Invocation = ctx.obj
-    named = named_entity(
-        user=user,
-        default_user=default_user,
-        client_id=client_id,
-        default_client_id=default_client_id,
-        ip=ip,
-        default_ip=default_ip,
-    )
+    named = named_entity(chosen)
     if not named:
         raise UsageError("no entity is given; use --user, --client-id or --ip, or --default-user, ...")
     values: dict[str, float | None] = {
-        PRODUCER_BYTE_RATE: None if producer_rate is None else parse_rate(producer_rate),
-        CONSUMER_BYTE_RATE: None if consumer_rate is None else parse_rate(consumer_rate),
+        PRODUCER_BYTE_RATE: producer_rate,
+        CONSUMER_BYTE_RATE: consumer_rate,
         REQUEST_PERCENTAGE: request_percentage,
         CONTROLLER_MUTATION_RATE: mutation_rate,
         CONNECTION_CREATION_RATE: connection_rate,
@@ -253,7 +229,7 @@ def alter(
         )
         for change in changes
     ]
-    run.console.show(ALTER_COLUMNS, rows)
+    run.console.show(AlterRow, rows)
     return run.status_of(rows)
 
 
@@ -281,15 +257,6 @@ def _changes(
 # `kctl quotas check`.
 
 
-CHECK_COLUMNS = (
-    Column("quota"),
-    Column("value", numeric=True),
-    Column("entity"),
-    Column("shared_by"),
-    Column("overridden", wraps=True),
-)
-
-
 class CheckRow(NamedTuple):
     """Which quota of one kind applies; null where there is none."""
 
@@ -297,7 +264,7 @@ class CheckRow(NamedTuple):
     value: float | int | None
     entity: str | None
     shared_by: str | None
-    overridden: list[str]
+    overridden: Annotated[list[str], Column(wraps=True)]
 
 
 @verbs.command(
@@ -334,7 +301,7 @@ def check(
     decided = [deciding_quota(found, key, user, client_id) for key in CLIENT_KEYS]
     if address is not None:
         decided.append(deciding_ip_quota(found, address))
-    run.console.show(CHECK_COLUMNS, [_row(one) for one in decided])
+    run.console.show(CheckRow, [_row(one) for one in decided])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE
 
@@ -350,15 +317,6 @@ def _row(one: DecidingQuota) -> CheckRow:
 
 
 # `kctl quotas describe`.
-
-
-DESCRIBE_COLUMNS = (
-    Column("user"),
-    Column("client_id"),
-    Column("ip"),
-    Column("quota"),
-    Column("value", numeric=True),
-)
 
 
 class QuotaItem(NamedTuple):
@@ -388,15 +346,11 @@ class QuotaRow(NamedTuple):
     ),
 )
 @shows(QuotaItem)
+@with_groups
 def describe(
     ctx: typer.Context,
     *,
-    user: User = None,
-    default_user: DefaultUser = False,
-    client_id: ClientId = None,
-    default_client_id: DefaultClientId = False,
-    ip: Ip = None,
-    default_ip: DefaultIp = False,
+    chosen: EntityOptions,
 ) -> ExitStatus:
     """Show the quotas that are set, all or those of entities with the named parts.
 
@@ -404,21 +358,14 @@ def describe(
     yaml one object per entity, in which a null name is the default.  Requires Kafka 2.6 or later, for IP addresses 2.7.
     """
     run: Invocation = ctx.obj
-    named = named_entity(
-        user=user,
-        default_user=default_user,
-        client_id=client_id,
-        default_client_id=default_client_id,
-        ip=ip,
-        default_ip=default_ip,
-    )
+    named = named_entity(chosen)
     parts = [FilterPart(kind, name) for kind, name in named.items()]
     found, throttle_ms = run.on_cluster(lambda client: describe_quotas(client, parts))
     items = [
         QuotaItem(dict(one.entity), {key: number_text(one.quotas[key]) for key in sorted(one.quotas)}) for one in found
     ]
     items.sort(key=lambda item: [(kind not in item.entity, item.entity.get(kind) or "") for kind in EntityType])
-    run.console.show(DESCRIBE_COLUMNS, items, rows=[row for item in items for row in _rows(item)])
+    run.console.show(QuotaRow, items, rows=[row for item in items for row in _rows(item)])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE
 

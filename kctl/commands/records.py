@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time as clock
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -22,12 +21,13 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Time
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_partitions, parse_time_ms
+from kctl.commands.frame.values import parse_partitions
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT64_MAX, counted
 from kctl.system.user_files import read_input
 
@@ -50,31 +50,20 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("log_start_offset", numeric=True, drop_order=2),
-    Column("log_end_offset", numeric=True, drop_order=1),
-    Column("before_offset", numeric=True),
-    Column("offsets", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
 
 class DeletionRow(NamedTuple):
     """A partition whose records are deleted; the log start and end offsets are those before the deletion."""
 
     topic: str
     partition: int
-    log_start_offset: int | None
-    log_end_offset: int | None
+    log_start_offset: Annotated[int | None, Column(drop_order=2)]
+    log_end_offset: Annotated[int | None, Column(drop_order=1)]
     before_offset: int | None
     offsets: int | None
-    low_watermark: int | None
+    low_watermark: Annotated[int | None, JSON_ONLY]
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -102,10 +91,10 @@ def delete(
         ),
     ] = None,
     before_time: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--before-time",
-            metavar="TIME",
+            parser=Time,
             help="Delete the records before the first one at or after that time: RFC 3339 (UTC without a zone), a date,"
             " 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as -7d.",
         ),
@@ -135,21 +124,20 @@ def delete(
         raise UsageError("name topics, unless --offset-json-file lists the partitions")
     in_file = None if offset_json_file is None else _read(offset_json_file)
     scope = _parse(topics or [])
-    time_ms = None if before_time is None else parse_time_ms(before_time, now_ms=round(clock.time() * 1000))
 
     async def plan(client: ClusterClient) -> list[Deletion]:
         if in_file is not None:
             return await plan_deletions(client, in_file)
         partitions = await _partitions(client, scope)
-        if time_ms is not None:
-            return await plan_deletions(client, await offsets_of_time(client, partitions, time_ms))
+        if before_time is not None:
+            return await plan_deletions(client, await offsets_of_time(client, partitions, before_time))
         offset = TO_END if before_offset is None else before_offset
         return await plan_deletions(client, dict.fromkeys(partitions, offset))
 
     deletions = run.on_brokers(plan)
     if dry_run or not all(one.outcome.is_done for one in deletions):
         rows = [_row(one, "would be deleted", one.outcome) for one in deletions]
-        run.console.show(COLUMNS, rows)
+        run.console.show(DeletionRow, rows)
         return run.status_of(rows)
     requested = {one.tp: one.offset for one in deletions if one.offset is not None and one.count}
     total = sum(one.count or 0 for one in deletions)
@@ -163,7 +151,7 @@ def delete(
             rows.append(_row(one, "deleted", Outcome(str(one.tp), result.code, str(result))))
         else:
             rows.append(_row(one, "deleted", one.outcome, low_watermark=result))
-    run.console.show(COLUMNS, rows)
+    run.console.show(DeletionRow, rows)
     return run.status_of(rows)
 
 

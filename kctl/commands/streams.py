@@ -14,12 +14,13 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import SignedDuration, Time
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.groups.resets import back_up, look_up, parse_target, refuse_active
 from kctl.commands.groups.selection import BackupDir, DryRun, NoBackup, warn_of_clamped
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import INT64_MAX
 
 if TYPE_CHECKING:
@@ -44,15 +45,6 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("action"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("old_offset", numeric=True),
-    Column("new_offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
 _NOT_ATTEMPTED = Outcome("", ErrorCode.OPERATION_NOT_ATTEMPTED, "not attempted, because an offset was not committed")
 
 
@@ -65,8 +57,8 @@ class ActionRow(NamedTuple):
     old_offset: int | None
     new_offset: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -123,16 +115,16 @@ def reset(
         ),
     ] = None,
     to_datetime: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--to-datetime",
-            metavar="TIME",
+            parser=Time,
             help="Reset input topics to the first record at or after that time (RFC 3339).",
         ),
     ] = None,
     by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="Reset input topics to the time that long ago."),
+        SignedDuration | None,
+        typer.Option("--by-duration", parser=SignedDuration, help="Reset input topics to the time that long ago."),
     ] = None,
     from_file: Annotated[
         str | None,
@@ -208,7 +200,7 @@ def reset(
             back_up(run, groups, "streams-reset", backup_dir=backup_dir)
         committed, deleted = run.on_brokers(lambda client: execute_streams_reset(client, application_id, planned))
     rows = _rows(planned, committed, deleted, is_done=is_done)
-    run.console.show(COLUMNS, rows)
+    run.console.show(ActionRow, rows)
     if not is_done:
         run.console.note("nothing was changed" + ("; repeat with --yes" if planned.is_possible and not dry_run else ""))
     return run.status_of(rows)

@@ -18,7 +18,7 @@ from kctl.commands.frame.shown import shows_one
 from kctl.commands.frame.values import format_time
 from kctl.config.addresses import address_text, is_host
 from kctl.errors import ConfigError, UsageError
-from kctl.output.console import Column, Format
+from kctl.output.console import JSON_ONLY, Column, Format
 from kctl.security.tls import TlsSettings
 
 if TYPE_CHECKING:
@@ -42,27 +42,19 @@ verbs = typer.Typer(add_completion=False)
 
 DEFAULT_PORT = 9093
 _MS_PER_DAY = 86_400_000
-COLUMNS = (
-    Column("subject", wraps=True),
-    Column("issuer", wraps=True),
-    Column("names", wraps=True),
-    Column("valid_until"),
-    Column("days_left", numeric=True),
-    Column("key"),
-)
 
 
 class CertificateItem(NamedTuple):
-    """A certificate of the server as a JSON object."""
+    """A certificate of the server."""
 
-    subject: str
-    issuer: str
-    names: list[str]
-    valid_from: str | None
+    subject: Annotated[str, Column(wraps=True)]
+    issuer: Annotated[str, Column(wraps=True)]
+    names: Annotated[list[str], Column(wraps=True, shown=", ".join)]
+    valid_from: Annotated[str | None, JSON_ONLY]
     valid_until: str | None
     days_left: int
     key: str
-    sha256: str
+    sha256: Annotated[str, JSON_ONLY]
 
 
 class TlsItem(NamedTuple):
@@ -86,17 +78,6 @@ class TlsOverview(NamedTuple):
     cipher: str | None
     versions: str
     problems: str
-
-
-class CertificateRow(NamedTuple):
-    """A certificate in the table."""
-
-    subject: str
-    issuer: str
-    names: str
-    valid_until: str | None
-    days_left: int
-    key: str
 
 
 @verbs.command(
@@ -146,12 +127,12 @@ def check(
     if run.console.is_machine_readable:
         run.console.show_one(item)
     elif run.console.format is Format.CSV:
-        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+        run.console.show(CertificateItem, item.certificates)
     else:
         versions, problems = ", ".join(item.versions), ", ".join(item.problems)
         run.console.show_one(TlsOverview(item.address, item.trusted, item.version, item.cipher, versions, problems))
         run.console.text("")
-        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+        run.console.show(CertificateItem, item.certificates)
     return ExitStatus.UNMET if item.problems else ExitStatus.DONE
 
 
@@ -184,10 +165,6 @@ def _certificate_item(entry: CertificateReport, now_ms: int) -> CertificateItem:
         key=entry.key,
         sha256=entry.fingerprint,
     )
-
-
-def _certificate_row(item: CertificateItem) -> CertificateRow:
-    return CertificateRow(item.subject, item.issuer, ", ".join(item.names), item.valid_until, item.days_left, item.key)
 
 
 def _ms(moment: datetime) -> int:

@@ -21,12 +21,12 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_duration_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.topics.options import DRY_RUN
 from kctl.errors import UsageError
-from kctl.output.console import Column
 
 if TYPE_CHECKING:
     from kctl.admin.security.tokens import DelegationToken
@@ -44,16 +44,6 @@ app = typer.Typer(
 
 
 TOKEN = typer.Argument(help="Id of the token.", metavar="TOKEN_ID")
-TOKEN_COLUMNS = (
-    Column("token_id"),
-    Column("owner"),
-    Column("renewers"),
-    Column("issued"),
-    Column("expires"),
-    Column("renewable_until"),
-)
-CREATED_COLUMNS = (*TOKEN_COLUMNS, Column("hmac"))
-EXPIRY_COLUMNS = (Column("token_id"), Column("expires"), Column("status"))
 
 
 class TokenRow(NamedTuple):
@@ -112,16 +102,6 @@ def check_principals(principals: Sequence[str], option: str) -> None:
             raise UsageError(f"{option} {each}: principals are written as User:name")
 
 
-def duration_ms(text: str | None, option: str, default: int) -> int:
-    """The duration in an option, in ms.  Raises UsageError."""
-    if text is None:
-        return default
-    period_ms = parse_duration_ms(text)
-    if period_ms <= 0:
-        raise UsageError(f"{option} must be greater than 0, not '{text}'")
-    return period_ms
-
-
 # `kctl tokens create`.
 
 
@@ -147,10 +127,10 @@ def create(
         ),
     ] = None,
     max_lifetime: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--max-lifetime",
-            metavar="DURATION",
+            parser=Duration.within("1ms"),
             help="How long the token can be renewed.  Default and limit: delegation.token.max.lifetime.ms.",
         ),
     ] = None,
@@ -163,9 +143,9 @@ def create(
     """
     run: Invocation = ctx.obj
     check_principals(renewer or (), "--renewer")
-    lifetime_ms = duration_ms(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
+    lifetime_ms = BROKER_DEFAULT if max_lifetime is None else max_lifetime
     token = run.on_cluster(lambda client: create_token(client, renewer or (), max_lifetime_ms=lifetime_ms))
-    run.console.show(CREATED_COLUMNS, [secret_token_row(token)])
+    run.console.show(SecretTokenRow, [secret_token_row(token)])
     return ExitStatus.DONE
 
 
@@ -197,9 +177,9 @@ def describe(
     check_principals(owner or (), "--owner")
     tokens = run.on_cluster(lambda client: describe_tokens(client, owner or ()))
     if show_hmac:
-        run.console.show(CREATED_COLUMNS, [secret_token_row(token) for token in tokens])
+        run.console.show(SecretTokenRow, [secret_token_row(token) for token in tokens])
     else:
-        run.console.show(TOKEN_COLUMNS, [token_row(token) for token in tokens])
+        run.console.show(TokenRow, [token_row(token) for token in tokens])
     return ExitStatus.DONE
 
 
@@ -223,9 +203,11 @@ def expire(
     token_id: Annotated[str, TOKEN],
     *,
     after: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
-            "--after", metavar="DURATION", help="Time from now until the token expires.  Default: delete it now."
+            "--after",
+            parser=Duration.within("1ms"),
+            help="Time from now until the token expires.  Default: delete it now.",
         ),
     ] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
@@ -236,15 +218,15 @@ def expire(
     (exit status 5).
     """
     run: Invocation = ctx.obj
-    period_ms = duration_ms(after, "--after", _AT_ONCE)
+    period_ms = _AT_ONCE if after is None else after
     status = "removed" if period_ms == _AT_ONCE else "changed"
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
-        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), f"would be {status}")])
+        run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(token.expiry_ms), f"would be {status}")])
         return ExitStatus.DONE
     run.consent(f"Expire delegation token {token_id}?")
     expiry_ms = run.on_cluster(lambda client: expire_token(client, token_id, period_ms=period_ms))
-    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), status)])
+    run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(expiry_ms), status)])
     return ExitStatus.DONE
 
 
@@ -262,10 +244,10 @@ def renew(
     token_id: Annotated[str, TOKEN],
     *,
     period: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--period",
-            metavar="DURATION",
+            parser=Duration.within("1ms"),
             help="Time from now until the token expires.  Default: the broker's delegation.token.expiry.time.ms.",
         ),
     ] = None,
@@ -276,11 +258,11 @@ def renew(
     The user must be its owner or a renewer.
     """
     run: Invocation = ctx.obj
-    period_ms = duration_ms(period, "--period", BROKER_DEFAULT)
+    period_ms = BROKER_DEFAULT if period is None else period
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
-        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])
+        run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])
         return ExitStatus.DONE
     expiry_ms = run.on_cluster(lambda client: renew_token(client, token_id, period_ms=period_ms))
-    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), "renewed")])
+    run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(expiry_ms), "renewed")])
     return ExitStatus.DONE

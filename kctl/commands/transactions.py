@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,18 +26,19 @@ from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand, note_omissions
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_duration_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.groups.resets import parse_scope
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kctl.admin.topics.transactions import OpenTransaction, Transaction
     from kctl.client.cluster import ClusterClient
@@ -81,15 +82,6 @@ class State(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-LIST_COLUMNS = (
-    Column("transactional_id"),
-    Column("coordinator", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("state"),
-    *ERROR_COLUMNS,
-)
-
-
 class ListedTransactionRow(NamedTuple):
     """A transactional id with the state of its last transaction."""
 
@@ -97,8 +89,8 @@ class ListedTransactionRow(NamedTuple):
     coordinator: int
     producer_id: int
     state: str
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class CoordinatorFailureRow(NamedTuple):
@@ -142,7 +134,7 @@ def list_transactions(
         for one in sorted(listed, key=lambda one: one.transactional_id)
     ]
     rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
-    run.console.show(LIST_COLUMNS, rows)
+    run.console.show(ListedTransactionRow, rows)
     note_omissions(run, rows, "transactional ids")
     return run.status_of(rows)
 
@@ -151,18 +143,6 @@ def list_transactions(
 
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-DESCRIBE_COLUMNS = (
-    Column("transactional_id"),
-    Column("coordinator"),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True),
-    Column("state"),
-    Column("timeout_ms", numeric=True),
-    Column("start_time"),
-    Column("duration_ms", numeric=True),
-    Column("partitions", wraps=True),
-    *ERROR_COLUMNS,
-)
 
 
 class TopicPartitionsItem(NamedTuple):
@@ -172,38 +152,26 @@ class TopicPartitionsItem(NamedTuple):
     partitions: list[int]
 
 
-class TransactionItem(NamedTuple):
-    """A transaction as a JSON object."""
-
-    transactional_id: str
-    coordinator: str | None
-    producer_id: int | None
-    producer_epoch: int | None
-    state: str | None
-    timeout_ms: int | None
-    start_timestamp_ms: int | None
-    start_time: str | None
-    duration_ms: int | None
-    partitions: list[TopicPartitionsItem]
-    error: str | None = None
-    message: str | None = None
-
-
-class TransactionRow(NamedTuple):
-    """A transaction in the table."""
-
-    transactional_id: str
-    coordinator: str | None
-    producer_id: int | None
-    producer_epoch: int | None
-    state: str | None
-    timeout_ms: int | None
-    start_time: str | None
-    duration_ms: int | None
-    partitions: str | None
+def _partitions_text(topics: Sequence[Mapping[str, Any]]) -> str | None:
     """For example `orders(0,1) payments(3)`."""
-    error: str | None
-    message: str | None
+    return " ".join(f"{item['topic']}({','.join(map(str, item['partitions']))})" for item in topics) or None
+
+
+class TransactionItem(NamedTuple):
+    """A transaction."""
+
+    transactional_id: str
+    coordinator: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    state: str | None
+    timeout_ms: int | None
+    start_timestamp_ms: Annotated[int | None, JSON_ONLY]
+    start_time: str | None
+    duration_ms: int | None
+    partitions: Annotated[list[TopicPartitionsItem], Column(wraps=True, shown=_partitions_text)]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command("describe", cls=QueryCommand, epilog=examples("kctl transactions describe billing-1"))
@@ -228,7 +196,7 @@ def describe(
     if compat:
         return _describe_as_kafka(run, found, now_ms)
     items = [_item(one, now_ms) for one in found]
-    run.console.show(DESCRIBE_COLUMNS, items, rows=[_row(item) for item in items])
+    run.console.show(TransactionItem, items)
     return run.status_of(items)
 
 
@@ -261,31 +229,7 @@ def _item(one: Transaction, now_ms: int) -> TransactionItem:
     )
 
 
-def _row(item: TransactionItem) -> TransactionRow:
-    fields = item._asdict()
-    del fields["start_timestamp_ms"]
-    return TransactionRow(**(fields | {"partitions": _text(item.partitions)}))
-
-
-def _text(topics: Sequence[TopicPartitionsItem]) -> str | None:
-    return " ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in topics) or None
-
-
 # `kctl transactions find-hanging`.
-
-
-HANGING_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True, drop_order=2),
-    Column("coordinator_epoch", numeric=True, drop_order=1),
-    Column("start_offset", numeric=True, drop_order=4),
-    Column("last_time", drop_order=3),
-    Column("idle_ms", numeric=True),
-    Column("transactional_id"),
-    *ERROR_COLUMNS,
-)
 
 
 class HangingRow(NamedTuple):
@@ -294,15 +238,15 @@ class HangingRow(NamedTuple):
     topic: str
     partition: int
     producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int | None
-    start_offset: int
-    last_timestamp_ms: int | None
-    last_time: str | None
+    producer_epoch: Annotated[int, Column(drop_order=2)]
+    coordinator_epoch: Annotated[int | None, Column(drop_order=1)]
+    start_offset: Annotated[int, Column(drop_order=4)]
+    last_timestamp_ms: Annotated[int | None, JSON_ONLY]
+    last_time: Annotated[str | None, Column(drop_order=3)]
     idle_ms: int
     transactional_id: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class SearchFailureRow(NamedTuple):
@@ -330,13 +274,13 @@ def find_hanging(
         ),
     ] = None,
     idle: Annotated[
-        str,
+        Duration,
         typer.Option(
             "--idle",
-            metavar="DURATION",
+            parser=Duration,
             help="Only transactions without writes for longer than this; use the brokers' transaction.max.timeout.ms.",
         ),
-    ] = "15m",
+    ] = Duration("15m"),
     compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Find open transactions that no coordinator will end and that block readers of committed records.
@@ -346,7 +290,7 @@ def find_hanging(
     run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=not topic)
     now_ms = round(time.time() * 1000)
-    idle_since_ms = now_ms - parse_duration_ms(idle)
+    idle_since_ms = now_ms - idle
 
     tps = run.on_brokers(lambda client: _partitions(client, scope))
     note_omissions(run, tps, "topics")
@@ -356,7 +300,7 @@ def find_hanging(
         return warn_of_failures(run, failed) or (ExitStatus.UNMET if found else ExitStatus.DONE)
     rows = [_hanging_row(one, now_ms) for one in found]
     errors = [SearchFailureRow(None, None, one.error.name, f"{one.name}: {one.message}") for one in failed]
-    run.console.show(HANGING_COLUMNS, [*rows, *errors])
+    run.console.show(HangingRow, [*rows, *errors])
     for one in found:
         start = one.producer.txn_start_offset
         run.console.note(
@@ -397,18 +341,6 @@ def _hanging_row(one: OpenTransaction, now_ms: int) -> HangingRow:
 # `kctl transactions abort`.
 
 
-ABORT_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("producer_id", numeric=True),
-    Column("producer_epoch", numeric=True),
-    Column("coordinator_epoch", numeric=True),
-    Column("start_offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class AbortRow(NamedTuple):
     """A transaction that is aborted in one partition."""
 
@@ -419,8 +351,8 @@ class AbortRow(NamedTuple):
     coordinator_epoch: int | None
     start_offset: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -506,7 +438,7 @@ def abort(
         status=("would be aborted" if dry_run else "aborted") if is_done else None,
         **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
     )
-    run.console.show(ABORT_COLUMNS, [row])
+    run.console.show(AbortRow, [row])
     return run.status_of([row])
 
 

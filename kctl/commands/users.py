@@ -24,7 +24,7 @@ from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.topics.options import DRY_RUN
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.security.scram import ITERATIONS_MIN, Mechanism
 from kctl.system.user_files import read_input
 
@@ -190,18 +190,14 @@ def on_users(
 # Rows of `kctl users`.
 
 
-USER_COLUMNS = (Column("user"), Column("mechanism"), Column("iterations", numeric=True), *ERROR_COLUMNS)
-CHANGE_COLUMNS = (Column("user"), Column("mechanisms"), Column("status"), *ERROR_COLUMNS)
-
-
 class UserRow(NamedTuple):
     """A credential of a user, or a user that could not be described."""
 
     user: str
     mechanism: str | None
     iterations: int | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class UserChangeRow(NamedTuple):
@@ -210,8 +206,8 @@ class UserChangeRow(NamedTuple):
     user: str
     mechanisms: list[str]
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def user_rows(described: DescribedUser) -> list[UserRow]:
@@ -276,7 +272,7 @@ def list_users(
     rows = [row for user in described for row in user_rows(user)]
     if not names and ensemble is None:
         run.store_names("users", (user.outcome.name for user in described))
-    run.console.show(USER_COLUMNS, rows)
+    run.console.show(UserRow, rows)
     return run.status_of(rows)
 
 
@@ -324,7 +320,7 @@ def set_user_password(
         rows = user_change_rows(outcomes, done)
     else:
         rows = [user_change_row(outcome, mechanisms, f"would be {done}")]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(UserChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -460,5 +456,5 @@ def delete(
         rows = user_change_rows(outcomes, "deleted")
     else:
         rows = [user_change_row(outcome, chosen, "would be deleted")]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(UserChangeRow, rows)
     return run.status_of(rows)

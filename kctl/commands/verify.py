@@ -12,11 +12,11 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.admin.topics.replicas import HeldBatch, VerifiedPartition
@@ -36,21 +36,6 @@ app = typer.Typer(
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("replicas", wraps=True),
-    Column("from_offset", numeric=True, drop_order=1),
-    Column("to_offset", numeric=True, drop_order=2),
-    Column("bytes", numeric=True, drop_order=3),
-    Column("max_lag", numeric=True),
-    Column("status"),
-    Column("offset", numeric=True, is_rare=True),
-    Column("difference", wraps=True, is_rare=True),
-    *ERROR_COLUMNS,
-)
-INTERVAL_MS_MAX = 86_400_000
-
 
 class HeldBatchRow(NamedTuple):
     """The batch of one replica at the first difference."""
@@ -69,17 +54,17 @@ class ReplicasRow(NamedTuple):
 
     topic: str
     partition: int
-    replicas: list[int]
-    from_offset: int | None
-    to_offset: int | None
-    bytes: int
+    replicas: Annotated[list[int], Column(wraps=True)]
+    from_offset: Annotated[int | None, Column(drop_order=1)]
+    to_offset: Annotated[int | None, Column(drop_order=2)]
+    bytes: Annotated[int, Column(drop_order=3)]
     max_lag: int
     status: str
-    offset: int | None = None
-    difference: str | None = None
-    held: list[HeldBatchRow] = []  # noqa: RUF012 - never changed
-    error: str | None = None
-    message: str | None = None
+    offset: Annotated[int | None, Column(is_rare=True)] = None
+    difference: Annotated[str | None, Column(wraps=True, is_rare=True)] = None
+    held: Annotated[list[HeldBatchRow], JSON_ONLY] = []  # noqa: RUF012 - never changed
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -100,10 +85,10 @@ def replicas(
         typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all topics."),
     ] = None,
     interval: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--interval",
-            metavar="DURATION",
+            parser=Duration.within("1ms", "1d"),
             help="Make further passes, with this time in between.  Default: one pass.",
         ),
     ] = None,
@@ -120,10 +105,7 @@ def replicas(
     not be read.
     """
     run: Invocation = ctx.obj
-    interval_ms = parse_duration_ms(interval) if interval is not None else None
-    if interval_ms is not None and not 0 < interval_ms <= INTERVAL_MS_MAX:
-        raise UsageError(f"--interval must be greater than 0 and at most 1 day, not '{interval}'")
-    if interval_ms is not None and run.console.format.is_document:
+    if interval is not None and run.console.format.is_document:
         raise UsageError(f"--format {run.console.format.value} is one document; leave out --interval, or use jsonl")
 
     async def verify(client: ClusterClient) -> ExitStatus:
@@ -131,9 +113,9 @@ def replicas(
         while True:
             await verify_once(client, partitions)
             status = _show(run, partitions)
-            if interval_ms is None or status is ExitStatus.UNMET:
+            if interval is None or status is ExitStatus.UNMET:
                 return status
-            await client.transport.sleep(interval_ms)
+            await client.transport.sleep(interval)
             await refresh_replicas(client, partitions)
 
     return run.on_cluster_concurrently(verify)
@@ -141,7 +123,7 @@ def replicas(
 
 def _show(run: Invocation, partitions: list[VerifiedPartition]) -> ExitStatus:
     rows = [_row(one) for one in sorted(partitions, key=lambda one: one.tp)]
-    run.console.show(COLUMNS, rows)
+    run.console.show(ReplicasRow, rows)
     run.console.stdout.flush()
     if any(one.difference for one in partitions):
         return ExitStatus.UNMET

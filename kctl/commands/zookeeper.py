@@ -22,7 +22,6 @@ from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.log_format import LogFormatOption, log_format_of
 from kctl.commands.frame.shown import shows, shows_one
 from kctl.errors import ClusterUnreachable, ConfigError, NoNodeError, UsageError, ZooKeeperError
-from kctl.output.console import Column
 from kctl.output.log_lines import LogFormat, set_up_logging
 from kctl.output.quantities import PORT_MAX
 from kctl.server.process.process import stop_at_end_of
@@ -189,9 +188,6 @@ def _require_path(path: str) -> None:
 # `kctl zookeeper ls`.
 
 
-CHILD_COLUMNS = (Column("name"), Column("path"))
-
-
 class ChildRow(NamedTuple):
     """A child of a znode."""
 
@@ -218,7 +214,7 @@ def list_children(
         run, zookeeper, path, lambda session, path: session.children(path), tls_config=zk_tls_config_file
     )
     parent = path.rstrip("/")
-    run.console.show(CHILD_COLUMNS, [ChildRow(name, f"{parent}/{name}") for name in names])
+    run.console.show(ChildRow, [ChildRow(name, f"{parent}/{name}") for name in names])
     return ExitStatus.DONE
 
 

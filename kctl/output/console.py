@@ -23,14 +23,30 @@ from typing import Any, ClassVar, TextIO, cast
 from kctl.output.progress_line import Progress, terminal_height, terminal_width
 from kctl.output.quantities import readable
 from kctl.output.row_streams import CsvStream, DocumentStream, JsonLinesStream, PlainStream, RowStream, TableStream
-from kctl.output.table import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, block_lines, cell, is_present
+from kctl.output.table import (
+    JSON_ONLY,
+    Column,
+    ErrorName,
+    ErrorText,
+    Row,
+    TypedRow,
+    as_mapping,
+    block_lines,
+    cell,
+    columns_of,
+    is_present,
+    nonzero,
+)
 from kctl.output.terminal_text import escape, escape_json, escape_lines
 from kctl.system.standard_streams import discard
 
 __all__ = [
-    "ERROR_COLUMNS",
+    "JSON_ONLY",
     "Column",
+    "Columns",
     "Console",
+    "ErrorName",
+    "ErrorText",
     "Format",
     "Progress",
     "Row",
@@ -38,11 +54,17 @@ __all__ = [
     "TypedRow",
     "as_mapping",
     "cell",
+    "columns_of",
     "is_present",
+    "nonzero",
     "terminal_height",
     "terminal_width",
     "uses_colors",
 ]
+
+
+Columns = type[TypedRow] | Sequence[Column]
+"""A type of rows, whose annotations declare its columns, or columns that are known at run time only."""
 
 
 class Format(Enum):
@@ -162,7 +184,7 @@ class Console:
         """True for json, jsonl and yaml, which show objects within objects; csv shows flat rows, as plain does."""
         return self.format in {Format.JSON, Format.JSONL, Format.YAML}
 
-    def show(self, columns: Sequence[Column], items: Iterable[Row], *, rows: Iterable[Row] | None = None) -> None:
+    def show(self, columns: Columns, items: Iterable[Row], *, rows: Iterable[Row] | None = None) -> None:
         """Show a list.  `items` are the JSON objects; `rows`, if given, are their flat form for the other formats."""
         is_flat = rows is not None and not self.is_machine_readable
         with self.stream(columns, is_whole=True) as stream:
@@ -190,12 +212,13 @@ class Console:
     def _readable(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: readable(name, value) for name, value in fields.items()} if self.is_human else fields
 
-    def stream(self, columns: Sequence[Column], *, is_whole: bool = False) -> RowStream:
+    def stream(self, columns: Columns, *, is_whole: bool = False) -> RowStream:
         """Show rows one by one in constant memory, except for table (needs the widths), json and yaml.
 
         With `is_whole`, all rows exist already: a table is laid out for all of them.
         """
-        return _STREAMS[self.format](self, columns, is_whole=is_whole)
+        chosen = columns_of(columns) if isinstance(columns, type) else columns
+        return _STREAMS[self.format](self, chosen, is_whole=is_whole)
 
     def document(self, value: object) -> None:
         """Write the one document of a command with json or yaml."""

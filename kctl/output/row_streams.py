@@ -103,7 +103,7 @@ class CsvStream(RowStream):
             console.csv_header = names
 
     def _write(self, fields: Mapping[str, Any]) -> None:
-        self.console.stdout.write(csv_line(fields.get(column.name) for column in self.columns))
+        self.console.stdout.write(csv_line(column.value(fields) for column in self.columns))
 
 
 class _CellStream(RowStream):
@@ -111,8 +111,8 @@ class _CellStream(RowStream):
 
     def _cells(self, fields: Mapping[str, Any]) -> list[str]:
         if not self.console.is_human:
-            return [cell(fields.get(column.name)) for column in self.columns]
-        return [cell(readable(column.name, fields.get(column.name))) for column in self.columns]
+            return [cell(column.value(fields)) for column in self.columns]
+        return [cell(readable(column.name, column.value(fields))) for column in self.columns]
 
 
 class PlainStream(_CellStream):
@@ -169,7 +169,7 @@ class TableStream(_CellStream):
         self._layout = TableLayout(
             [column.title for column in self.columns],
             self._held,
-            numeric=[column.numeric for column in self.columns],
+            numeric=[bool(column.numeric) for column in self.columns],
             wraps=[column.wraps for column in self.columns],
             width=self.console.width,
             is_complete=is_complete,

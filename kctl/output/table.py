@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Protocol
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints
 
 from kctl.output.quantities import NOTHING
 from kctl.output.terminal_text import Paint, display_width, escape_cell, escape_lines, pad, word_width, wrap
 
 # Rows, their columns, and values as the text of one cell. Pure.
 #
-# A row is a NamedTuple, which a command declares beside its columns. Its fields are the members of the JSON object,
-# in this order and under these names; a column shows the field of its name, and is empty where the row has no such
-# field.
+# A row is a NamedTuple, and the only declaration of what a command shows. Its fields are the members of the JSON
+# object, in this order and under these names, and the columns of table, plain and CSV. `Annotated` has what the type
+# does not say: how a column differs from the usual one, that a field is no column, and the documentation of a field,
+# which `--schema` shows.
 #
 #     class OffsetRow(NamedTuple):
 #         topic: str
 #         offset: int | None
-#         error: str | None = None
-#         message: str | None = None
+#         timestamp_ms: Annotated[int | None, JSON_ONLY]
+#         time: Annotated[str | None, Column(drop_order=1), "The timestamp as RFC 3339."]
+#         error: ErrorName = None
+#         message: ErrorText = None
 #
-#     console.show((Column("topic"), Column("offset", numeric=True), *ERROR_COLUMNS), [OffsetRow("orders", 7)])
+#     console.show(OffsetRow, [OffsetRow("orders", 7, None, None)])
 #
 # A field that holds rows (`partitions: list[PartitionRow]`) becomes a list of JSON objects.
 
@@ -46,33 +52,73 @@ _MUST_BE_QUOTED = frozenset('",\n')
 class Column:
     """One column of a table: the field of the row, and how title and cells are formatted.
 
+    `name`: the name in CSV, and the title in capitals; by default that of the field.
+    `numeric`: aligned to the right; by default if the field is a number.
     `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
     `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
     `drop_order`: 0 for a column that is always shown; the others are left out in this order, 1 first, until the rows
     of a table fit the terminal.
     `trouble`: whether a cell with this text is red on a terminal; nothing else is coloured.
+    `shown`: the value of the cell, from a value of the field that is not null.
+    `after`: the field whose column this one follows, where the order of the columns is not that of the fields.
     """
 
-    __slots__ = ("drop_order", "is_rare", "name", "numeric", "title", "trouble", "wraps")
+    __slots__ = ("after", "drop_order", "field", "is_rare", "name", "numeric", "shown", "title", "trouble", "wraps")
 
     def __init__(
         self,
-        name: str,
+        name: str = "",
         title: str | None = None,
         *,
-        numeric: bool = False,
+        numeric: bool | None = None,
         wraps: bool = False,
         is_rare: bool = False,
         drop_order: int = 0,
         trouble: Callable[[str], bool] | None = None,
+        shown: Callable[[Any], object] | None = None,
+        after: str | None = None,
     ) -> None:
-        self.name = name
-        self.title = title or name.upper().replace("_", "-")
+        self.name = self.field = name
+        self.title = title or _title(name)
         self.numeric = numeric
         self.wraps = wraps
         self.is_rare = is_rare
         self.drop_order = drop_order
         self.trouble = trouble
+        self.shown = shown
+        self.after = after
+
+    def value(self, fields: Mapping[str, Any]) -> Any:
+        """The value of the cell in a row with these fields; None where the row has no such field."""
+        value = fields.get(self.field)
+        return value if value is None or self.shown is None else self.shown(value)
+
+    def with_drop_order(self, drop_order: int) -> Column:
+        """The same column with another place in the order in which columns are left out."""
+        column = copy.copy(self)
+        column.drop_order = drop_order
+        return column
+
+    def for_field(self, field: str, hint: Any) -> Column:
+        """The column of this field, whose type is `hint`."""
+        column = copy.copy(self)
+        column.field = field
+        column.name = self.name or field
+        column.title = self.title or _title(column.name)
+        if column.numeric is None:
+            alternatives = hint.__args__ if isinstance(hint, UnionType) else (hint,)
+            column.numeric = not _NUMBERS.isdisjoint(alternatives)
+        return column
+
+
+def _title(name: str) -> str:
+    return name.upper().replace("_", "-")
+
+
+_NUMBERS = frozenset({int, float})
+
+JSON_ONLY = object()
+"""Marks a field that is no column: `internal: Annotated[bool, JSON_ONLY]`."""
 
 
 def is_present(text: str) -> bool:
@@ -80,8 +126,54 @@ def is_present(text: str) -> bool:
     return text not in {"", NOTHING}
 
 
-ERROR_COLUMNS = (Column("error", is_rare=True, trouble=is_present), Column("message", wraps=True, is_rare=True))
-"""The last two columns of every row about one item: the name of a Kafka error and its message; empty on success."""
+def nonzero(number: int) -> int | None:
+    """The number, or None for 0: `lost: Annotated[int, Column(is_rare=True, shown=nonzero)]`."""
+    return number or None
+
+
+ErrorName = Annotated[str | None, Column(is_rare=True, trouble=is_present)]
+"""The name of the Kafka error of an item, the last field but one of every row about one item; None on success."""
+ErrorText = Annotated[str | None, Column(wraps=True, is_rare=True)]
+"""The message of the error of an item; None on success."""
+
+
+class Field(NamedTuple):
+    """A field of a row, as its annotation declares it."""
+
+    name: str
+    type: Any
+    """Without `Annotated`."""
+    column: Column | None
+    """None for a field that is in JSON only."""
+    documentation: str | None
+
+
+@functools.cache
+def fields_of(row: type[TypedRow]) -> tuple[Field, ...]:
+    """The fields of a row in their order.  Its annotations may name Mapping and Sequence without importing them."""
+    hints = get_type_hints(row, localns={"Mapping": Mapping, "Sequence": Sequence}, include_extras=True)
+    return tuple(_field(name, hint) for name, hint in hints.items())
+
+
+def _field(name: str, hint: Any) -> Field:
+    notes = getattr(hint, "__metadata__", ())
+    plain = hint.__origin__ if notes else hint
+    declared = next((note for note in notes if isinstance(note, Column)), _USUAL)
+    documentation = next((note for note in notes if isinstance(note, str)), None)
+    return Field(name, plain, None if JSON_ONLY in notes else declared.for_field(name, plain), documentation)
+
+
+_USUAL = Column()
+
+
+@functools.cache
+def columns_of(row: type[TypedRow], *omitted: str) -> tuple[Column, ...]:
+    """The columns of a row, without those of the omitted fields."""
+    columns = [field.column for field in fields_of(row) if field.column is not None and field.name not in omitted]
+    for moved in [column for column in columns if column.after is not None]:
+        columns.remove(moved)
+        columns.insert(1 + next(at for at, column in enumerate(columns) if column.field == moved.after), moved)
+    return tuple(columns)
 
 
 def as_mapping(row: Row) -> Mapping[str, Any]:

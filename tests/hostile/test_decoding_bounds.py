@@ -29,10 +29,10 @@ from kctl.protocol.decoding import minimum_size
 from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of
 from kctl.protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from kctl.protocol.varint import uvarint
-from kctl.protocol.walk import decode_walk
 from kctl.server.network.channel import KeepsFrame
 from kctl.server.requests.context import Peer, RequestContext
 from tests.hostile.raw_client import Attacker
+from tests.unit.protocol.reference_codec import decode_walk
 from tests.unit.server.quota_free import quota_free_dispatcher
 
 REQUESTS = [

@@ -62,9 +62,9 @@ def test_every_option_and_argument_refuses_an_empty_text(
         ("zookeeper ls / --zookeeper /kafka", "names no host"),
         ("zookeeper ls / --zookeeper @", "is given with a user or a password (@)"),
         ("zookeeper ls / --zookeeper a?b", "'a?b' is not an address"),
-        ("topics create x --config =1", "--config takes NAME=VALUE"),
-        ("configs alter topic x --set =1", "--set takes NAME=VALUE"),
-        ("produce x --header =1", "--header takes NAME=VALUE"),
+        ("topics create x --config =1", "--config: '=1' is not NAME=VALUE"),
+        ("configs alter topic x --set =1", "--set: '=1' is not NAME=VALUE"),
+        ("produce x --header =1", "--header: '=1' is not NAME=VALUE"),
         ("groups reset-offsets x --topic :0 --to-earliest --dry-run", "names no topic"),
         ("transactions abort :0 --start-offset 1", "is not a partition"),
         ("topics create x --replica-assignment 1:,2", "a broker in '1:,2'"),
@@ -77,7 +77,7 @@ def test_empty_parts_of_a_text_are_refused(kctl: Kctl, line: str, words: str) ->
 
 def test_a_blank_name_of_a_property_is_refused(kctl: Kctl) -> None:
     ran = kctl("topics create x --config", " =1")
-    assert (ran.status, "--config takes NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
+    assert (ran.status, "--config: ' =1' is not NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
 
 
 def test_an_argument_that_is_not_utf8_is_refused(kctl: Kctl) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode, encode_bytes
 from kctl.protocol.definition import definition_of
-from kctl.protocol.walk import decode_walk, encode_walk
 from tests.property.examples import share_of
 from tests.property.protocol_messages import CLASSES, IDS, MESSAGES, messages, versions_and_messages
+from tests.unit.protocol.reference_codec import decode_walk, encode_walk
 
 few = settings(max_examples=max(2, share_of(6)), deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(few, max_examples=share_of(12))

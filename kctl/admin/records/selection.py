@@ -51,7 +51,7 @@ class RecordFilter:
             return False
         if self.search is not None and not self.search(tp, record):
             return False
-        return self.where is None or _holds(self.where, RecordView(tp.partition, record))
+        return self.where is None or _holds(self.where, RecordView(tp.topic, tp.partition, record))
 
 
 def parse_bytes(text: str, option: str) -> bytes:
@@ -85,7 +85,7 @@ def _has(record: Record, match: HeaderMatch) -> bool:
 
 def _holds(condition: Condition, record: RecordView) -> bool:
     try:
-        return condition.holds(record)
+        return condition.holds(record) is True
     except RecursionError:  # two JSON documents with more levels than Python compares
         return False
 

@@ -6,7 +6,7 @@ The tuples are the rows of `kctl top`; their fields are the members of its JSON 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from kctl.admin.sampling.sample import BrokerReading, ClusterSample, loop_lag_p99_ms, rate
 from kctl.client.metadata import Partition
@@ -27,8 +27,9 @@ class BrokerActivity(NamedTuple):
     is_controller: bool
     leaders: int
     replicas: int
-    records_per_s: float | None
-    """Records appended to the partitions that it leads, from the ends of their logs."""
+    records_per_s: Annotated[
+        float | None, "Records appended to the partitions that it leads, from the ends of their logs."
+    ]
     bytes_in_per_s: float | None
     bytes_out_per_s: float | None
     requests_per_s: float | None
@@ -37,8 +38,10 @@ class BrokerActivity(NamedTuple):
     loop_lag_p99_ms: float | None
     idle_percent: float | None
     disk_bytes: int | None
-    disk_free_bytes: int | None
-    """Free space of the file systems of its log directories, from brokers of Kafka 3.3 or newer (KIP-827)."""
+    disk_free_bytes: Annotated[
+        int | None,
+        "Free space of the file systems of its log directories, from brokers of Kafka 3.3 or newer (KIP-827).",
+    ]
     offline_directories: int | None
 
 
@@ -52,8 +55,7 @@ class TopicActivity(NamedTuple):
     offline: int
     records_per_s: float | None
     size_bytes: int | None
-    growth_bytes_per_s: float | None
-    """Negative while retention deletes more than is appended."""
+    growth_bytes_per_s: Annotated[float | None, "Negative while retention deletes more than is appended."]
 
 
 class GroupActivity(NamedTuple):
@@ -64,8 +66,7 @@ class GroupActivity(NamedTuple):
     members: int
     partitions: int
     lag: int | None
-    lag_per_s: float | None
-    """How fast the lag in offsets grows; negative while the group catches up."""
+    lag_per_s: Annotated[float | None, "How fast the lag in offsets grows; negative while the group catches up."]
     consumed_per_s: float | None
     verdict: str | None = None
 
@@ -75,8 +76,7 @@ class PartitionActivity(NamedTuple):
 
     topic: str
     partition: int
-    status: str
-    """OFFLINE, UNDER-REPLICATED, MOVING or OK."""
+    status: Annotated[str, "OFFLINE, UNDER-REPLICATED, MOVING or OK."]
     leader: int | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -85,8 +85,7 @@ class PartitionActivity(NamedTuple):
     end_offset: int | None
     records_per_s: float | None
     size_bytes: int | None
-    copied_percent: float | None
-    """The bytes of the replicas that a move adds, in percent of the leader's."""
+    copied_percent: Annotated[float | None, "The bytes of the replicas that a move adds, in percent of the leader's."]
 
 
 class GroupOffsetActivity(NamedTuple):
@@ -97,8 +96,7 @@ class GroupOffsetActivity(NamedTuple):
     partition: int
     committed: int
     end_offset: int | None
-    lag: int | None
-    """None without an end, and for a commit beyond it."""
+    lag: Annotated[int | None, "Null without an end, and for a commit beyond it."]
     consumed_per_s: float | None
 
 
@@ -107,15 +105,13 @@ class Activity(NamedTuple):
 
     cluster_id: str | None
     controller: int | None
-    elapsed_ms: int | None
-    """Between the two samples; None for a first one, which has no rates."""
+    elapsed_ms: Annotated[int | None, "Between the two samples; null for a first one, which has no rates."]
     brokers: list[BrokerActivity]
     topics: list[TopicActivity]
     groups: list[GroupActivity]
     partitions: list[PartitionActivity]
     group_offsets: list[GroupOffsetActivity]
-    problems: list[str]
-    """Descriptions of the parts that could not be read."""
+    problems: Annotated[list[str], "Descriptions of the parts that could not be read."]
 
 
 OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFFLINE"

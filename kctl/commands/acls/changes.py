@@ -20,20 +20,11 @@ from kctl.admin.security.acls import (
 )
 from kctl.client.outcome import Outcome
 from kctl.commands.acls.rules import (
-    CHANGE_COLUMNS,
     AclChangeRow,
-    Allow,
-    Cluster,
-    DelegationTokens,
-    Deny,
     DryRun,
-    Groups,
-    Hosts,
-    Operations,
     Prefix,
-    Topics,
-    TransactionalIds,
-    Users,
+    ResourceOptions,
+    RuleOptions,
     change_row,
     hosts_of_new_acls,
     hosts_of_stored_acls,
@@ -48,6 +39,7 @@ from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.shown import shows
 from kctl.errors import ApiError, UsageError
 from kctl.output.quantities import counted
@@ -58,14 +50,14 @@ from kctl.security.acls import AclBinding, PatternType
 
 def show_planned(run: Invocation, acls: Sequence[AclBinding], status: str) -> ExitStatus:
     """Shows the ACLs that a dry run would change."""
-    run.console.show(CHANGE_COLUMNS, [change_row(binding, status) for binding in acls])
+    run.console.show(AclChangeRow, [change_row(binding, status) for binding in acls])
     return ExitStatus.DONE
 
 
 def show_changed(run: Invocation, acls: Sequence[AclBinding], outcomes: Sequence[Outcome], status: str) -> ExitStatus:
     """Shows the changed ACLs with their outcomes."""
     rows = [change_row(binding, status, outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(AclChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -100,20 +92,13 @@ verbs = typer.Typer(add_completion=False)
     ),
 )
 @shows(AclChangeRow)
+@with_groups
 def add(
     ctx: typer.Context,
     *,
-    topic: Topics = None,
-    group: Groups = None,
-    transactional_id: TransactionalIds = None,
-    delegation_token: DelegationTokens = None,
-    user: Users = None,
-    cluster: Cluster = False,
+    resource: ResourceOptions,
     prefix: Prefix = False,
-    allow: Allow = None,
-    deny: Deny = None,
-    operation: Operations = None,
-    host: Hosts = None,
+    rule: RuleOptions,
     producer: Annotated[
         bool, typer.Option("--producer", help="What a producer needs: write, describe and create on its topics.")
     ] = False,
@@ -132,17 +117,9 @@ def add(
     precedence.  Without --host the ACL applies to all hosts.
     """
     run: Invocation = ctx.obj
-    resources = resources_of(
-        topics=topic,
-        groups=group,
-        transactional_ids=transactional_id,
-        delegation_tokens=delegation_token,
-        users=user,
-        cluster=cluster,
-        pattern_type=PatternType.PREFIXED if prefix else PatternType.LITERAL,
-    )
-    hosts = host if compat else hosts_of_new_acls(host)
-    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts)
+    resources = resources_of(resource, PatternType.PREFIXED if prefix else PatternType.LITERAL)
+    hosts = rule.host if compat else hosts_of_new_acls(rule.host)
+    rules = rules_of(rule, hosts)
     acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
     if dry_run:
         return show_planned(run, acls, "would be added")
@@ -170,23 +147,16 @@ def add(
     ),
 )
 @shows(AclChangeRow)
+@with_groups
 def remove(
     ctx: typer.Context,
     *,
-    topic: Topics = None,
-    group: Groups = None,
-    transactional_id: TransactionalIds = None,
-    delegation_token: DelegationTokens = None,
-    user: Users = None,
-    cluster: Cluster = False,
+    resource: ResourceOptions,
     prefix: Prefix = False,
     any_resource: Annotated[
         bool, typer.Option("--any-resource", help="Rules about all resources, exact names and prefixes.")
     ] = False,
-    allow: Allow = None,
-    deny: Deny = None,
-    operation: Operations = None,
-    host: Hosts = None,
+    rule: RuleOptions,
     dry_run: DryRun = False,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -198,19 +168,13 @@ def remove(
     """
     run: Invocation = ctx.obj
     resources = resources_of(
-        topics=topic,
-        groups=group,
-        transactional_ids=transactional_id,
-        delegation_tokens=delegation_token,
-        users=user,
-        cluster=cluster,
-        pattern_type=PatternType.PREFIXED if prefix else PatternType.ANY if any_resource else PatternType.LITERAL,
+        resource, PatternType.PREFIXED if prefix else PatternType.ANY if any_resource else PatternType.LITERAL
     )
     if any_resource == bool(resources.named()):
         raise UsageError("give a resource such as --topic orders, or --any-resource")
-    hosts = host if compat else hosts_of_stored_acls(host)
-    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts)
-    if any_resource and not (allow or deny or operation or host):
+    hosts = rule.host if compat else hosts_of_stored_acls(rule.host)
+    rules = rules_of(rule, hosts)
+    if any_resource and not any(rule):
         raise UsageError("--any-resource needs --allow, --deny, --operation or --host")
     selected = filters(resources, rules)
     acls = run.on_cluster(lambda client: list_acls(client, selected))
@@ -284,12 +248,12 @@ def apply(
         kept = "would be removed" if delete else "only in the cluster"
         rows = [change_row(binding, "only in the document" if check else "would be added") for binding in missing]
         rows += [change_row(binding, "only in the cluster" if check else kept) for binding in extra]
-        run.console.show(CHANGE_COLUMNS, rows)
+        run.console.show(AclChangeRow, rows)
         return ExitStatus.UNMET if check and rows else ExitStatus.DONE
     removed = extra if delete else []
     if not missing and not removed:
         run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
-        run.console.show(CHANGE_COLUMNS, [])
+        run.console.show(AclChangeRow, [])
         return ExitStatus.DONE
     run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?")
     rows = []
@@ -299,5 +263,5 @@ def apply(
     if removed and not any(row.error for row in rows):
         outcomes = run.on_cluster(lambda client: delete_acls(client, removed))
         rows += [change_row(binding, "removed", outcome) for binding, outcome in zip(removed, outcomes, strict=True)]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(AclChangeRow, rows)
     return run.status_of(rows)

@@ -17,12 +17,13 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows, shows_one
 from kctl.commands.frame.values import parse_ip_address
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.security.acls import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
@@ -47,88 +48,90 @@ if TYPE_CHECKING:
 RESOURCES = "Resources"
 RULES = "Rules"
 
-Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="NAME", help="Topic; * for all.", rich_help_panel=RESOURCES)
-]
-Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="NAME", help="Group; * for all.", rich_help_panel=RESOURCES)
-]
-TransactionalIds = Annotated[
-    list[str] | None,
-    typer.Option("--transactional-id", metavar="ID", help="Transactional id; * for all.", rich_help_panel=RESOURCES),
-]
-DelegationTokens = Annotated[
-    list[str] | None,
-    typer.Option("--delegation-token", metavar="ID", help="Delegation token id; * for all.", rich_help_panel=RESOURCES),
-]
-Users = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--user",
-        metavar="PRINCIPAL",
-        help="Delegation tokens of the user User:NAME (Kafka 3.3 or later).",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster resource.", rich_help_panel=RESOURCES)]
+
+class ResourceOptions(NamedTuple):
+    """The resources of ACLs."""
+
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="NAME", help="Topic; * for all.", rich_help_panel=RESOURCES)
+    ] = None
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="NAME", help="Group; * for all.", rich_help_panel=RESOURCES)
+    ] = None
+    transactional_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--transactional-id", metavar="ID", help="Transactional id; * for all.", rich_help_panel=RESOURCES
+        ),
+    ] = None
+    delegation_token: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delegation-token", metavar="ID", help="Delegation token id; * for all.", rich_help_panel=RESOURCES
+        ),
+    ] = None
+    user: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user",
+            metavar="PRINCIPAL",
+            help="Delegation tokens of the user User:NAME (Kafka 3.3 or later).",
+            rich_help_panel=RESOURCES,
+        ),
+    ] = None
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster resource.", rich_help_panel=RESOURCES)] = False
+
+
+class RuleOptions(NamedTuple):
+    """What ACLs allow and deny."""
+
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", metavar="PRINCIPAL", help="Principal to allow, such as User:bob.", rich_help_panel=RULES
+        ),
+    ] = None
+    deny: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--deny", metavar="PRINCIPAL", help="Principal to deny; this overrides --allow.", rich_help_panel=RULES
+        ),
+    ] = None
+    operation: Annotated[
+        list[str] | None,
+        typer.Option("--operation", metavar="NAME", help="Operation, such as read or all.", rich_help_panel=RULES),
+    ] = None
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="ADDRESS", help="Address of the clients; * for all.", rich_help_panel=RULES),
+    ] = None
+
+
 Prefix = Annotated[
     bool, typer.Option("--prefix", help="The names are prefixes (Kafka 2.0 or later).", rich_help_panel=RESOURCES)
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option("--allow", metavar="PRINCIPAL", help="Principal to allow, such as User:bob.", rich_help_panel=RULES),
-]
-Deny = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--deny", metavar="PRINCIPAL", help="Principal to deny; this overrides --allow.", rich_help_panel=RULES
-    ),
-]
-Operations = Annotated[
-    list[str] | None,
-    typer.Option("--operation", metavar="NAME", help="Operation, such as read or all.", rich_help_panel=RULES),
-]
-Hosts = Annotated[
-    list[str] | None,
-    typer.Option("--host", metavar="ADDRESS", help="Address of the clients; * for all.", rich_help_panel=RULES),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 
 
-def resources_of(
-    *,
-    topics: list[str] | None,
-    groups: list[str] | None,
-    transactional_ids: list[str] | None,
-    delegation_tokens: list[str] | None,
-    users: list[str] | None,
-    cluster: bool,
-    pattern_type: PatternType,
-) -> Resources:
+def resources_of(options: ResourceOptions, pattern_type: PatternType) -> Resources:
     """The resources in the options."""
     return Resources(
-        topics=tuple(topics or ()),
-        groups=tuple(groups or ()),
-        transactional_ids=tuple(transactional_ids or ()),
-        delegation_tokens=tuple(delegation_tokens or ()),
-        users=tuple(users or ()),
-        is_cluster=cluster,
+        topics=tuple(options.topic or ()),
+        groups=tuple(options.group or ()),
+        transactional_ids=tuple(options.transactional_id or ()),
+        delegation_tokens=tuple(options.delegation_token or ()),
+        users=tuple(options.user or ()),
+        is_cluster=options.cluster,
         pattern_type=pattern_type,
     )
 
 
-def rules_of(
-    *,
-    allow: list[str] | None,
-    deny: list[str] | None,
-    operations: list[str] | None,
-    hosts: list[str] | None,
-) -> Rules:
-    """The rules in the options.  Raises UsageError."""
+def rules_of(options: RuleOptions, hosts: list[str] | None) -> Rules:
+    """The rules in the options, with these hosts.  Raises UsageError."""
     return Rules(
-        allowed=tuple(allow or ()),
-        denied=tuple(deny or ()),
-        operations=tuple(operation_of(text) for text in operations or ()),
+        allowed=tuple(options.allow or ()),
+        denied=tuple(options.deny or ()),
+        operations=tuple(operation_of(text) for text in options.operation or ()),
         hosts=tuple(hosts or ()),
     )
 
@@ -185,19 +188,6 @@ def operation_of(text: str) -> Operation:
 # ACLs as rows.
 
 
-_ACL_COLUMNS = (
-    Column("resource_type"),
-    Column("resource_name"),
-    Column("pattern_type"),
-    Column("principal"),
-    Column("host"),
-    Column("operation"),
-    Column("permission"),
-)
-LIST_COLUMNS = _ACL_COLUMNS
-CHANGE_COLUMNS = (*_ACL_COLUMNS, Column("status"), *ERROR_COLUMNS)
-
-
 class AclRow(NamedTuple):
     """An ACL, in the fields of an exported document."""
 
@@ -221,8 +211,8 @@ class AclChangeRow(NamedTuple):
     operation: str
     permission: str
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def acl_row(binding: AclBinding) -> AclRow:
@@ -263,24 +253,17 @@ verbs = typer.Typer(add_completion=False)
     ),
 )
 @shows(AclRow)
+@with_groups
 def list_verb(
     ctx: typer.Context,
     *,
-    topic: Topics = None,
-    group: Groups = None,
-    transactional_id: TransactionalIds = None,
-    delegation_token: DelegationTokens = None,
-    user: Users = None,
-    cluster: Cluster = False,
+    resource: ResourceOptions,
     prefix: Annotated[bool, typer.Option("--prefix", help="Only rules about prefixes.")] = False,
     literal: Annotated[bool, typer.Option("--literal", help="Only rules about exact names.")] = False,
     match: Annotated[
         bool, typer.Option("--match", help="All rules that apply to the resource: exact names, prefixes and *.")
     ] = False,
-    allow: Allow = None,
-    deny: Deny = None,
-    operation: Operations = None,
-    host: Hosts = None,
+    rule: RuleOptions,
     compat: Compat = None,
 ) -> ExitStatus:
     """List ACLs; without options all of them.
@@ -299,25 +282,17 @@ def list_verb(
         if match
         else PatternType.ANY
     )
-    resources = resources_of(
-        topics=topic,
-        groups=group,
-        transactional_ids=transactional_id,
-        delegation_tokens=delegation_token,
-        users=user,
-        cluster=cluster,
-        pattern_type=pattern_type,
-    )
-    hosts = host if compat else hosts_of_stored_acls(host)
-    selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=hosts))
+    resources = resources_of(resource, pattern_type)
+    hosts = rule.host if compat else hosts_of_stored_acls(rule.host)
+    selected = filters(resources, rules_of(rule, hosts))
     acls = run.on_cluster(lambda client: query(client, selected))
-    principals = dict.fromkeys([*(allow or ()), *(deny or ())])
+    principals = dict.fromkeys([*(rule.allow or ()), *(rule.deny or ())])
     if compat and principals:
         run.console.verbatim(listed_by_principal(compat, principals, acls))
     elif compat:
         run.console.verbatim(listed(compat, acls))
     else:
-        run.console.show(LIST_COLUMNS, [acl_row(binding) for binding in acls])
+        run.console.show(AclRow, [acl_row(binding) for binding in acls])
     return ExitStatus.DONE
 
 

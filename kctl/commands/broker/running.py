@@ -60,17 +60,6 @@ BUNDLE_METRICS_BYTES_MAX = bound(
 
 verbs = typer.Typer(add_completion=False)
 
-STATUS_COLUMNS = (
-    Column("state"),
-    Column("address"),
-    Column("broker_id", numeric=True),
-    Column("pid", numeric=True),
-    Column("zookeeper"),
-    Column("data_dir"),
-    Column("metrics_url"),
-    Column("problem"),
-)
-
 
 class BrokerRow(NamedTuple):
     """The broker of a data folder; only state and folder are set if none is running."""
@@ -81,10 +70,13 @@ class BrokerRow(NamedTuple):
     pid: int | None
     zookeeper: str | None
     data_dir: str
-    metrics_url: str | None
-    """The endpoint for metrics, with --processes that of the service; null without one."""
-    problem: str | None = None
-    """Why the broker does not act as leader, or cannot change anything in ZooKeeper; null if nothing is known."""
+    metrics_url: Annotated[
+        str | None, "The endpoint for metrics, with --processes that of the service; null without one."
+    ]
+    problem: Annotated[
+        str | None,
+        "Why the broker does not act as leader, or cannot change anything in ZooKeeper; null if nothing is known.",
+    ] = None
 
 
 @verbs.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
@@ -104,7 +96,7 @@ def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     service = root.running()
     metrics_url = service.metrics_url or None if service else None
     rows = [_row(folder, running, metrics_url) for folder, running in found]
-    run.console.show(STATUS_COLUMNS, rows)
+    run.console.show(BrokerRow, rows)
     is_serving = all(running for _, running in found) and not any(row.problem for row in rows)
     return ExitStatus.DONE if is_serving else ExitStatus.UNMET
 
@@ -176,7 +168,6 @@ def _wait_ended(folder: DataFolder, pid: int) -> bool:
 # `kctl broker check`.
 
 
-CHECK_COLUMNS = (Column("severity"), Column("subject"), Column("message", wraps=True))
 _WARNING, _ERROR = "warning", "error"
 
 
@@ -185,7 +176,7 @@ class FindingRow(NamedTuple):
 
     severity: str
     subject: str
-    message: str
+    message: Annotated[str, Column(wraps=True)]
 
 
 @verbs.command(
@@ -237,7 +228,7 @@ def check(
     # The errors first, each kind in the order of the checks.
     rows.sort(key=lambda row: row.severity != _ERROR)
     if rows or run.console.format not in {Format.TABLE, Format.PLAIN}:
-        run.console.show(CHECK_COLUMNS, rows)
+        run.console.show(FindingRow, rows)
     errors = sum(row.severity == _ERROR for row in rows)
     run.console.note(f"{counted(errors, 'error')}, {counted(len(rows) - errors, 'warning')}")
     return ExitStatus.UNMET if errors or (strict and rows) else ExitStatus.DONE

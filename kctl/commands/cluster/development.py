@@ -19,12 +19,12 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.config.properties import parse_properties
 from kctl.errors import ErrorCode, KctlError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import INT32_MAX, PORT_MAX
 from kctl.server.process.dev_cluster import DevCluster, settle
 
@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 # The development cluster of a data folder, and the rows about its brokers.
 
 
-MEMBER_COLUMNS = (
-    Column("name"),
-    Column("state"),
-    Column("address"),
-    Column("pid", numeric=True),
-    Column("data_dir"),
-    *ERROR_COLUMNS,
-)
-
-
 class MemberRow(NamedTuple):
     """A process of the cluster: a broker or the coordination service."""
 
@@ -55,8 +45,8 @@ class MemberRow(NamedTuple):
     address: str | None
     pid: int | None
     data_dir: str | None
-    error: str | None
-    message: str | None
+    error: ErrorName
+    message: ErrorText
 
 
 DataDir = Annotated[
@@ -99,7 +89,7 @@ def show_members(run: Invocation, members: list[Member]) -> list[MemberRow]:
         )
         for member in members
     ]
-    run.console.show(MEMBER_COLUMNS, rows)
+    run.console.show(MemberRow, rows)
     return rows
 
 
@@ -161,11 +151,11 @@ def start(
         ),
     ] = False,
     override: Annotated[
-        list[str] | None,
+        list[Pair] | None,
         typer.Option(
             "-o",
             "--override",
-            metavar="NAME=VALUE",
+            parser=Pair,
             help="Set a property of all brokers.  Default: those of the previous start.",
         ),
     ] = None,
@@ -184,7 +174,7 @@ def start(
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)
-    overrides = parse_pairs(override, "-o") if override else None
+    overrides = dict(override) if override else None
     layout = settle(
         cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides, is_secure=secure
     )

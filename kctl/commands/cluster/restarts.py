@@ -31,14 +31,14 @@ from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.log_format import log_format_of
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.rows import DryRun, StateDir
 from kctl.errors import ErrorCode, KctlError, UsageError
 from kctl.model import NO_LEADER
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import INT32_MAX, counted, parse_integer
 
 if TYPE_CHECKING:
@@ -57,17 +57,6 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer(add_completion=False)
 
-ROLL_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("address"),
-    Column("rack"),
-    Column("controller"),
-    Column("leaders", numeric=True),
-    Column("replicas", numeric=True),
-    Column("status"),
-    Column("seconds", numeric=True),
-    *ERROR_COLUMNS,
-)
 _OUTPUT_BYTES_MAX = 4096
 """The end of a program's output that is shown when it fails."""
 _OUTPUT_WAIT_S = 1.0
@@ -85,8 +74,8 @@ class RollRow(NamedTuple):
     replicas: int
     status: str
     seconds: float | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -117,11 +106,11 @@ def roll(
         str | None, typer.Option("--brokers", metavar="ID[,ID...]", help="Only these brokers.  Default: all.")
     ] = None,
     broker_timeout: Annotated[
-        str,
+        Duration,
         typer.Option(
-            "--broker-timeout", metavar="DURATION", help="Time for each broker, until all its replicas are in sync."
+            "--broker-timeout", parser=Duration, help="Time for each broker, until all its replicas are in sync."
         ),
-    ] = "10m",
+    ] = Duration("10m"),
     allow_unavailable: Annotated[
         bool,
         typer.Option(
@@ -140,7 +129,7 @@ def roll(
     The exit status is 3 if the cluster was not healthy before the first restart, and 1 if a restart has failed.
     """
     run: Invocation = ctx.obj
-    timeout_s = parse_duration_ms(broker_timeout) / 1000
+    timeout_s = broker_timeout / 1000
     chosen = [parse_integer(each, "the id of a broker", low=0) for each in brokers.split(",")] if brokers else None
     if restart_command is not None and data_dir is not None:
         raise UsageError("--restart-command and --data-dir contradict each other: give one of them")
@@ -152,18 +141,18 @@ def roll(
         restarter.check(step)
     rows = [_row(step, "planned") for step in steps]
     if dry_run:
-        run.console.show(ROLL_COLUMNS, rows)
+        run.console.show(RollRow, rows)
         _warn_of(run, steps)
         return ExitStatus.DONE
     if not allow_unavailable and not all(step.is_harmless for step in steps):
         if not run.console.format.is_document:  # Where the one document describes the error.
-            run.console.show(ROLL_COLUMNS, rows)
+            run.console.show(RollRow, rows)
         _warn_of(run, steps)
         raise Refused("clients could not use these partitions meanwhile: repeat with --allow-unavailable")
     run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?")
     roller = RollingRestart(settings, metadata.brokers)
     rows, status = asyncio.run(_roll(run, roller, steps, restarter, timeout_s))
-    run.console.show(ROLL_COLUMNS, rows)
+    run.console.show(RollRow, rows)
     return status
 
 
@@ -323,30 +312,18 @@ def _warn_of(run: Invocation, steps: list[RollStep]) -> None:
 # `kctl cluster maintenance`.
 
 
-MAINTENANCE_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("replicas", drop_order=2),
-    Column("target", drop_order=1),
-    Column("leader_before", numeric=True, drop_order=3),
-    Column("leader", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class MaintenanceRow(NamedTuple):
     """A partition whose order of replicas or leader changes."""
 
     topic: str
     partition: int
-    replicas: list[int]
-    target: list[int]
-    leader_before: int | None
+    replicas: Annotated[list[int], Column(drop_order=2)]
+    target: Annotated[list[int], Column(drop_order=1)]
+    leader_before: Annotated[int | None, Column(drop_order=3)]
     leader: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -427,7 +404,7 @@ def maintenance(
         finally:
             if tps and not dry_run:
                 run.console.note(f"to undo: kctl cluster maintenance off {broker}{run.cluster_options()}")
-    run.console.show(MAINTENANCE_COLUMNS, rows)
+    run.console.show(MaintenanceRow, rows)
     if not rows:
         run.console.note("nothing to change")
     return run.status_of(rows)

@@ -16,13 +16,13 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows, shows_one
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column, Format
+from kctl.output.console import Column, ErrorName, ErrorText, Format
 from kctl.output.quantities import INT32_MAX
 
 if TYPE_CHECKING:
@@ -35,15 +35,6 @@ if TYPE_CHECKING:
 
 
 verbs = typer.Typer(add_completion=False)
-
-
-BROKER_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("host"),
-    Column("port", numeric=True),
-    Column("rack"),
-    Column("controller"),
-)
 
 
 class BrokerRow(NamedTuple):
@@ -100,20 +91,13 @@ def describe(ctx: typer.Context) -> ExitStatus:
     if run.console.format is Format.TABLE:
         run.console.show_one(overview)
         run.console.text("")
-    run.console.show(BROKER_COLUMNS, brokers)
+    run.console.show(BrokerRow, brokers)
     return ExitStatus.DONE
 
 
 # `kctl cluster health`.
 
 
-REASON_COLUMNS = (
-    Column("problem"),
-    Column("broker", numeric=True),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("message"),
-)
 POLL_MS = 500
 
 
@@ -162,9 +146,9 @@ def health(
     ctx: typer.Context,
     *,
     wait: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait up to this long for the cluster to become healthy, such as 30s."
+            "--wait", parser=Duration, help="Wait up to this long for the cluster to become healthy, such as 30s."
         ),
     ] = None,
 ) -> ExitStatus:
@@ -177,8 +161,7 @@ def health(
     One row per reason; with json, jsonl and yaml one object.
     """
     run: Invocation = ctx.obj
-    wait_ms = parse_duration_ms(wait) if wait else 0
-    seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
+    seen = run.on_cluster_concurrently(lambda client: _observe(client, wait or 0))
     if seen.is_restricted:
         run.console.warn(
             "the user has no permission to describe the cluster: topics that it may not describe are not checked"
@@ -200,7 +183,7 @@ def health(
             run.console.show_one(overview)
             run.console.text("")
         if rows or run.console.format is not Format.TABLE:
-            run.console.show(REASON_COLUMNS, rows)
+            run.console.show(ReasonRow, rows)
     run.console.listed = len(rows)
     return ExitStatus.UNMET if reasons else ExitStatus.DONE
 
@@ -234,31 +217,6 @@ def _reason_row(reason: Reason) -> ReasonRow:
 # `kctl cluster log-dirs`: the log directories of the brokers as rows.
 
 
-DIRECTORY_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("log_dir"),
-    Column("replicas", numeric=True),
-    Column("bytes", numeric=True),
-    Column("moving_here", numeric=True),
-    *ERROR_COLUMNS,
-)
-REPLICA_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("log_dir"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("bytes", numeric=True),
-    Column("lag", numeric=True),
-    Column("moving"),
-    *ERROR_COLUMNS,
-)
-TOTAL_COLUMNS = (
-    Column("broker", numeric=True, is_rare=True),
-    Column("topic", is_rare=True),
-    Column("replicas", numeric=True),
-    Column("bytes", numeric=True),
-    *ERROR_COLUMNS,
-)
 Total = Literal["broker", "topic"]
 
 
@@ -270,8 +228,8 @@ class DirectoryRow(NamedTuple):
     replicas: int | None = None
     bytes: int | None = None
     moving_here: int | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class ReplicaRow(NamedTuple):
@@ -284,19 +242,19 @@ class ReplicaRow(NamedTuple):
     bytes: int | None = None
     lag: int | None = None
     moving: bool | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class TotalRow(NamedTuple):
     """The replicas of a broker or of a topic, without copies that are being made; or a broker that failed."""
 
-    broker: int | None
-    topic: str | None
+    broker: Annotated[int | None, Column(is_rare=True)]
+    topic: Annotated[str | None, Column(is_rare=True)]
     replicas: int | None = None
     bytes: int | None = None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def show_log_dirs(
@@ -337,7 +295,7 @@ def show_log_dirs(
     found, failed = run.on_brokers(query)
     if by is not None:
         totals = total_rows(found, failed, by)
-        run.console.show(TOTAL_COLUMNS, totals)
+        run.console.show(TotalRow, totals)
         return run.status_of(totals)
     if compat:
         answered = {one.broker_id for one in found}
@@ -346,7 +304,7 @@ def show_log_dirs(
             run.console.warn(f"broker {each.name}: {each.message}")
         return ExitStatus.FAILED if failed or any(one.error for one in found) else ExitStatus.DONE
     is_by_replica = every_replica or topics is not None
-    columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
+    columns = ReplicaRow if is_by_replica else DirectoryRow
     failure_row = ReplicaRow if is_by_replica else DirectoryRow
     rows: list[DirectoryRow | ReplicaRow] = [
         failure_row(int(each.name), None, **outcome_error(each)) for each in failed

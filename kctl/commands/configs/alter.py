@@ -32,14 +32,14 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.commands.quotas import number_text
 from kctl.commands.topics.options import TopicRegex
 from kctl.config.redaction import HIDDEN, is_secret
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.admin.security.quotas import Entity, QuotaChange
@@ -48,18 +48,6 @@ if TYPE_CHECKING:
     from kctl.client.outcome import Outcome
 
 verbs = typer.Typer(add_completion=False)
-
-
-ALTER_COLUMNS = (
-    Column("type"),
-    Column("name"),
-    Column("property"),
-    Column("operation"),
-    Column("before"),
-    Column("after"),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
 
 
 class ConfigChangeRow(NamedTuple):
@@ -72,8 +60,8 @@ class ConfigChangeRow(NamedTuple):
     before: str | None
     after: str | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -100,16 +88,16 @@ def alter(
         ),
     ] = None,
     *,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property.")] = None,
+    set_: Annotated[list[Pair] | None, typer.Option("--set", parser=Pair, help="Set a property.")] = None,
     delete: Annotated[
         list[str] | None, typer.Option("--delete", metavar="NAME", help="Remove the value of a property.")
     ] = None,
     append: Annotated[
-        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add an element to a list property.")
+        list[Pair] | None, typer.Option("--append", parser=Pair, help="Add an element to a list property.")
     ] = None,
     subtract: Annotated[
-        list[str] | None,
-        typer.Option("--subtract", metavar="NAME=VALUE", help="Remove an element from a list property."),
+        list[Pair] | None,
+        typer.Option("--subtract", parser=Pair, help="Remove an element from a list property."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")
@@ -162,7 +150,7 @@ def alter(
         run.console.verbatim(text)
         _warn_of_failures(run, rows)
         return status
-    run.console.show(ALTER_COLUMNS, rows)
+    run.console.show(ConfigChangeRow, rows)
     return status
 
 
@@ -201,7 +189,7 @@ def _alter_clients(
         run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in done))
         _warn_of_failures(run, rows)
         return status
-    run.console.show(ALTER_COLUMNS, rows)
+    run.console.show(ConfigChangeRow, rows)
     return status
 
 
@@ -248,17 +236,16 @@ def _quota_row(
 
 
 def _changes(
-    set_: list[str] | None, delete: list[str] | None, append: list[str] | None, subtract: list[str] | None
+    set_: list[Pair] | None, delete: list[str] | None, append: list[Pair] | None, subtract: list[Pair] | None
 ) -> list[ConfigChange]:
     """The changes, by name.  Raises UsageError if there are none, or two for one property."""
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in delete or []]
-    for option, texts, operation in (
-        ("--set", set_, ConfigOperation.SET),
-        ("--append", append, ConfigOperation.APPEND),
-        ("--subtract", subtract, ConfigOperation.SUBTRACT),
+    for pairs, operation in (
+        (set_, ConfigOperation.SET),
+        (append, ConfigOperation.APPEND),
+        (subtract, ConfigOperation.SUBTRACT),
     ):
-        pairs = [parse_pairs([text], option) for text in texts or []]
-        changes += [ConfigChange(name, operation, value) for pair in pairs for name, value in pair.items()]
+        changes += [ConfigChange(name, operation, value) for name, value in pairs or ()]
     if not changes:
         raise UsageError("nothing to alter; give --set, --delete, --append or --subtract")
     names = [change.name for change in changes]

@@ -42,7 +42,7 @@ from kctl.commands.quotas import number_text
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column, Format
+from kctl.output.console import Column, ErrorName, ErrorText, Format, columns_of
 from kctl.output.quantities import parse_integer
 from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType, joined_names, parse_name
 
@@ -211,19 +211,6 @@ def type_and_name(resource: ConfigResource) -> tuple[str, str]:
 verbs = typer.Typer(add_completion=False)
 
 
-DESCRIBE_COLUMNS = (
-    Column("type"),
-    Column("name"),
-    Column("property"),
-    Column("value"),
-    Column("source"),
-    Column("read_only", drop_order=3),
-    Column("sensitive", drop_order=2),
-    Column("synonyms", drop_order=1),
-    *ERROR_COLUMNS,
-)
-
-
 class SynonymItem(NamedTuple):
     """Another source that has a value for a property."""
 
@@ -237,8 +224,7 @@ class ConfigItem(NamedTuple):
 
     property: str
     value: str | None
-    source: str | None
-    """Null for quotas and credentials."""
+    source: Annotated[str | None, "Null for quotas and credentials."]
     read_only: bool
     sensitive: bool
     synonyms: list[SynonymItem]
@@ -262,11 +248,11 @@ class ConfigRow(NamedTuple):
     property: str | None = None
     value: str | None = None
     source: str | None = None
-    read_only: bool | None = None
-    sensitive: bool | None = None
-    synonyms: list[str] | None = None
-    error: str | None = None
-    message: str | None = None
+    read_only: Annotated[bool | None, Column(drop_order=3)] = None
+    sensitive: Annotated[bool | None, Column(drop_order=2)] = None
+    synonyms: Annotated[list[str] | None, Column(drop_order=1)] = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -377,8 +363,8 @@ def _describe_as_kafka(
 
 def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) -> ExitStatus:
     rows = [row for item in items for row in _property_rows(item)]
-    shown = [column for column in DESCRIBE_COLUMNS if with_synonyms or column.name != "synonyms"]
-    run.console.show(shown if run.console.format is Format.TABLE else DESCRIBE_COLUMNS, items, rows=rows)
+    omits_synonyms = run.console.format is Format.TABLE and not with_synonyms
+    run.console.show(columns_of(ConfigRow, "synonyms") if omits_synonyms else ConfigRow, items, rows=rows)
     return run.status_of(items)
 
 

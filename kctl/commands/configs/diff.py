@@ -21,7 +21,7 @@ from kctl.commands.frame.secrets import read_properties
 from kctl.commands.frame.shown import shows
 from kctl.commands.quotas import number_text
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 verbs = typer.Typer(add_completion=False)
 
 OTHER_PANEL = "The other side"
-COLUMNS = (
-    Column("type"),
-    Column("name"),
-    Column("other"),
-    Column("property"),
-    Column("value"),
-    Column("other_value"),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
 Values = Mapping[str, str | None]
 Side = Mapping[str, Values | Outcome]
 """The properties of each resource by name, or the error."""
@@ -49,15 +39,13 @@ class ConfigDifferenceRow(NamedTuple):
 
     type: str
     name: str
-    other: str
-    """Name on the other side, or the file."""
+    other: Annotated[str, "Name on the other side, or the file."]
     property: str | None
     value: str | None
     other_value: str | None
-    status: str | None
-    """different, only here, or only there."""
-    error: str | None = None
-    message: str | None = None
+    status: Annotated[str | None, "different, only here, or only there."]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -158,7 +146,7 @@ def diff(
     else:
         first, second = requested
         rows += _compare(type_, first, _of(here, first), second, _of(here, second), property_)
-    run.console.show(COLUMNS, rows)
+    run.console.show(ConfigDifferenceRow, rows)
     failed = run.status_of(rows)
     return failed if failed is not ExitStatus.DONE or not rows else ExitStatus.UNMET
 

@@ -18,22 +18,20 @@ from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Offset, list_of
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_offset, parse_offset_range, parse_partitions
+from kctl.commands.frame.values import check_offset_range, parse_offset
 from kctl.commands.reading.options import (
     From,
-    Grep,
-    Key,
     Limit,
     Mask,
     MaskRegex,
     NullMarker,
     Partition,
-    PartitionOfKey,
     RecordFormat,
-    RecordHeader,
     SchemaRegistry,
-    Where,
+    SelectOptions,
     selecting,
 )
 from kctl.errors import ConfigError, UsageError
@@ -72,22 +70,19 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
     "kctl.commands.reading.items:DecodedItem",
     "kctl.commands.consume.reading:DecodedRecordItem",
 )
+@with_groups
 def consume(
     ctx: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
     *,
-    from_: From = "start",
+    from_: From = Offset("start"),
     until: Annotated[
-        str | None,
+        Offset | None,
         typer.Option(
-            "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end, unless --follow is given."
+            "--until", parser=Offset, help="Where to stop, exclusive.  Default: the end, unless --follow is given."
         ),
     ] = None,
-    key: Key = None,
-    partition_of_key: PartitionOfKey = False,
-    grep: Grep = None,
-    where: Where = None,
-    record_header: RecordHeader = None,
+    select: SelectOptions,
     max_records: Limit = None,
     expect: Annotated[
         int | None,
@@ -188,8 +183,9 @@ def consume(
     --key, --grep, --where and --record-header select records; if several are given, all must match.  --limit counts
     selected records.  --grep applies Python's regular expressions to the value as UTF-8: without special characters to
     the whole value, otherwise to its first 64 KiB and for at most 1 s.  --where compares fields (key, value, headers,
-    partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by == != < <= > >= in,
-    joined by and, or, not, exists(PATH).  A comparison with a path that does not exist is false.
+    topic, partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by = != < <= > >=,
+    in, like and is null, joined by and, or, not, exists(PATH).  A comparison with null or a path that does not exist is
+    unknown, as in SQL, and so is its opposite.  'kctl export --where' has the same conditions.
 
     With json, jsonl and yaml, keys, values and header values that are not UTF-8 are base64; "key_encoding",
     "value_encoding" and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json
@@ -228,7 +224,7 @@ def consume(
             raise UsageError(
                 "--group assigns partitions and determines where to stop; leave out --partition and --until"
             )
-        if partition_of_key:
+        if select.partition_of_key:
             raise UsageError("--group assigns partitions; leave out --partition-of-key")
         if run.console.format.is_document:
             chosen_format = run.console.format.value
@@ -245,7 +241,7 @@ def consume(
     from kctl.client.properties.settings import fetch_limits  # noqa: PLC0415 - it imports the producer
 
     now_ms = round(time.time() * 1000)
-    chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
+    chosen = selecting(select)
     properties = run.consumer_properties()
     run.note_unused("consume", *(["--group"] if group is not None else []))
     if group is None and properties.get("group.id", "").strip():
@@ -253,18 +249,19 @@ def consume(
             f"group.id does not join a group: without --group {properties['group.id'].strip()}, all partitions are read"
             " and nothing is committed"
         )
-    lower, upper = parse_offset_range(from_, until or None, now_ms=now_ms)
+    check_offset_range(from_, until)
+    lower: OffsetSpec = from_
     reset = run.setting(ctx, "from_", "auto.offset.reset")
     if reset == "none" and group is None:
         raise ConfigError("auto.offset.reset", reset, "without a group there is no committed offset; add --from")
-    if reset not in {from_, "none"}:
+    if reset not in {str(from_), "none"}:
         lower = start_of_reset(reset, now_ms=now_ms)
     reading = Reading(
         topic=topic,
         lower=lower,
-        upper=upper,
+        upper=until,
         records_max=max_records,
-        partitions=parse_partitions(partition),
+        partitions=list_of(partition),
         follows=follow,
         group=group,
         assignor=assignor,

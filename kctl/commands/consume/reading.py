@@ -20,7 +20,7 @@ from kctl.client.properties.settings import fetch_limits
 from kctl.client.properties.table import Client, check_properties
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.values import format_time, known_time
-from kctl.commands.reading.items import RECORD_COLUMNS, decoded_item, record_item, record_lines, record_row
+from kctl.commands.reading.items import RecordRow, decoded_item, record_item, record_lines, record_row
 from kctl.commands.reading.options import (
     CONTINUE_REMEDY,
     ScanProgress,
@@ -179,7 +179,7 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
     elif reading.text is not None:
         shown = await _show_records(run, client, reading, source, _text_writers(run.console, reading.text))
     else:
-        with run.console.stream(RECORD_COLUMNS) as stream:
+        with run.console.stream(RecordRow) as stream:
             shown = await _show_records(run, client, reading, source, _row_writers(run, stream, reading))
     reading.selecting.warn_of_shortened(run.console)
     reading.presenting.summarise()

@@ -7,7 +7,7 @@ import errno
 import gzip
 import os
 import zlib
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple, Self
 
 from kctl.commands.compat import internal_records as internal
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
@@ -23,7 +23,7 @@ from kctl.dump.indexes import sanity_problem
 from kctl.dump.kinds import base_offset_of, files_of, kind_of, recognized_kind
 from kctl.dump.summary import LogSummary, LostRange, salvage, summarize
 from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import counted
 from kctl.records.internal import entries
 from kctl.storage.names import LOG_SUFFIX, offset_file_name
@@ -61,9 +61,9 @@ class SanityRow(NamedTuple):
     """An index, and the reason why a broker would rebuild it."""
 
     file: str
-    is_sane: bool
-    error: str | None
-    message: str | None
+    is_sane: Annotated[bool, Column(title="SANE")]
+    error: ErrorName
+    message: ErrorText
 
 
 class RebuildRow(NamedTuple):
@@ -73,8 +73,8 @@ class RebuildRow(NamedTuple):
     before: int | None
     after: int
     action: str
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class RebuildFailureRow(NamedTuple):
@@ -284,7 +284,13 @@ def check_sanity(console: Console, inputs: Inputs) -> ExitStatus:
             except OSError as unreadable:
                 code, reason = UNREADABLE, unreadable.strerror
             items.append(SanityRow(inputs.name_of(path), reason is None, None if reason is None else code, reason))
-    console.show((Column("file"), Column("is_sane", "SANE"), *ERROR_COLUMNS), items)
+    console.show(
+        (
+            Column("file"),
+            Column("is_sane", "SANE"),
+        ),
+        items,
+    )
     return ExitStatus.DONE if all(item.is_sane for item in items) else ExitStatus.FAILED
 
 
@@ -301,12 +307,12 @@ def rebuild(console: Console, inputs: Inputs, *, dry_run: bool) -> ExitStatus:
         raise UsageError(f"{wrong[0]} is neither a log nor an index of one{remedy if is_segment else ''}")
     paths = inputs.paths
     logs = logs_of([path for path in paths if kind_of(path) in _SEGMENT_KINDS])
-    columns = (
-        Column("file"), Column("before", numeric=True), Column("after", numeric=True), Column("action"), *ERROR_COLUMNS
-    )  # fmt: skip
     has_problem = False
     try:
-        with exclusive([os.path.dirname(log) for log in logs] if not dry_run else []), console.stream(columns) as rows:
+        with (
+            exclusive([os.path.dirname(log) for log in logs] if not dry_run else []),
+            console.stream(RebuildRow) as rows,
+        ):
             for log in logs:
                 with progress_of(console, log) as progress:
                     for line in rebuild_indexes(log, dry_run=dry_run, progress=progress):
@@ -334,20 +340,6 @@ def _action(is_changed: bool, *, dry_run: bool) -> str:
 
 
 LOST_SHOWN_MAX = 10
-COLUMNS = (
-    Column("partition"),
-    Column("segments", numeric=True),
-    Column("bytes", numeric=True),
-    Column("batches", numeric=True),
-    Column("records", numeric=True),
-    Column("first_offset", numeric=True),
-    Column("last_offset", numeric=True),
-    Column("first_time"),
-    Column("last_time"),
-    Column("codecs", wraps=True),
-    Column("lost", wraps=True),
-    *ERROR_COLUMNS,
-)
 
 
 class LostItem(NamedTuple):
@@ -393,10 +385,10 @@ class SummaryRow(NamedTuple):
     last_offset: int | None
     first_time: str | None
     last_time: str | None
-    codecs: str | None
-    lost: str | None
-    error: str | None
-    message: str | None
+    codecs: Annotated[str | None, Column(wraps=True)]
+    lost: Annotated[str | None, Column(wraps=True)]
+    error: ErrorName
+    message: ErrorText
 
 
 def show_summaries(console: Console, inputs: Inputs, progress: Progressing) -> ExitStatus:
@@ -471,7 +463,7 @@ def _show(console: Console, found: Sequence[tuple[str, LogSummary]], inputs: Inp
         _row(item, lost_text(summary.lost) or ("no offset lost" if summary.lost else None))
         for item, (_, summary) in zip(items, found, strict=True)
     ]
-    console.show(COLUMNS, items, rows=rows)
+    console.show(SummaryRow, items, rows=rows)
     return ExitStatus.FAILED if any(item.error for item in items) else ExitStatus.DONE
 
 

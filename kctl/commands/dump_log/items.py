@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring as encode_text
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from kctl.commands.frame.rows import known
 from kctl.commands.frame.values import format_time, known_time
@@ -12,6 +12,7 @@ from kctl.commands.reading.items import HeaderItem, RecordItem, record_members
 from kctl.dump.batches import CheckpointLine, EpochLine, OffsetIndexLine, Problem, PropertyLine, TimeIndexLine
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, is_present
 from kctl.records.control import ControlType, parse_end_transaction_marker
 from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.internal.entries import record_type_name
@@ -28,27 +29,27 @@ UNREADABLE = "OS_ERROR"
 class BatchItem(NamedTuple):
     """A record batch.  Timestamps are in ms since the epoch."""
 
-    type: str
-    file: str
+    type: Annotated[str, JSON_ONLY]
+    file: Annotated[str, Column(drop_order=9)]
     position: int
-    size: int
+    size: Annotated[int, Column(drop_order=8)]
     base_offset: int
     last_offset: int
     count: int  # type: ignore[assignment]  # the name of the field in JSON; tuple.count is not used
-    codec: str
-    max_timestamp_ms: int | None
-    max_time: str | None
-    leader_epoch: int | None
-    producer_id: int | None
-    producer_epoch: int | None
-    base_sequence: int | None
-    last_sequence: int | None
-    flags: list[str]
-    delete_horizon_ms: int | None
-    magic: int
-    crc: int
-    error: str | None = None
-    message: str | None = None
+    codec: Annotated[str, Column(drop_order=7)]
+    max_timestamp_ms: Annotated[int | None, JSON_ONLY]
+    max_time: Annotated[str | None, Column(drop_order=6)]
+    leader_epoch: Annotated[int | None, Column(drop_order=3)]
+    producer_id: Annotated[int | None, Column(drop_order=5)]
+    producer_epoch: Annotated[int | None, Column(drop_order=1)]
+    base_sequence: Annotated[int | None, Column(drop_order=2)]
+    last_sequence: Annotated[int | None, JSON_ONLY]
+    flags: Annotated[list[str], Column(drop_order=4)]
+    delete_horizon_ms: Annotated[int | None, JSON_ONLY]
+    magic: Annotated[int, JSON_ONLY]
+    crc: Annotated[int, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class RecordEntry(NamedTuple):
@@ -114,100 +115,100 @@ class DecodedRecordEntry(NamedTuple):
 class OffsetIndexItem(NamedTuple):
     """An entry of an offset index."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     offset: int
     position: int
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class TimeIndexItem(NamedTuple):
     """An entry of a time index."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     time: str | None
     timestamp_ms: int
     offset: int
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class ProducerItem(NamedTuple):
     """A producer in a snapshot of the producer state."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     producer_id: int
     producer_epoch: int
     last_sequence: int | None
     last_offset: int | None
     offset_delta: int
-    timestamp_ms: int | None
+    timestamp_ms: Annotated[int | None, JSON_ONLY]
     time: str | None
     coordinator_epoch: int | None
     current_txn_first_offset: int | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class AbortedTransactionItem(NamedTuple):
     """An entry of a transaction index."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     producer_id: int
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class LeaderEpochItem(NamedTuple):
     """An entry of a leader epoch checkpoint."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     epoch: int
     start_offset: int
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class CheckpointItem(NamedTuple):
     """An entry of an offset checkpoint."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     topic: str
     partition: int
     offset: int
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class PropertyItem(NamedTuple):
     """A property in meta.properties or partition.metadata, or a field of quorum-state."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
     name: str
-    value: str
-    error: str | None = None
-    message: str | None = None
+    value: Annotated[str, Column(wraps=True)]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class ProblemItem(NamedTuple):
     """An error in a file: `size` bytes at `position`, if these are known."""
 
-    type: str
+    type: Annotated[str, JSON_ONLY]
     file: str
-    position: int | None
-    size: int | None
-    error: str
-    message: str
+    position: Annotated[int | None, JSON_ONLY]
+    size: Annotated[int | None, JSON_ONLY]
+    error: Annotated[str, Column(is_rare=True, trouble=is_present)]
+    message: Annotated[str, Column(wraps=True, is_rare=True)]
 
 
 Entry = RecordEntry | ControlRecordEntry | DecodedRecordEntry

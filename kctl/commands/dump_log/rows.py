@@ -1,6 +1,4 @@
-"""Lines of dumped files as rows: a set of columns for each kind of file, and one type of JSON object for each kind of
-line.
-"""
+"""Lines of dumped files as rows: one type of row for each kind of line."""
 
 from __future__ import annotations
 
@@ -9,11 +7,20 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring as encode_text
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kctl.commands.dump_log.items import (
+    AbortedTransactionItem,
+    BatchItem,
+    CheckpointItem,
     Entry,
     FileItem,
+    LeaderEpochItem,
+    OffsetIndexItem,
+    ProblemItem,
+    ProducerItem,
+    PropertyItem,
+    TimeIndexItem,
     batch_item,
     control_entry,
     control_of,
@@ -30,7 +37,7 @@ from kctl.dump.batches import BatchLine, Line, Problem
 from kctl.dump.files import check_records
 from kctl.dump.kinds import OFFSET_CHECKPOINTS, PROPERTIES
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.output.console import Column, Console, ErrorName, ErrorText, Format
 from kctl.output.row_streams import RowStream
 from kctl.output.table import cell, csv_field
 from kctl.output.terminal_text import escape_json
@@ -155,51 +162,17 @@ def _json_headers(headers: Headers) -> bytes:
 Decode = Callable[[Record], tuple[object, object]]
 
 
-def _numbers(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, numeric=True) for name in names)
-
-
-FILE = Column("file")
-BATCH_COLUMNS = (
-    Column("file", drop_order=9),
-    Column("position", numeric=True),
-    Column("size", numeric=True, drop_order=8),
-    *_numbers("base_offset", "last_offset", "count"),
-    Column("codec", drop_order=7),
-    Column("max_time", drop_order=6),
-    Column("leader_epoch", numeric=True, drop_order=3),
-    Column("producer_id", numeric=True, drop_order=5),
-    Column("producer_epoch", numeric=True, drop_order=1),
-    Column("base_sequence", numeric=True, drop_order=2),
-    Column("flags", drop_order=4),
-    *ERROR_COLUMNS,
-)
-RECORD_COLUMNS = (
-    FILE,
-    *_numbers("offset"),
-    Column("time"),
-    *_numbers("sequence"),
-    Column("key", wraps=True),
-    Column("value", wraps=True),
-    Column("headers", wraps=True),
-    *ERROR_COLUMNS,
-)
-COLUMNS: dict[str | None, tuple[Column, ...]] = {
-    ".index": (FILE, *_numbers("offset", "position"), *ERROR_COLUMNS),
-    ".timeindex": (FILE, Column("time"), *_numbers("timestamp_ms", "offset"), *ERROR_COLUMNS),
-    ".txnindex": (FILE, *_numbers("producer_id", "first_offset", "last_offset", "last_stable_offset"), *ERROR_COLUMNS),
-    ".snapshot": (
-        FILE,
-        *_numbers("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta"),
-        Column("time"),
-        *_numbers("coordinator_epoch", "current_txn_first_offset"),
-        *ERROR_COLUMNS,
-    ),
-    LEADER_EPOCH_CHECKPOINT: (FILE, *_numbers("epoch", "start_offset"), *ERROR_COLUMNS),
-    **dict.fromkeys(OFFSET_CHECKPOINTS, (FILE, Column("topic"), *_numbers("partition", "offset"), *ERROR_COLUMNS)),
-    **dict.fromkeys({*PROPERTIES, QUORUM_STATE}, (FILE, Column("name"), Column("value", wraps=True), *ERROR_COLUMNS)),
-    None: (FILE, *ERROR_COLUMNS),
+_ROWS: dict[str | None, type[FileItem]] = {
+    ".index": OffsetIndexItem,
+    ".timeindex": TimeIndexItem,
+    ".txnindex": AbortedTransactionItem,
+    ".snapshot": ProducerItem,
+    LEADER_EPOCH_CHECKPOINT: LeaderEpochItem,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, CheckpointItem),
+    **dict.fromkeys({*PROPERTIES, QUORUM_STATE}, PropertyItem),
+    None: ProblemItem,
 }
+"""The rows of each kind of file but logs."""
 
 
 class RecordRow(NamedTuple):
@@ -209,11 +182,11 @@ class RecordRow(NamedTuple):
     offset: int
     time: str | None
     sequence: int | None
-    key: object
-    value: object
-    headers: list[dict[str, str | None]]
-    error: str | None = None
-    message: str | None = None
+    key: Annotated[object, Column(wraps=True)]
+    value: Annotated[object, Column(wraps=True)]
+    headers: Annotated[list[dict[str, str | None]], Column(wraps=True)]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class RecordsLine(NamedTuple):
@@ -284,7 +257,7 @@ class LineRows:
                 elif not isinstance(line, RowsText):
                     self._items.append(self._item(file, line))
             return
-        columns = COLUMNS[None] if self._shown.only_problems else self._columns(kind)
+        columns = ProblemItem if self._shown.only_problems else self._columns(kind)
         if self._shown.only_problems or console.format is Format.TABLE:
             # No table if there are no rows, and an empty line between two tables.
             first = next(lines_shown, None)
@@ -310,10 +283,10 @@ class LineRows:
         if console.format.is_document:
             console.show((), self._items)
 
-    def _columns(self, kind: str | None) -> Sequence[Column]:
+    def _columns(self, kind: str | None) -> type[FileItem | RecordRow]:
         if kind in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
-            return RECORD_COLUMNS if self._shown.records else BATCH_COLUMNS
-        return COLUMNS[kind]
+            return RecordRow if self._shown.records else BatchItem
+        return _ROWS[kind]
 
     def _write_records(self, console: Console, stream: RowStream, file: _File, line: RecordsLine) -> None:
         header = line.header

@@ -16,14 +16,14 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration, Offset, Pair, Partitions, Size, list_of
 from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_duration_ms, parse_offset_range, parse_partitions, parse_size
+from kctl.commands.frame.values import check_offset_range
 from kctl.commands.reading.options import registry_of
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import Column
 from kctl.output.quantities import counted
 from kctl.server.loop.tasks import SystemClock
 from kctl.system.user_files import read_regular
@@ -71,24 +71,6 @@ app = typer.Typer(add_completion=False)
 
 EVERY_DEFAULT = "1m"
 METRICS_LISTEN_DEFAULT = "127.0.0.1"
-EVERY_MS_MIN, EVERY_MS_MAX = 100, 86_400_000
-
-COLUMNS = (
-    Column("batch", numeric=True),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("records", numeric=True),
-    Column("bytes_out", numeric=True),
-    Column("files", numeric=True),
-    Column("lost", numeric=True),
-    Column("replaced", numeric=True, is_rare=True),
-    Column("bad", numeric=True),
-    Column("filtered", numeric=True),
-    Column("unreadable", numeric=True, is_rare=True),
-    Column("status"),
-)
 
 
 @app.command(
@@ -119,20 +101,20 @@ def export(
         ),
     ],
     partitions: Annotated[
-        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partitions", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     start: Annotated[
-        str,
+        Offset,
         typer.Option(
             "--from",
-            metavar="OFFSET",
+            parser=Offset,
             help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.  "
             "Those that a topic gets after its first export start at their beginning.",
         ),
-    ] = "earliest",
+    ] = Offset("earliest"),
     until: Annotated[
-        str, typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive; the same forms as --from.")
-    ] = "latest",
+        Offset, typer.Option("--until", parser=Offset, help="Where to stop, exclusive; the same forms as --from.")
+    ] = Offset("latest"),
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
@@ -153,8 +135,8 @@ def export(
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
     ] = "zstd",
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of a file.")
-    ] = "256m",
+        Size, typer.Option("--target-file-size", parser=Size.within("1"), help="Approximate size of a file.")
+    ] = Size("256m"),
     on_data_loss: Annotated[
         Literal["fail", "warn"],
         typer.Option(
@@ -307,7 +289,7 @@ def export(
         ),
     ] = None,
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Engine spark: set a Spark property.")
+        list[Pair] | None, typer.Option("--conf", parser=Pair, help="Engine spark: set a Spark property.")
     ] = None,
     packages: Annotated[
         str | None,
@@ -334,10 +316,10 @@ def export(
         bool, typer.Option("--follow", help="Repeat the export until SIGINT or SIGTERM; errors are retried.")
     ] = False,
     every: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--every",
-            metavar="DURATION",
+            parser=Duration.within("100ms", "1d"),
             help=f"With --follow: time between the starts of two rounds.  Default: {EVERY_DEFAULT}.",
         ),
     ] = None,
@@ -386,8 +368,7 @@ def export(
     run: Invocation = ctx.obj
     run.console.outlive_reader()
     names = selected_names(run, topics, topic_regex, None) or []
-    now_ms = round(time.time() * 1000)
-    first, end = parse_offset_range(start, until, now_ms=now_ms)
+    check_offset_range(start, until)
     run.consumer_properties()
     run.note_unused("export")
     level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
@@ -404,14 +385,14 @@ def export(
         target=parse_target(to),
         selection=TopicSelection(
             topics=sorted(names),
-            start=first,
-            until=end,
+            start=start,
+            until=until,
             isolation=level,
-            partitions=parse_partitions(partitions),
+            partitions=list_of(partitions),
         ),
         client=run.client_settings(),
         options=FileOptions(include_headers or headers is not None, Compression(compression), level),
-        target_file_bytes=parse_size(target_file_size),
+        target_file_bytes=target_file_size,
         on_data_loss=OnDataLoss(on_data_loss),
         on_corrupt_batch=OnCorruptBatch(on_corrupt_batch),
         adopts=adopt,
@@ -433,8 +414,6 @@ def export(
         raise UsageError(
             "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers"
         )
-    if request.target_file_bytes < 1:
-        raise UsageError("--target-file-size must be greater than 0")
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")
     for name, given in (("every", every), ("metrics-port", metrics_port), ("metrics-listen", metrics_listen)):
@@ -444,7 +423,7 @@ def export(
         raise UsageError(
             f"--format {run.console.format.value} is one document, which --follow never ends; use --format jsonl"
         )
-    every_ms = _every_ms(every or EVERY_DEFAULT)
+    every_ms = Duration(EVERY_DEFAULT) if every is None else every
     host = metrics_listen or METRICS_LISTEN_DEFAULT
     rounds = _Rounds(topic_regex, every_ms, host, metrics_port) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
@@ -459,14 +438,6 @@ class _Rounds(NamedTuple):
     every_ms: int
     metrics_host: str
     metrics_port: int | None
-
-
-def _every_ms(text: str) -> int:
-    """Raises UsageError."""
-    every_ms = parse_duration_ms(text)
-    if not EVERY_MS_MIN <= every_ms <= EVERY_MS_MAX:
-        raise UsageError(f"--every takes between {EVERY_MS_MIN}ms and 1d, not '{text}'")
-    return every_ms
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:
@@ -662,7 +633,4 @@ def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None
     if run.console.format.is_document:
         run.console.show_one(summary)
     else:
-        cells = [
-            {**row._asdict(), "replaced": row.replaced or None, "unreadable": row.unreadable or None} for row in rows
-        ]
-        run.console.show(COLUMNS, rows, rows=cells)
+        run.console.show(RangeRow, rows)

@@ -9,7 +9,6 @@ from typing import Any
 
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.parameters import words_of
-from kctl.commands.frame.values import parse_pairs
 from kctl.errors import UsageError
 from kctl.system.operating_system import usable_processors
 from kctl.tables.engines.engine import EngineSettings
@@ -51,7 +50,7 @@ def engine_settings(
     if processes is not None:
         raise UsageError("--processes is an option of --engine local; for Spark use --master local[N]")
     _check_files_and_packages(options)
-    conf = parse_pairs(options["conf"], "--conf")
+    conf = dict(options["conf"] or ())
     conf |= {name: options[option] for option, name in _PROPERTIES.items() if options[option]}
     security = run.client_settings().security
     settings = SparkSettings(

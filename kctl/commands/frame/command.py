@@ -14,9 +14,9 @@ those that confirm a change.
 
 from __future__ import annotations
 
+import functools
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -26,6 +26,7 @@ from kctl.client.guard import SentChanges
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import summary_of, write_command_help, write_exit_statuses
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import any_text, set_moment
 from kctl.commands.frame.parameters import (
     Parameter,
     change_options,
@@ -39,6 +40,7 @@ from kctl.commands.frame.parameters import (
     name_of,
     number_range,
     output_options,
+    parser_of,
     repeats,
 )
 from kctl.commands.frame.shown import shown_by
@@ -100,16 +102,7 @@ def _names_from_input() -> list[str]:
 # Checks the values of options and arguments before typer converts them, with kctl's error texts.
 #
 # Every command line is checked, so that no command has to check an option for emptiness, for UTF-8 or for the range
-# of its number, and that an error in a size, a duration, a time or an offset names the option.
-
-
-_SIGNED = "--by-duration"
-"""The option whose duration may be negative, as in Kafka's tool."""
-
-
-def any_text(text: str) -> str:
-    """The parser of an option whose value may be empty: `typer.Option(parser=any_text)`."""
-    return text
+# of its number.
 
 
 def check(param: Parameter, given: object) -> None:
@@ -124,19 +117,13 @@ def _check_text(param: Parameter, text: str) -> None:
     choices = choices_of(param)
     if choices and text not in choices:
         raise UsageError(f"invalid value for {name}: '{text}' is not one of {', '.join(choices)}.")
-    if not text and getattr(param.type, "func", None) is not any_text:
+    if not text and parser_of(param) is not any_text:
         raise UsageError(f"{name} is empty; is a shell variable not set?")
     bounds = number_range(param)
     if bounds:
         parse_integer(text, name, low=bounds[0], high=bounds[1])
     if not completes(param):
         _check_unicode(text, name)
-    read = _reader(metavar_of(param), name)
-    if read is not None:
-        try:
-            read(text)
-        except UsageError as error:
-            raise UsageError(f"{name}: {error}") from None
 
 
 def _check_unicode(text: str, name: str) -> None:
@@ -146,25 +133,20 @@ def _check_unicode(text: str, name: str) -> None:
         raise UsageError(f"{name} is not valid UTF-8: {text!a}") from None
 
 
-def _reader(metavar: str, name: str) -> Callable[[str], object] | None:
-    """The function that reads such a value and raises UsageError; None if its command reads it."""
-    from kctl.commands.frame import values  # noqa: PLC0415 - few options have such values
+def _name_in_errors(param: Parameter) -> None:
+    """Make an error in the value of a parameter name the parameter."""
+    read, name = parser_of(param), name_of(param)
+    if read is None or param.type.func is not read:
+        return  # It has none, or names the parameter since another command was built.
 
-    now_ms = round(time.time() * 1000)
-    match metavar:
-        case "SIZE":
-            return values.parse_size
-        case "BYTES_PER_S":
-            return values.parse_rate
-        case "DURATION" | "[DURATION]":
-            return lambda text: values.parse_duration_ms(text, may_be_negative=name == _SIGNED)
-        case "TIME":
-            return lambda text: values.parse_time_ms(text, now_ms=now_ms)
-        case "OFFSET":
-            return lambda text: values.parse_offset(text, now_ms=now_ms)
-        case "N,N-N":
-            return values.parse_partitions
-    return None
+    @functools.wraps(read, updated=())
+    def parse(value: Any) -> Any:
+        try:
+            return read(value)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+    param.type.func = parse
 
 
 class LocalCommand(typer.core.TyperCommand):
@@ -181,6 +163,8 @@ class LocalCommand(typer.core.TyperCommand):
         # A command's own option replaces the common one of the same name.
         self.common_params = [param for param in self.common_options() if not own_flags.intersection(flags_of(param))]
         self.params = [*declared, *self.common_params]
+        for param in self.params:
+            _name_in_errors(param)
         self.own_params = declared + [param for param in self.common_params if param in consent_options()]
         """Those that the documentation describes for each command, not once for all."""
 
@@ -197,6 +181,7 @@ class LocalCommand(typer.core.TyperCommand):
         """Check the texts of all values before typer converts them.  Raises UsageError."""
         if has_help_option(args):
             return super().parse_args(ctx, [ctx.help_option_names[0]])
+        set_moment()
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         if given.get("schema"):
             self._print_schema(ctx, is_line=given.get("format_") == "jsonl")

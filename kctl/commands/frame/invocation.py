@@ -16,11 +16,11 @@ from kctl.client.guard import Guard, SentChanges
 from kctl.client.settings import client_settings, parse_resolved
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.name_cache import cluster_key, store_names
-from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
+from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, shown_value
 from kctl.commands.frame.profile_store import selected_name
 from kctl.commands.frame.profile_use import profile_in_use, resolved_properties, secret_files
 from kctl.commands.frame.secrets import exposed_files, read_properties
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.errors import UsageError
 from kctl.output.quantities import INT32_MAX
 
@@ -105,14 +105,16 @@ class Invocation:
 
     def client_settings(self) -> ClientSettings:
         """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
-        timeout = self._given.get("timeout") or (self.profile and self.profile.timeout)
+        timeout = self._given.get("timeout")
+        if timeout is None and self.profile is not None and self.profile.timeout:
+            timeout = Duration(self.profile.timeout)
         properties = self.client_properties()
         self._report_unknown(properties)
         settings = client_settings(
             bootstrap_servers=self._servers,
             properties=properties,
             security=self._security_of(properties),
-            timeout_ms=duration_ms(timeout, "--timeout") if timeout else None,
+            timeout_ms=None if timeout is None else timeout_of(timeout, "--timeout"),
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
             resolved=self._resolved,
@@ -241,7 +243,7 @@ class Invocation:
         source = ctx.get_parameter_source(option)
         given = self.client_properties().get(name)
         if given is None or (source is not None and source.name == "COMMANDLINE"):
-            return str(ctx.params[option])
+            return shown_value(ctx.params[option])
         return given.strip()
 
     def _report_unknown(self, properties: dict[str, str]) -> None:
@@ -380,9 +382,8 @@ class Invocation:
         return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
 
 
-def duration_ms(text: str, option: str) -> int:
-    """The time that an option gives a cluster to respond.  Raises UsageError."""
-    found_ms = parse_duration_ms(text)
-    if not 0 < found_ms <= INT32_MAX:
-        raise UsageError(f"{option} must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
-    return found_ms
+def timeout_of(duration: Duration, option: str) -> int:
+    """The time in ms that an option gives a cluster to respond.  Raises UsageError."""
+    if not 0 < duration <= INT32_MAX:
+        raise UsageError(f"{option} must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{duration.text}'")
+    return duration

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 from kctl.commands.frame.shown import RowType, Shown
 from kctl.output.documents import json_text
+from kctl.output.table import Field, fields_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_NAMES = {"Mapping": Mapping, "Sequence": Sequence}
-"""Names in annotations that modules import for type checkers only."""
 _SIMPLE = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 Schema = dict[str, Any]
@@ -76,14 +75,18 @@ def _reference(row: Any, definitions: dict[str, Schema]) -> Schema:
     name = row.__name__
     if name not in definitions:
         definitions[name] = {}  # before its fields, which may contain the row itself
-        hints = typing.get_type_hints(row, localns=_NAMES)
         definitions[name] = {
             "type": "object",
             "description": " ".join(str(row.__doc__).partition("\n\n")[0].split()),
-            "properties": {field: _schema(hints[field], definitions) for field in row._fields},
+            "properties": {field.name: _property(field, definitions) for field in fields_of(row)},
             "required": list(row._fields),
         }
     return {"$ref": f"#/$defs/{name}"}
+
+
+def _property(field: Field, definitions: dict[str, Schema]) -> Schema:
+    schema = _schema(field.type, definitions)
+    return schema if field.documentation is None else {**schema, "description": field.documentation}
 
 
 def _either(schemas: Iterable[Schema]) -> Schema:

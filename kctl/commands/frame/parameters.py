@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, get_args
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 import typer
 import typer.main
+
+from kctl.commands.frame.option_types import Duration
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 # Properties of a parameter of a typer command, for help, completion scripts, the reference and checks. Pure.
 
@@ -53,8 +59,13 @@ def words_of(params: Iterable[Parameter], values: Mapping[str, Any]) -> list[str
             words += flags_of(param)[-1:] if value else []
             continue
         for one in value if isinstance(value, (list, tuple)) else (value,):
-            words += [str(one)] if is_argument(param) else [flags_of(param)[-1], str(one)]
+            words += [shown_value(one)] if is_argument(param) else [flags_of(param)[-1], shown_value(one)]
     return words
+
+
+def shown_value(value: object) -> str:
+    """The value as it is written on a command line."""
+    return str(getattr(value, "text", value))
 
 
 def repeats(param: Parameter) -> bool:
@@ -62,10 +73,18 @@ def repeats(param: Parameter) -> bool:
     return bool(param.nargs == -1 or getattr(param, "multiple", False))
 
 
+def parser_of(param: Parameter) -> Callable[[Any], Any] | None:
+    """What `typer.Option(parser=...)` gives; None without it."""
+    parser = getattr(param.type, "func", None)
+    return getattr(parser, "__wrapped__", parser)
+
+
 def metavar_of(param: Parameter) -> str:
     """The placeholder of the value in help."""
     if param.metavar:
         return str(param.metavar)
+    if named := getattr(parser_of(param), "metavar", None):
+        return str(named)
     if choices_of(param):
         return "|".join(choices_of(param))
     if is_argument(param):
@@ -119,7 +138,7 @@ def help_of(param: Parameter) -> str:
     if repeats(param) and not is_argument(param):
         text += "  May be repeated."
     if not is_flag(param) and not repeats(param) and param.default not in {None, ""}:
-        text += f"  Default: {param.default}."
+        text += f"  Default: {shown_value(param.default)}."
     return text
 
 
@@ -136,14 +155,10 @@ CLUSTER_PANEL = "Cluster options"
 OUTPUT_PANEL = "Output options"
 QUERY_PANEL = "Options of lists"
 
-_cluster = typer.Typer(add_completion=False)
-_change = typer.Typer(add_completion=False)
-_consent = typer.Typer(add_completion=False)
-_output = typer.Typer(add_completion=False)
 
+class ClusterOptions(NamedTuple):
+    """The options that select the cluster, of the commands that connect to one."""
 
-@_cluster.command()
-def _cluster_options(
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
@@ -153,7 +168,7 @@ def _cluster_options(
             help="Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.",
             rich_help_panel=CLUSTER_PANEL,
         ),
-    ] = None,
+    ] = None
     command_config: Annotated[
         str | None,
         typer.Option(
@@ -162,7 +177,7 @@ def _cluster_options(
             help="Properties file with client settings, as Kafka's tools take it; also KCTL_COMMAND_CONFIG.",
             rich_help_panel=CLUSTER_PANEL,
         ),
-    ] = None,
+    ] = None
     profile: Annotated[
         str | None,
         typer.Option(
@@ -172,7 +187,7 @@ def _cluster_options(
             " ('kctl profile use'), if any.",
             rich_help_panel=CLUSTER_PANEL,
         ),
-    ] = None,
+    ] = None
     resolve: Annotated[
         list[str] | None,
         typer.Option(
@@ -182,22 +197,22 @@ def _cluster_options(
             " also KCTL_RESOLVE and the property kctl.resolve, separated by commas.",
             rich_help_panel=CLUSTER_PANEL,
         ),
-    ] = None,
+    ] = None
     timeout: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--timeout",
-            metavar="DURATION",
+            parser=Duration,
             help="How long the cluster may take to respond, such as 10s or 500ms.  Default: 30s, of which at most 5s to"
             " connect.",
             rich_help_panel=CLUSTER_PANEL,
         ),
-    ] = None,
-) -> None: ...
+    ] = None
 
 
-@_change.command()
-def _change_options(
+class ChangeOptions(NamedTuple):
+    """The options of the commands that change a cluster."""
+
     confirm: Annotated[
         str | None,
         typer.Option(
@@ -206,18 +221,18 @@ def _change_options(
             help="Confirm the change of a cluster whose profile is protected, by the name of that profile.",
             rich_help_panel=CLUSTER_PANEL,
         ),
-    ] = None,
-) -> None: ...
+    ] = None
 
 
-@_consent.command()
-def _consent_options(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-) -> None: ...
+class ConsentOptions(NamedTuple):
+    """The options of the commands that change something; those that never ask accept them for scripts."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False
 
 
-@_output.command()
-def _output_options(
+class OutputOptions(NamedTuple):
+    """The options of all commands."""
+
     format_: Annotated[
         Format | None,
         typer.Option(
@@ -225,11 +240,11 @@ def _output_options(
             help="How to show the result.  Default: table on a terminal, plain elsewhere.",
             rich_help_panel=OUTPUT_PANEL,
         ),
-    ] = None,
+    ] = None
     header: Annotated[
         bool,
         typer.Option("--header", help="With plain, begin with a line of column titles.", rich_help_panel=OUTPUT_PANEL),
-    ] = False,
+    ] = False
     schema: Annotated[
         bool,
         typer.Option(
@@ -237,7 +252,7 @@ def _output_options(
             help="Print the JSON Schema of the output, or with --format jsonl that of a line, and do nothing else.",
             rich_help_panel=OUTPUT_PANEL,
         ),
-    ] = False,
+    ] = False
     human: Annotated[
         bool,
         typer.Option(
@@ -245,41 +260,92 @@ def _output_options(
             help="With table and plain, show sizes, durations and counts as 1.5 GiB, 3m5s and 12.3k.",
             rich_help_panel=OUTPUT_PANEL,
         ),
-    ] = False,
+    ] = False
     no_color: Annotated[
         bool,
         typer.Option(
             "--no-color", help="No colours; NO_COLOR and TERM=dumb do the same.", rich_help_panel=OUTPUT_PANEL
         ),
-    ] = False,
+    ] = False
     quiet: Annotated[
         bool, typer.Option("--quiet", help="No notes and no progress on stderr.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    ] = False
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
-) -> None: ...
+    ] = False
 
 
 @functools.cache
+def options_in(group: type[NamedTuple]) -> list[Parameter]:
+    """The options that are the fields of a NamedTuple, as typer reads them."""
+
+    def function(**_: object) -> None: ...
+
+    function.__signature__ = signature_of(group)  # type: ignore[attr-defined]  # what typer reads
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    return list(typer.main.get_command(app).params)
+
+
+def with_groups(function: Function) -> Function:
+    """Let typer see the fields of each parameter whose type is a NamedTuple of options as options of the function.
+
+    class EntityOptions(NamedTuple):
+        user: Annotated[str | None, typer.Option("--user", help="The user.")] = None
+        ip: Annotated[str | None, typer.Option("--ip", help="The IP address.")] = None
+
+    @verbs.command("describe", cls=QueryCommand)
+    @with_groups
+    def describe(ctx: typer.Context, *, entity: EntityOptions) -> ExitStatus:
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and hasattr(hint, "_fields")}
+
+    @functools.wraps(function)
+    def flat(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in group._fields})
+        return function(**given)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in groups:
+            parameters += signature_of(groups[name]).parameters.values()
+        else:
+            parameters.append(parameter.replace(annotation=hints[name]))
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    return cast("Function", flat)
+
+
+def signature_of(group: type[NamedTuple]) -> inspect.Signature:
+    """The fields of a NamedTuple as keyword parameters, with their types and defaults."""
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                name, kind, annotation=hint, default=group._field_defaults.get(name, inspect.Parameter.empty)
+            )
+            for name, hint in hints.items()
+        ]
+    )
+
+
 def cluster_options() -> list[Parameter]:
-    """--bootstrap-server, --command-config, --profile and --timeout."""
-    return list(typer.main.get_command(_cluster).params)
+    """--bootstrap-server, --command-config, --profile, --resolve and --timeout."""
+    return options_in(ClusterOptions)
 
 
-@functools.cache
 def change_options() -> list[Parameter]:
     """--confirm, of the commands that change a cluster."""
-    return list(typer.main.get_command(_change).params)
+    return options_in(ChangeOptions)
 
 
-@functools.cache
 def consent_options() -> list[Parameter]:
     """--yes, of the commands that change something; those that never ask accept it for scripts."""
-    return list(typer.main.get_command(_consent).params)
+    return options_in(ConsentOptions)
 
 
-@functools.cache
 def output_options() -> list[Parameter]:
     """--format, --schema, --header, --human, --no-color, --quiet and --debug."""
-    return list(typer.main.get_command(_output).params)
+    return options_in(OutputOptions)

@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 import time
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
-import typer.main
 
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import QUERY_PANEL, Parameter, flags_of
-from kctl.commands.frame.values import Expectation, format_time, parse_duration_ms, parse_expectation
+from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.parameters import QUERY_PANEL, Parameter, flags_of, options_in
+from kctl.commands.frame.values import Expectation, format_time, parse_expectation
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.output.console import Format, terminal_height
 from kctl.output.quantities import INT32_MAX, counted
@@ -29,34 +28,33 @@ if TYPE_CHECKING:
 
 
 INTERVAL_DEFAULT = "2s"
-INTERVAL_MS_MIN = 100
-INTERVAL_MS_MAX = 3_600_000
 _DURATION = re.compile(r"[0-9].*|P.*")
 _CLEAR = "\x1b[H\x1b[2J"
 
-_query = typer.Typer(add_completion=False)
 
+class QueryOptions(NamedTuple):
+    """The options of the commands that list something."""
 
-@_query.command()
-def _query_options(
     expect: Annotated[
-        str | None,
+        Expectation | None,
         typer.Option(
             "--expect",
             metavar="N",
+            parser=parse_expectation,
             help="Exit with status 3 unless there are N rows; also '>=N', '>N', '<=N', '<N' and '!=N'.",
             rich_help_panel=QUERY_PANEL,
         ),
-    ] = None,
+    ] = None
     watch: Annotated[
-        str | None,
+        Duration | None,
         typer.Option(
             "--watch",
             metavar="[DURATION]",
+            parser=Duration.within("100ms", "1h"),
             help=f"Repeat at this interval, by default {INTERVAL_DEFAULT}, until interrupted or until --expect holds.",
             rich_help_panel=QUERY_PANEL,
         ),
-    ] = None,
+    ] = None
     rounds: Annotated[
         int | None,
         typer.Option(
@@ -67,14 +65,12 @@ def _query_options(
             max=INT32_MAX,
             rich_help_panel=QUERY_PANEL,
         ),
-    ] = None,
-) -> None: ...
+    ] = None
 
 
-@functools.cache
 def query_options() -> list[Parameter]:
     """--expect, --watch and --rounds."""
-    return list(typer.main.get_command(_query).params)
+    return options_in(QueryOptions)
 
 
 class QueryCommand(ClusterCommand):
@@ -92,15 +88,11 @@ class QueryCommand(ClusterCommand):
 
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:
         """Calls the function once, or repeatedly with --watch."""
-        expected = parse_expectation(common["expect"]) if common.get("expect") else None
-        rounds = common.get("rounds")
-        if not common.get("watch"):
+        expected, rounds, interval_ms = common.get("expect"), common.get("rounds"), common.get("watch")
+        if interval_ms is None:
             if rounds is not None:
                 raise UsageError("--rounds requires --watch")
             return _checked(super().run(ctx, common), ctx.obj.console, expected)
-        interval_ms = parse_duration_ms(common["watch"])
-        if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
-            raise UsageError(f"--watch takes between {INTERVAL_MS_MIN}ms and 1h, not '{common['watch']}'")
         return _watch(lambda: ctx.obj.console, lambda: self._round(ctx, common), interval_ms, rounds, expected)
 
     def _round(self, ctx: Any, common: dict[str, Any]) -> Any:

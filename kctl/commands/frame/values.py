@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol
 
 from kctl.admin.topics.offsets import END, START, Anchor, OffsetSpec
 from kctl.errors import UsageError
@@ -190,18 +190,13 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     return OffsetSpec(anchor, parse_integer(text, "an offset", low=-INT64_MAX, high=INT64_MAX))
 
 
-@overload
-def parse_offset_range(lower: str, upper: str, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec]: ...
-@overload
-def parse_offset_range(lower: str, upper: str | None, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]: ...
-def parse_offset_range(lower: str, upper: str | None, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]:
-    """Read --from and --until.  Raises UsageError, also if --until is before --from wherever the logs begin and end."""
-    first = parse_offset(lower, now_ms=now_ms)
-    end = None if upper is None else parse_offset(upper, now_ms=now_ms)
-    is_before = end is not None and first.anchor is end.anchor and end.value < first.value
-    if is_before or end == START != first:
+def check_offset_range(lower: OffsetSpec, upper: OffsetSpec | None) -> None:
+    """Raise UsageError if --until is before --from wherever the logs begin and end."""
+    if upper is None:
+        return
+    is_before = upper.anchor is lower.anchor and upper.value < lower.value
+    if is_before or tuple(upper) == START != tuple(lower):
         raise UsageError(f"--until {upper} is before --from {lower}: there is nothing between them")
-    return first, end
 
 
 def parse_number_range(text: str | None, option: str) -> range | None:
@@ -234,16 +229,11 @@ def parse_rate(text: str) -> int:
     return parse_size(text.removesuffix("/s"))
 
 
-def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Read repeated `name=value`; the last value of a name applies, and values may contain `=`.  Raises UsageError."""
-    return dict(parse_pair(text, option) for text in texts or [])
-
-
-def parse_pair(text: str, option: str) -> tuple[str, str]:
-    """Read one `name=value`.  Raises UsageError."""
+def parse_pair(text: str) -> tuple[str, str]:
+    """Read one `name=value`; the value may contain `=`.  Raises UsageError."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
-        raise UsageError(f"{option} takes NAME=VALUE, not '{text}'")
+        raise UsageError(f"'{text}' is not NAME=VALUE")
     return name, value
 
 
@@ -325,20 +315,18 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def parse_condition(text: str | None) -> Condition | None:
-    """Reads `>1000`, `>=5m`, `=0`; None stays None.  Raises UsageError."""
-    if text is None:
-        return None
+def parse_condition(text: str) -> Condition:
+    """Read `>1000`, `>=5m` or `=0`, the value of --lag.  Raises UsageError."""
     found = re.fullmatch(r"\s*(>=|<=|>|<|=)\s*(\S+)\s*", text)
     if found is None:
-        raise UsageError(f"--lag takes a condition such as '>1000' (records) or '>5m' (time), not '{text}'")
+        raise UsageError(f"'{text}' is not a condition such as '>1000' (records) or '>5m' (time)")
     compare = _COMPARISONS[found[1]]
     if found[2].isdecimal():
-        return Condition(compare, parse_integer(found[2], "the number of --lag", high=INT64_MAX), None)
+        return Condition(compare, parse_integer(found[2], "the number", high=INT64_MAX), None)
     try:
         return Condition(compare, None, parse_duration_ms(found[2]))
     except UsageError as error:
-        raise UsageError(f"--lag '{text}' compares with neither a number nor a time: {error}") from None
+        raise UsageError(f"'{text}' compares with neither a number nor a time: {error}") from None
 
 
 # The value of `--expect`: how many rows there should be. Pure.
@@ -373,5 +361,5 @@ def parse_expectation(text: str) -> Expectation:
     """Read `3`, `>=1`, `<10` or `!=0`.  Raises UsageError."""
     found = _EXPECTATION.fullmatch(text.strip())
     if not found or found[1] not in _OPERATORS:
-        raise UsageError(f"--expect takes a number of rows, such as 3, '>=1' or '!=0', not '{text}'")
-    return Expectation(text.strip(), _OPERATORS[found[1]], parse_integer(found[2], "--expect", high=INT64_MAX))
+        raise UsageError(f"'{text}' is not a number of rows, such as 3, '>=1' or '!=0'")
+    return Expectation(text.strip(), _OPERATORS[found[1]], parse_integer(found[2], "the number", high=INT64_MAX))

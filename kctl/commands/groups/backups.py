@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -20,15 +19,15 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Time, moment_ms
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_time_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.groups import resets as group_reset
 from kctl.commands.groups.resets import back_up, backup_folder, identities
 from kctl.commands.groups.selection import (
     NAMED_MAX,
-    RESET_COLUMNS,
     AcceptLost,
     BackupDir,
     DryRun,
@@ -48,7 +47,7 @@ from kctl.commands.reading.searches import NamePattern
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.limits import GROUP_HISTORY_COMMITS_MAX
 from kctl.model import TopicPartition
-from kctl.output.console import Column
+from kctl.output.console import JSON_ONLY, Column
 from kctl.output.quantities import counted
 from kctl.system.user_files import read_text
 
@@ -182,7 +181,7 @@ def restore_offsets(
         outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets, saved))
     shown = status if outcomes else f"would be {status}"
     rows = [reset_row(one, shown, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
-    run.console.show(RESET_COLUMNS, rows)
+    run.console.show(ResetRow, rows)
     if not execute:
         run.console.note("nothing was changed; give --execute to commit these offsets")
     return run.status_of(rows)
@@ -210,10 +209,10 @@ def restore(
     group: Annotated[str, typer.Argument(help="Group whose offsets to restore.", metavar="GROUP")],
     *,
     at: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--at",
-            metavar="TIME",
+            parser=Time,
             help="Restore the offsets that were committed at that time, from the records of __consumer_offsets: RFC"
             " 3339 (UTC without a zone), a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back"
             " from now such as -1h.",
@@ -249,11 +248,9 @@ def restore(
     if at is not None and backup is not None:
         raise UsageError("--at and --backup cannot be combined")
     if at is not None:
-        now_ms = round(time.time() * 1000)
-        time_ms = parse_time_ms(at, now_ms=now_ms)
-        if time_ms > now_ms:
-            raise UsageError(f"--at {at} is in the future: {format_time(time_ms)}")
-        saved, origin = _committed_at(run, group, time_ms), Origin(True, {})
+        if at > moment_ms():
+            raise UsageError(f"--at {at.text} is in the future: {format_time(at)}")
+        saved, origin = _committed_at(run, group, at), Origin(True, {})
     elif backup is not None:
         document = _in_file(group, backup)
         saved, origin = document.groups[group], origin_of(run, document)
@@ -319,35 +316,22 @@ def _latest(run: Invocation, group: str, backup_dir: str | None) -> OffsetDocume
 # `kctl groups history`.
 
 
-COLUMNS = (
-    Column("time"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("change"),
-    Column("generation", numeric=True, is_rare=True),
-    Column("client_id", is_rare=True),
-    Column("host", is_rare=True),
-    Column("metadata", wraps=True, is_rare=True),
-)
-
-
 class CommitRow(NamedTuple):
     """A commit of a group, or the deletion of a committed offset."""
 
-    group: str
-    time_ms: int
+    group: Annotated[str, JSON_ONLY]
+    time_ms: Annotated[int, JSON_ONLY]
     time: str | None
     topic: str
     partition: int
     offset: int | None
-    leader_epoch: int | None
-    metadata: str | None
+    leader_epoch: Annotated[int | None, JSON_ONLY]
+    metadata: Annotated[str | None, Column(wraps=True, is_rare=True, after="host")]
     change: str
-    generation: int | None
-    member_id: str | None
-    client_id: str | None
-    host: str | None
+    generation: Annotated[int | None, Column(is_rare=True)]
+    member_id: Annotated[str | None, JSON_ONLY]
+    client_id: Annotated[str | None, Column(is_rare=True)]
+    host: Annotated[str | None, Column(is_rare=True)]
 
 
 @verbs.command(
@@ -367,14 +351,15 @@ def history(
     topic: Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
     topic_regex: TopicRegex = None,
     since: Annotated[
-        str,
+        Time | None,
         typer.Option(
             "--since",
-            metavar="TIME",
+            parser=Time,
             help="Only commits at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch seconds"
-            " or 13 of milliseconds, or a duration back from now such as -1h.",
+            " or 13 of milliseconds, or a duration back from now such as -1h."
+            "  Default: -1d.",
         ),
-    ] = "-1d",
+    ] = None,
     limit: Annotated[
         int,
         typer.Option("--limit", metavar="N", help="Only the latest N commits.", min=1, max=GROUP_HISTORY_COMMITS_MAX),
@@ -389,11 +374,11 @@ def history(
     topic that does not exist and of which no commit is found is an error.
     """
     run: Invocation = ctx.obj
-    since_ms = parse_time_ms(since, now_ms=round(time.time() * 1000))
     pattern = topic_pattern(topic_regex)
     if topic and pattern is not None:
         raise UsageError("give --topic or --topic-regex, not both")
     matches = None if pattern is None else _matching(pattern)
+    since_ms = Time("-1d") if since is None else since
     past = PastCommits(frozenset(topic or ()), matches, since_ms, limit)
 
     async def read(client: ClusterClient) -> bool:
@@ -413,7 +398,7 @@ def history(
         run.console.note(
             f"no commit of group '{group}' since {format_time(since_ms)} was found; --since goes back further"
         )
-    run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
+    run.console.show(CommitRow, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
 

@@ -19,8 +19,6 @@ from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.groups.resets import HINT, back_up, parse_scope, unreadable
 from kctl.commands.groups.selection import (
-    DELETE_COLUMNS,
-    DELETE_OFFSETS_COLUMNS,
     All,
     BackupDir,
     DryRun,
@@ -136,7 +134,7 @@ def delete(
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
     rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]
-    run.console.show(DELETE_COLUMNS, rows)
+    run.console.show(GroupDeletionRow, rows)
     return run.status_of(rows)
 
 
@@ -176,7 +174,7 @@ def delete_offsets(
     topics = topic_pattern(topic_regex)
     group = run.on_brokers(lambda client: look_up_group(client, name))
     if not group.outcome.is_done:
-        run.console.show(DELETE_OFFSETS_COLUMNS, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
+        run.console.show(OffsetDeletionRow, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
     (chosen,) = [group] if topics is None else with_matching_topics([group], topics)
     committed = {one.tp: one.committed_offset for one in chosen.offsets if one.committed_offset >= 0}
@@ -194,5 +192,5 @@ def delete_offsets(
         OffsetDeletionRow(name, topic_name, partition=None, offset=None, status="nothing committed")
         for topic_name in sorted(set(scope or ()) - {tp.topic for tp in requested})
     ]
-    run.console.show(DELETE_OFFSETS_COLUMNS, rows)
+    run.console.show(OffsetDeletionRow, rows)
     return run.status_of(rows)

@@ -13,10 +13,11 @@ from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration, LagCondition
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import outcome_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_condition, parse_duration_ms
+from kctl.commands.frame.values import format_time
 from kctl.commands.groups.resets import parse_scope
 from kctl.commands.groups.selection import (
     GroupRegex,
@@ -30,7 +31,7 @@ from kctl.commands.groups.selection import (
 from kctl.errors import ClusterUnreachable, UsageError
 from kctl.lag.rules import Grouping, Verdict, totals_by
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column, Format, is_present
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, Format, columns_of, is_present
 from kctl.output.quantities import INT32_MAX, counted, format_duration
 
 if TYPE_CHECKING:
@@ -51,54 +52,18 @@ NEVER = "never"
 PARTITIONS_FAILED = "PARTITIONS_FAILED"
 """Error of a total some of whose partitions have an error."""
 
-# A narrow terminal shows how far behind, how long, and the verdict; `drop_order` says what goes first.
-_LAG_COLUMNS = (
-    Column("lag", numeric=True),
-    Column("time_lag", numeric=True),
-    Column("consumed", "READ/S", numeric=True, drop_order=7),
-    Column("produced", "NEW/S", numeric=True, drop_order=6),
-    Column("catch_up", numeric=True, drop_order=9),
-    Column("commit_age", numeric=True, drop_order=4),
-    Column("lost", numeric=True, is_rare=True),
-    Column("time_left", numeric=True, is_rare=True, drop_order=8),
-    Column("verdict", trouble=lambda text: text != "OK" and is_present(text)),
-    *ERROR_COLUMNS,
-)
-PARTITION_COLUMNS = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("current_offset", numeric=True, drop_order=2),
-    Column("log_end_offset", numeric=True, drop_order=1),
-    *_LAG_COLUMNS,
-)
-TOTAL_COLUMNS = {
-    Grouping.GROUP: (
-        Column("group"),
-        Column("state", drop_order=3),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-    Grouping.TOPIC: (
-        Column("group"),
-        Column("topic"),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-    Grouping.MEMBER: (
-        Column("group"),
-        Column("member_id"),
-        Column("host", drop_order=2),
-        Column("client_id", drop_order=1),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-    Grouping.ALL: (
-        Column("groups", numeric=True),
-        Column("partitions", "PARTS", numeric=True, drop_order=5),
-        *_LAG_COLUMNS,
-    ),
-}
+# Fields of rows. A narrow terminal shows how far behind, how long, and the verdict; `drop_order` says what goes first.
+TimeLag = Annotated[int | None, Column("time_lag")]
+Consumed = Annotated[float | None, Column("consumed", "READ/S", drop_order=7)]
+Produced = Annotated[float | None, Column("produced", "NEW/S", drop_order=6)]
+CatchesUp = Annotated[bool | None, JSON_ONLY]
+CatchUp = Annotated[int | None, Column("catch_up", drop_order=9)]
+CommitAge = Annotated[int | None, Column("commit_age", drop_order=4)]
+CommitAgeMin = Annotated[int | None, JSON_ONLY]
+Lost = Annotated[int | None, Column(is_rare=True)]
+TimeLeft = Annotated[int | None, Column("time_left", is_rare=True, drop_order=8)]
+VerdictName = Annotated[str | None, Column(trouble=lambda text: text != "OK" and is_present(text))]
+Reason = Annotated[str | None, JSON_ONLY]
 
 
 class LagItem(NamedTuple):
@@ -107,56 +72,65 @@ class LagItem(NamedTuple):
     group: str | None
     topic: str | None
     partition: int | None
-    current_offset: int | None
-    log_start_offset: int | None
-    log_end_offset: int | None
+    current_offset: Annotated[int | None, Column(drop_order=2)]
+    log_start_offset: Annotated[int | None, JSON_ONLY]
+    log_end_offset: Annotated[int | None, Column(drop_order=1)]
     lag: int | None
-    time_lag_ms: int | None
-    consumed_per_s: float | None
-    produced_per_s: float | None
-    catches_up: bool | None
-    catch_up_ms: int | None
-    commit_age_ms: int | None
-    commit_age_ms_min: int | None
-    lost: int | None
-    time_left_ms: int | None
-    verdict: str | None
-    reason: str | None
-    member_id: str | None
-    host: str | None
-    client_id: str | None
-    time: str
-    error: str | None = None
-    message: str | None = None
+    time_lag_ms: TimeLag
+    consumed_per_s: Consumed
+    produced_per_s: Produced
+    catches_up: CatchesUp
+    catch_up_ms: CatchUp
+    commit_age_ms: CommitAge
+    commit_age_ms_min: CommitAgeMin
+    lost: Lost
+    time_left_ms: TimeLeft
+    verdict: VerdictName
+    reason: Reason
+    member_id: Annotated[str | None, JSON_ONLY]
+    host: Annotated[str | None, JSON_ONLY]
+    client_id: Annotated[str | None, JSON_ONLY]
+    time: Annotated[str, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class LagTotalItem(NamedTuple):
     """The lag of several partitions as a JSON object; null for what does not apply to the grouping, or is unknown."""
 
     group: str | None
-    state: str | None
-    members: int | None
+    state: Annotated[str | None, Column(drop_order=3)]
+    members: Annotated[int | None, JSON_ONLY]
     topic: str | None
     member_id: str | None
-    host: str | None
-    client_id: str | None
+    host: Annotated[str | None, Column(drop_order=2)]
+    client_id: Annotated[str | None, Column(drop_order=1)]
     groups: int
-    partitions: int
+    partitions: Annotated[int, Column(title="PARTS", drop_order=5)]
     lag: int | None
-    time_lag_ms: int | None
-    consumed_per_s: float | None
-    produced_per_s: float | None
-    catches_up: bool | None
-    catch_up_ms: int | None
-    commit_age_ms: int | None
-    commit_age_ms_min: int | None
-    lost: int | None
-    time_left_ms: int | None
-    verdict: str | None
-    reason: str | None
-    time: str
-    error: str | None = None
-    message: str | None = None
+    time_lag_ms: TimeLag
+    consumed_per_s: Consumed
+    produced_per_s: Produced
+    catches_up: CatchesUp
+    catch_up_ms: CatchUp
+    commit_age_ms: CommitAge
+    commit_age_ms_min: CommitAgeMin
+    lost: Lost
+    time_left_ms: TimeLeft
+    verdict: VerdictName
+    reason: Reason
+    time: Annotated[str, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+_OMITTED = {
+    Grouping.GROUP: ("topic", "member_id", "host", "client_id", "groups"),
+    Grouping.TOPIC: ("state", "member_id", "host", "client_id", "groups"),
+    Grouping.MEMBER: ("state", "topic", "groups"),
+    Grouping.ALL: ("group", "state", "topic", "member_id", "host", "client_id"),
+}
+"""The fields of a total that are no columns with a grouping."""
 
 
 AnyItem = LagItem | LagTotalItem
@@ -179,18 +153,6 @@ class LagFields(TypedDict):
     reason: str | None
 
 
-class LagCells(NamedTuple):
-    """The fields of an item that a table shows in another way."""
-
-    time_lag: str | None
-    consumed: str | None
-    produced: str | None
-    catch_up: str | None
-    commit_age: str | None
-    lost: int | None
-    time_left: str | None
-
-
 def lag_items(
     groups: Sequence[GroupLag], failed: Iterable[Outcome], grouping: Grouping | None, time: str
 ) -> list[AnyItem]:
@@ -210,10 +172,11 @@ def lag_items(
 
 def lag_row(item: AnyItem) -> dict[str, object]:
     """The item with the cells of a table."""
-    return item._asdict() | _cells(item)._asdict()
+    return item._asdict() | _cells(item)
 
 
-def _cells(item: AnyItem) -> LagCells:
+def _cells(item: AnyItem) -> dict[str, object]:
+    """The fields that a table shows in another way."""
     behind = bool(item.lag)
     catch_up = None if item.catch_up_ms is None else format_duration(item.catch_up_ms)
     if behind and item.catches_up is False:
@@ -222,15 +185,15 @@ def _cells(item: AnyItem) -> LagCells:
     if commit_age is None and item.commit_age_ms_min is not None:
         commit_age = f">{format_duration(item.commit_age_ms_min)}"
     time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
-    return LagCells(
-        time_lag=UNKNOWN if time_lag is None and behind else time_lag,
-        consumed=_rate(item.consumed_per_s),
-        produced=_rate(item.produced_per_s),
-        catch_up=UNKNOWN if catch_up is None and behind else catch_up,
-        commit_age=commit_age,
-        lost=item.lost or None,
-        time_left=None if item.time_left_ms is None else format_duration(item.time_left_ms),
-    )
+    return {
+        "time_lag_ms": UNKNOWN if time_lag is None and behind else time_lag,
+        "consumed_per_s": _rate(item.consumed_per_s),
+        "produced_per_s": _rate(item.produced_per_s),
+        "catch_up_ms": UNKNOWN if catch_up is None and behind else catch_up,
+        "commit_age_ms": commit_age,
+        "lost": item.lost or None,
+        "time_left_ms": None if item.time_left_ms is None else format_duration(item.time_left_ms),
+    }
 
 
 def _rate(per_s: float | None) -> str | None:
@@ -361,7 +324,6 @@ verbs = typer.Typer(add_completion=False)
 
 By = Literal["group", "topic", "partition", "member", "all"]
 IsolationName = Literal["read_committed", "read_uncommitted"]
-INTERVAL_MS_MIN = 100
 
 
 @verbs.command(
@@ -383,12 +345,7 @@ def lag(
     group_regex: GroupRegex = None,
     topic: Topics = None,
     topic_regex: TopicRegex = None,
-    condition: Annotated[
-        str | None,
-        typer.Option(
-            "--lag", metavar="CONDITION", help="Only rows with this lag, such as '>1000' in records or '>5m' in time."
-        ),
-    ] = None,
+    condition: LagCondition = None,
     sort: Annotated[Sort, typer.Option("--sort", help="Largest or most severe first, or by name.")] = "lag",
     isolation: Annotated[
         IsolationName,
@@ -397,17 +354,20 @@ def lag(
         ),
     ] = "read_uncommitted",
     window: Annotated[
-        str,
-        typer.Option("--window", metavar="DURATION", help="Period for rates, and in which readers must make progress."),
-    ] = "5m",
+        Duration,
+        typer.Option(
+            "--window", parser=Duration.within("1s"), help="Period for rates, and in which readers must make progress."
+        ),
+    ] = Duration("5m"),
     check: Annotated[
         bool,
         typer.Option("--check", help="Exit with status 3 if a verdict is not OK; with --lag, if there is such a row."),
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="With --watch: time between two rounds.")
-    ] = "5s",
+        Duration,
+        typer.Option("--interval", parser=Duration.within("100ms"), help="With --watch: time between two rounds."),
+    ] = Duration("5s"),
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="N", help="With --watch: end after N rounds.", min=1, max=INT32_MAX),
@@ -422,24 +382,20 @@ def lag(
     were deleted or are about to be, after TIME-LEFT).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
-    required = parse_condition(condition)
+    required = condition
     scope = parse_scope(topic, topic_regex, all_topics=not topic and topic_regex is None)
-    window_ms = parse_duration_ms(window)
-    interval_ms = parse_duration_ms(interval)
-    if window_ms < 1000 or interval_ms < INTERVAL_MS_MIN:
-        raise UsageError(f"--window is at least 1s, and --interval at least {INTERVAL_MS_MIN}ms")
     if watch and run.console.format.is_document:
         chosen_format = run.console.format.value
         raise UsageError(f"--format {chosen_format} is one document, which --watch never ends; use --format jsonl")
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     topics = topic_pattern(topic_regex)
     matching = None if topics is None else topics.select
-    reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope, matching=matching))
+    reader = LagReader(LagOptions(isolation=level, window_ms=window, topics=scope, matching=matching))
     groups = group_pattern(names, group_regex)
     view = _View(run, reader, names, groups, None if by == "partition" else Grouping(by), required, sort, check=check)
     if not watch:
         return view.show(run.on_brokers(view.read))
-    return run.on_cluster_concurrently(lambda client: view.repeat(client, interval_ms, rounds))
+    return run.on_cluster_concurrently(lambda client: view.repeat(client, interval, rounds))
 
 
 class _View:
@@ -484,7 +440,7 @@ class _View:
     def show(self, items: list[AnyItem]) -> ExitStatus:
         """Shows the rows; returns the status that they mean."""
         console = self._run.console
-        columns = PARTITION_COLUMNS if self._grouping is None else TOTAL_COLUMNS[self._grouping]
+        columns = LagItem if self._grouping is None else columns_of(LagTotalItem, *_OMITTED[self._grouping])
         console.show(columns, items, rows=[lag_row(item) for item in items])
         if console.format is Format.TABLE:
             console.note(summary(items))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -29,7 +29,7 @@ from kctl.commands.groups.selection import (
     with_empty_name,
 )
 from kctl.lag.facts import GroupDescription
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText, TypedRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +44,6 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("group"),
-    Column("state"),
-    Column("protocol_type"),
-    Column("coordinator", numeric=True),
-    Column("type"),
-    *ERROR_COLUMNS,
-)
-
 
 class ListedGroupRow(NamedTuple):
     """A group in the list of all groups."""
@@ -62,8 +53,8 @@ class ListedGroupRow(NamedTuple):
     protocol_type: str | None
     coordinator: int
     type: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class CoordinatorFailureRow(NamedTuple):
@@ -139,7 +130,7 @@ def list_groups(
             run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
         return ExitStatus.FAILED if failed else ExitStatus.DONE
     rows = _rows(groups, failed)
-    run.console.show(COLUMNS, rows)
+    run.console.show(ListedGroupRow, rows)
     if pattern is None:
         note_omissions(run, rows, "groups")
     return run.status_of(rows)
@@ -162,45 +153,6 @@ def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[List
 
 
 # Descriptions of groups as rows and as JSON: offsets, members and states.
-
-
-OFFSET_COLUMNS = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("current_offset", numeric=True),
-    Column("log_end_offset", numeric=True),
-    Column("lag", numeric=True),
-    Column("member_id", drop_order=3),
-    Column("host", drop_order=2),
-    Column("client_id", drop_order=1),
-    *ERROR_COLUMNS,
-)
-MEMBER_COLUMNS = (
-    Column("group"),
-    Column("member_id"),
-    Column("group_instance_id"),
-    Column("host"),
-    Column("client_id"),
-    Column("partition_count", numeric=True),
-    Column("assignment", wraps=True),
-    Column("member_epoch", numeric=True, is_rare=True),
-    Column("target_assignment", wraps=True, is_rare=True),
-    *ERROR_COLUMNS,
-)
-STATE_COLUMNS = (
-    Column("group"),
-    Column("state"),
-    Column("protocol_type", drop_order=1),
-    Column("protocol", drop_order=4),
-    Column("coordinator", drop_order=3),
-    Column("member_count", numeric=True),
-    Column("total_lag", numeric=True),
-    Column("type", drop_order=2),
-    Column("group_epoch", numeric=True, is_rare=True),
-    Column("target_assignment_epoch", numeric=True, is_rare=True),
-    *ERROR_COLUMNS,
-)
 
 
 class AssignedTopicItem(NamedTuple):
@@ -277,11 +229,11 @@ class OffsetRow(NamedTuple):
     current_offset: int | None
     log_end_offset: int | None
     lag: int | None
-    member_id: str | None
-    host: str | None
-    client_id: str | None
-    error: str | None
-    message: str | None
+    member_id: Annotated[str | None, Column(drop_order=3)]
+    host: Annotated[str | None, Column(drop_order=2)]
+    client_id: Annotated[str | None, Column(drop_order=1)]
+    error: ErrorName
+    message: ErrorText
 
 
 class MemberRow(NamedTuple):
@@ -293,10 +245,11 @@ class MemberRow(NamedTuple):
     host: str
     client_id: str
     partition_count: int
-    assignment: str | None
-    """For example `orders(0,1) payments(3)`."""
-    member_epoch: int | None
-    target_assignment: str | None
+    assignment: Annotated[str | None, Column(wraps=True), "For example `orders(0,1) payments(3)`."]
+    member_epoch: Annotated[int | None, Column(is_rare=True)]
+    target_assignment: Annotated[str | None, Column(wraps=True, is_rare=True)]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class GroupMemberItem(NamedTuple):
@@ -322,16 +275,16 @@ class StateRow(NamedTuple):
 
     group: str | None
     state: str | None
-    protocol_type: str | None
-    protocol: str | None
-    coordinator: str | None
+    protocol_type: Annotated[str | None, Column(drop_order=1)]
+    protocol: Annotated[str | None, Column(drop_order=4)]
+    coordinator: Annotated[str | None, Column(drop_order=3)]
     member_count: int | None
     total_lag: int | None
-    type: str | None
-    group_epoch: int | None
-    target_assignment_epoch: int | None
-    error: str | None
-    message: str | None
+    type: Annotated[str | None, Column(drop_order=2)]
+    group_epoch: Annotated[int | None, Column(is_rare=True)]
+    target_assignment_epoch: Annotated[int | None, Column(is_rare=True)]
+    error: ErrorName
+    message: ErrorText
 
 
 def group_item(group: GroupDescription) -> GroupItem:
@@ -521,12 +474,13 @@ def describe(
             run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
         return ExitStatus.FAILED if failed or status is None else status
     items = [group_item(group) for group in groups] + [broker_item(one) for one in failed]
-    columns, rows_of = {
-        "offsets": (OFFSET_COLUMNS, offset_rows),
-        "members": (MEMBER_COLUMNS, member_rows),
-        "state": (STATE_COLUMNS, state_rows),
-    }[show]
-    run.console.show(columns, items, rows=[row for item in items for row in rows_of(item)])
+    views: dict[Section, tuple[type[TypedRow], Callable[[GroupItem], Iterable[TypedRow]]]] = {
+        "offsets": (OffsetRow, offset_rows),
+        "members": (MemberRow, member_rows),
+        "state": (StateRow, state_rows),
+    }
+    row, rows_of = views[show]
+    run.console.show(row, items, rows=[row for item in items for row in rows_of(item)])
     return run.status_of([*items, *(offset for item in items for offset in item.offsets)])
 
 
@@ -549,5 +503,5 @@ def members(
     found, failed = run.on_brokers(query)
     groups = [group_item(group) for group in found] + [broker_item(one) for one in failed]
     items = [item for group in groups for item in member_items(group)]
-    run.console.show(MEMBER_COLUMNS, items, rows=[row for group in groups for row in member_rows(group)])
+    run.console.show(MemberRow, items, rows=[row for group in groups for row in member_rows(group)])
     return run.status_of(items)

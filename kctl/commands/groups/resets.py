@@ -21,10 +21,10 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import SignedDuration, Time, moment_ms
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import check_time_ms, format_time, parse_duration_ms, parse_partitions, parse_time_ms
+from kctl.commands.frame.values import check_time_ms, format_time, parse_partitions
 from kctl.commands.groups.selection import (
-    RESET_COLUMNS,
     All,
     BackupDir,
     DryRun,
@@ -152,12 +152,11 @@ def parse_target(
     to_current: bool,
     to_offset: int | None,
     shift_by: int | None,
-    to_datetime: str | None,
-    by_duration: str | None,
+    to_datetime: Time | None,
+    by_duration: SignedDuration | None,
     from_file: str | None,
 ) -> Target:
     """The selected scenario.  Raises UsageError unless there is exactly one."""
-    now_ms = round(time.time() * 1000)
     targets: list[Target] = []
     for is_given, scenario in (
         (to_earliest, Scenario.EARLIEST),
@@ -171,10 +170,9 @@ def parse_target(
     if shift_by is not None:
         targets.append(Target(Scenario.SHIFT, shift_by))
     if to_datetime is not None:
-        targets.append(Target(Scenario.TIME, parse_time_ms(to_datetime, now_ms=now_ms)))
+        targets.append(Target(Scenario.TIME, to_datetime))
     if by_duration is not None:
-        time_ms = now_ms - parse_duration_ms(by_duration, may_be_negative=True)
-        targets.append(Target(Scenario.TIME, check_time_ms(time_ms, by_duration)))
+        targets.append(Target(Scenario.TIME, check_time_ms(moment_ms() - by_duration, by_duration.text)))
     if from_file is not None:
         targets.append(Target(Scenario.FILE, file=_read(from_file, groups)))
     if len(targets) != 1:
@@ -339,17 +337,17 @@ def reset_offsets(
         ),
     ] = None,
     to_datetime: Annotated[
-        str | None,
+        Time | None,
         typer.Option(
             "--to-datetime",
-            metavar="TIME",
+            parser=Time,
             help="Reset to the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of"
             " epoch seconds or 13 of milliseconds, or a duration back from now such as -1h.",
         ),
     ] = None,
     by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="Reset to the time that long ago: PT1H30M, 90m, 2d."),
+        SignedDuration | None,
+        typer.Option("--by-duration", parser=SignedDuration, help="Reset to the time that long ago: PT1H30M, 90m, 2d."),
     ] = None,
     from_file: Annotated[
         str | None,
@@ -440,5 +438,5 @@ def reset_offsets(
     elif export:
         show_as_csv(run, resets, rows, with_group=with_group)
     else:
-        run.console.show(RESET_COLUMNS, rows)
+        run.console.show(ResetRow, rows)
     return run.status_of(rows)

@@ -13,7 +13,7 @@ from kctl.commands.frame.rows import outcome_error
 from kctl.commands.reading.searches import NamePattern
 from kctl.errors import ApiError, KctlError, UsageError
 from kctl.lag.facts import OTHER_TYPES
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
@@ -146,31 +146,13 @@ AcceptLost = Annotated[
 # Rows of the verbs that delete groups and delete or reset committed offsets.
 
 
-_PARTITION_COLUMNS = (Column("group"), Column("topic"), Column("partition", numeric=True))
-DELETE_COLUMNS = (Column("group"), Column("status"), *ERROR_COLUMNS)
-DELETE_OFFSETS_COLUMNS = (
-    *_PARTITION_COLUMNS,
-    Column("offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-RESET_COLUMNS = (
-    *_PARTITION_COLUMNS,
-    Column("old_offset", numeric=True),
-    Column("new_offset", numeric=True),
-    Column("delta", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
 class GroupDeletionRow(NamedTuple):
     """A group that is deleted, or whose offsets could not be looked up."""
 
     group: str
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class OffsetDeletionRow(NamedTuple):
@@ -181,8 +163,8 @@ class OffsetDeletionRow(NamedTuple):
     partition: int | None
     offset: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class ResetRow(NamedTuple):
@@ -194,11 +176,11 @@ class ResetRow(NamedTuple):
     old_offset: int | None
     new_offset: int | None
     delta: int | None
-    log_start_offset: int | None
-    log_end_offset: int | None
+    log_start_offset: Annotated[int | None, JSON_ONLY]
+    log_end_offset: Annotated[int | None, JSON_ONLY]
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def deleted_offset_row(

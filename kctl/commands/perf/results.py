@@ -5,38 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from kctl.admin.perf.load_client import LoadRun
 from kctl.admin.perf.measurement import NS_PER_S, LatencyHistogram, Load, Measurement, Summary
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
 from kctl.errors import KctlError
-from kctl.output.console import Column, Format, RowStream
+from kctl.output.console import JSON_ONLY, Column, Format, RowStream
 from kctl.output.quantities import counted
 
-COLUMNS = (
-    Column("kind"),
-    Column("client"),
-    Column("seconds", numeric=True),
-    Column("records", numeric=True),
-    Column("errors", numeric=True),
-    Column("records_per_s", numeric=True),
-    Column("mb_per_s", numeric=True),
-    Column("mean_ms", numeric=True, is_rare=True),
-    Column("p50_ms", numeric=True, is_rare=True),
-    Column("p95_ms", numeric=True, is_rare=True),
-    Column("p99_ms", numeric=True, is_rare=True),
-    Column("p999_ms", numeric=True, is_rare=True),
-    Column("max_ms", numeric=True, is_rare=True),
-)
-BUCKET_COLUMNS = (
-    Column("from_ms", numeric=True),
-    Column("to_ms", numeric=True),
-    Column("records", numeric=True),
-    Column("percent", numeric=True),
-    Column("up_to_percent", numeric=True),
-)
 MB = 1_000_000
 
 
@@ -61,17 +39,17 @@ class ResultRow(NamedTuple):
     client: str
     seconds: float
     records: int
-    bytes: int
+    bytes: Annotated[int, JSON_ONLY]
     errors: int
     records_per_s: float
     mb_per_s: float
-    mean_ms: float | None
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
-    p999_ms: float | None
-    max_ms: float | None
-    histogram: list[BucketRow] | None = None
+    mean_ms: Annotated[float | None, Column(is_rare=True)]
+    p50_ms: Annotated[float | None, Column(is_rare=True)]
+    p95_ms: Annotated[float | None, Column(is_rare=True)]
+    p99_ms: Annotated[float | None, Column(is_rare=True)]
+    p999_ms: Annotated[float | None, Column(is_rare=True)]
+    max_ms: Annotated[float | None, Column(is_rare=True)]
+    histogram: Annotated[list[BucketRow] | None, JSON_ONLY] = None
 
 
 class Results:
@@ -89,7 +67,7 @@ class Results:
 
     def _begin(self) -> LoadRun:
         if self._console.format is Format.JSONL or (self._console.format is Format.PLAIN and not self._histogram):
-            self._stream = self._console.stream(COLUMNS).__enter__()
+            self._stream = self._console.stream(ResultRow).__enter__()
         now_ns = time.perf_counter_ns()
         self._measured = Measurement(now_ns, warmup_ns=self._load.warmup_ns, interval_ns=self._interval_ns)
         return LoadRun(self._load, self._measured, self._report)
@@ -143,15 +121,15 @@ class Results:
         if buckets is not None and self._console.format is not Format.TABLE:
             # A program reads one table: that of the histogram.
             self._console.note(f"total of {row.client}: {counted(row.records, 'record')}, {_text(row)}")
-            self._console.show(BUCKET_COLUMNS, buckets)
+            self._console.show(BucketRow, buckets)
             return
         if self._stream is not None:
             self._stream.write(row)
         else:
-            self._console.show(COLUMNS, [row])
+            self._console.show(ResultRow, [row])
         if buckets is not None:
             self._console.text("")
-            self._console.show(BUCKET_COLUMNS, buckets)
+            self._console.show(BucketRow, buckets)
 
 
 def _text(row: ResultRow) -> str:

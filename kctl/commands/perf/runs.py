@@ -22,8 +22,9 @@ from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration, Size
 from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_duration_ms, parse_size
+from kctl.commands.frame.values import parse_size
 from kctl.commands.perf.results import ResultRow, Results
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.limits import PERF_PAYLOAD_BYTES_MAX
@@ -59,12 +60,14 @@ Records = Annotated[
     int | None,
     typer.Option("--records", metavar="N", help="End after this many records.", min=1, max=RECORDS_MAX),
 ]
-Duration = Annotated[str | None, typer.Option("--duration", metavar="DURATION", help="End after this time.")]
+RunTime = Annotated[
+    Duration | None, typer.Option("--duration", parser=Duration.within("1ms", "7d"), help="End after this time.")
+]
 Rate = Annotated[
     int | None,
     typer.Option("--rate", metavar="N", help="Records per second.  Default: as many as possible.", min=1, max=RATE_MAX),
 ]
-Size = Annotated[
+ValueSizes = Annotated[
     str,
     typer.Option(
         "--size",
@@ -77,10 +80,16 @@ PayloadFile = Annotated[
     typer.Option("--payload-file", metavar="FILE", help="Take the values from the lines of this file, at random."),
 ]
 Warmup = Annotated[
-    str, typer.Option("--warmup", metavar="DURATION", help="Do not count records in this time at the start.")
+    Duration,
+    typer.Option(
+        "--warmup", parser=Duration.within("0ms", "7d"), help="Do not count records in this time at the start."
+    ),
 ]
 Interval = Annotated[
-    str, typer.Option("--interval", metavar="DURATION", help="Time between two rows of intermediate results.")
+    Duration,
+    typer.Option(
+        "--interval", parser=Duration.within("100ms", "7d"), help="Time between two rows of intermediate results."
+    ),
 ]
 HistogramOption = Annotated[
     bool,
@@ -117,30 +126,23 @@ DryRun = Annotated[
 
 
 def parse_load(
-    records: int | None, duration: str | None, *, warmup: str = "0s", rate: int | None = None, default_ms: int | None
+    records: int | None,
+    duration: Duration | None,
+    *,
+    warmup: Duration | None = None,
+    rate: int | None = None,
+    default_ms: int | None,
 ) -> Load:
     """The load of the options; `default_ms` is the duration without --records and --duration.  Raises UsageError."""
-    duration_ms = _bounded_ms(duration, "--duration") if duration else None
+    duration_ms: int | None = duration
     if records is None and duration_ms is None:
         duration_ms = default_ms
     return Load(
         records=records,
         duration_ns=None if duration_ms is None else duration_ms * NS_PER_MS,
-        warmup_ns=_bounded_ms(warmup, "--warmup", low=0) * NS_PER_MS,
+        warmup_ns=(warmup or 0) * NS_PER_MS,
         rate=rate,
     )
-
-
-def parse_interval_ns(text: str) -> int:
-    """The time between two rows.  Raises UsageError."""
-    return _bounded_ms(text, "--interval", low=INTERVAL_MS_MIN) * NS_PER_MS
-
-
-def _bounded_ms(text: str, option: str, *, low: int = 1) -> int:
-    duration_ms = parse_duration_ms(text)
-    if not low <= duration_ms <= DURATION_MS_MAX:
-        raise UsageError(f"{option} must be between {low}ms and 7d, not '{text}'")
-    return duration_ms
 
 
 def parse_sizes(text: str) -> SizeDistribution:
@@ -257,7 +259,6 @@ ACK_TEXTS: dict[str, str] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 DEFAULT_DURATION_MS = 10_000
 LINGER_MS_MAX = 900_000
-BATCH_BYTES_MAX = 64 << 20
 
 
 @verbs.command(
@@ -275,9 +276,9 @@ def produce(
     topic: Topic,
     *,
     records: Records = None,
-    duration: Duration = None,
+    duration: RunTime = None,
     rate: Rate = None,
-    size: Size = "1k",
+    size: ValueSizes = "1k",
     payload_file: PayloadFile = None,
     acks: Annotated[
         Acks,
@@ -290,9 +291,11 @@ def produce(
             "--linger", metavar="MS", help="How long a batch waits for more records.", min=0, max=LINGER_MS_MAX
         ),
     ] = 5,
-    batch_size: Annotated[str, typer.Option("--batch-size", metavar="SIZE", help="Size of a batch.")] = "64k",
-    warmup: Warmup = "0s",
-    interval: Interval = "1s",
+    batch_size: Annotated[
+        Size, typer.Option("--batch-size", parser=Size.within("1", "64m"), help="Size of a batch.")
+    ] = Size("64k"),
+    warmup: Warmup = Duration("0s"),
+    interval: Interval = Duration("1s"),
     histogram: HistogramOption = False,
     client: Client = "auto",
     create: Create = False,
@@ -314,9 +317,6 @@ def produce(
     values = record_values(size, payload_file, Random())
     run.note_unused("perf produce")
     properties = run.producer_properties()
-    batch_bytes = parse_size(batch_size)
-    if not 0 < batch_bytes <= BATCH_BYTES_MAX:
-        raise UsageError(f"--batch-size must be between 1 and {BATCH_BYTES_MAX} bytes, not '{batch_size}'")
     writing = writing_settings(
         properties,
         ProducerSettings(),
@@ -324,14 +324,14 @@ def produce(
         acks=ACK_TEXTS[run.setting(ctx, "acks", "acks")],
         compression_type=run.setting(ctx, "compression", "compression.type"),
         linger_ms=int(run.setting(ctx, "linger", "linger.ms")),
-        batch_size=parse_size(run.setting(ctx, "batch_size", "batch.size")),
+        batch_size=Size(run.setting(ctx, "batch_size", "batch.size")),
     )
     if writing.partitioner is not None:
         raise UsageError(
             "partitioner.class, partitioner.ignore.keys: test records go to all partitions in turn; remove them"
         )
     test_records = ProducedRecords(values, writing.settings)
-    interval_ns = parse_interval_ns(interval)
+    interval_ns = interval * NS_PER_MS
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)
@@ -364,9 +364,9 @@ def consume(
         typer.Option("--from", help="Read what the topic has, or only what is written from now on."),
     ] = "start",
     records: Records = None,
-    duration: Duration = None,
-    warmup: Warmup = "0s",
-    interval: Interval = "1s",
+    duration: RunTime = None,
+    warmup: Warmup = Duration("0s"),
+    interval: Interval = Duration("1s"),
     client: Client = "auto",
 ) -> ExitStatus:
     """Read a topic without a group, and measure the throughput.
@@ -380,7 +380,7 @@ def consume(
     run: Invocation = ctx.obj
     default_ms = 10_000 if from_ == "end" else None
     load = parse_load(records, duration, warmup=warmup, default_ms=default_ms)
-    interval_ns = parse_interval_ns(interval)
+    interval_ns = interval * NS_PER_MS
     run.note_unused("perf consume")
     properties = run.consumer_properties()
     isolation = IsolationLevel[properties.get("isolation.level", "read_committed").strip().upper()]
@@ -416,16 +416,16 @@ def latency(
     topic: Topic,
     *,
     records: Records = None,
-    duration: Duration = None,
+    duration: RunTime = None,
     rate: Rate = None,
-    size: Size = "100",
+    size: ValueSizes = "100",
     payload_file: PayloadFile = None,
     acks: Annotated[
         Literal["all", "1"],
         typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, or the leader (1)."),
     ] = "all",
-    warmup: Warmup = "0s",
-    interval: Interval = "1s",
+    warmup: Warmup = Duration("0s"),
+    interval: Interval = Duration("1s"),
     histogram: HistogramOption = False,
     client: Client = "auto",
     create: Create = False,
@@ -454,7 +454,7 @@ def latency(
     if writing.settings.acks == 0:
         raise UsageError("acks=0: the latency is measured to the acknowledgement and the reader; use all or 1")
     test_records = ProducedRecords(record_values(size, payload_file, Random()), writing.settings)
-    interval_ns = parse_interval_ns(interval)
+    interval_ns = interval * NS_PER_MS
     run.note_unused("perf latency")
     limits = fetch_limits(run.consumer_properties(), FetchLimits())
     chosen = choose_client(client, run.client_settings(), limits)

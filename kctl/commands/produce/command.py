@@ -18,17 +18,18 @@ from kctl.client.producing.producer import Producer, ProducerSettings
 from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.client.properties.settings import writing_settings
 from kctl.client.registry.schema import SchemaError
-from kctl.commands.frame.command import ChangingCommand, any_text
+from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Pair, any_text
 from kctl.commands.frame.rows import ErrorFields, code_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, known_time, parse_pair
+from kctl.commands.frame.values import format_time, known_time
 from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
 from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.output.console import JSON_ONLY, Console, ErrorName, ErrorText, Format
 from kctl.output.quantities import INT32_MAX, counted
 
 if TYPE_CHECKING:
@@ -40,25 +41,16 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
-ACK_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("time"),
-    *ERROR_COLUMNS,
-)
-
-
 class DeliveryRow(NamedTuple):
     """The result of one record."""
 
     topic: str
     partition: int
     offset: int | None
-    timestamp_ms: int | None
+    timestamp_ms: Annotated[int | None, JSON_ONLY]
     time: str | None
-    error: str | None
-    message: str | None
+    error: ErrorName
+    message: ErrorText
 
 
 Acks = Literal["all", "-1", "1", "0"]
@@ -108,7 +100,7 @@ def produce(
     ] = None,
     null_marker: NullMarker = None,
     record_header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+        list[Pair] | None, typer.Option("--header", "-H", parser=Pair, help="A header of every record.")
     ] = None,
     partition: Annotated[
         int | None,
@@ -184,7 +176,7 @@ def produce(
         raise UsageError("--transactional-id requires acks=all and enable.idempotence=true")
     every = _Every(
         None if key is None else key.encode(),
-        tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
+        tuple((name, value.encode()) for name, value in record_header or ()),
         partition,
     )
     lines = InputOptions(input_, key_separator, null_marker, record_format)
@@ -291,7 +283,7 @@ class DeliveryLog:
         """The rows on stdout, and the summary on stderr."""
         if self._has_rows:
             self._batches.sort(key=lambda batch: (batch.tp, batch.base_offset))
-            console.show(ACK_COLUMNS, self._rows())
+            console.show(DeliveryRow, self._rows())
         if self._count:
             self.summarise(console)
         else:

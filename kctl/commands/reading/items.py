@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 from json.encoder import encode_basestring as encode_text
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kctl.commands.frame.values import format_time, known_time
 from kctl.commands.record_format.reading import ReadRecord
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
     from kctl.model import TopicPartition
     from kctl.records.header import Record
-
-RECORD_COLUMNS = (
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("time"),
-    Column("key", wraps=True),
-    Column("value", wraps=True),
-    Column("headers", wraps=True),
-)
 
 
 class HeaderItem(NamedTuple):
@@ -82,10 +73,13 @@ class RecordRow(NamedTuple):
     partition: int
     offset: int
     time: str | None
-    key: str | None
-    value: str | None
-    headers: list[dict[str, str | None]]
-    """One mapping per header, because a name may occur more than once."""
+    key: Annotated[str | None, Column(wraps=True)]
+    value: Annotated[str | None, Column(wraps=True)]
+    headers: Annotated[
+        list[dict[str, str | None]],
+        Column(wraps=True),
+        "One mapping per header, because a name may occur more than once.",
+    ]
 
 
 def record_item(tp: TopicPartition, record: Record) -> RecordItem:

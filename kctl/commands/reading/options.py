@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
 
@@ -17,7 +17,7 @@ from kctl.client.producing.partitioners import partition_of_key
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.codecs import Encoder
 from kctl.client.registry.schema import RegistrySettings, registry_settings
-from kctl.commands.frame.command import any_text
+from kctl.commands.frame.option_types import Offset, Partitions, any_text
 from kctl.commands.reading.searches import SEARCHED_BYTES_MAX, TimedSearch
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.quantities import INT32_MAX, INT64_MAX, counted, format_duration, parse_integer
@@ -37,55 +37,62 @@ if TYPE_CHECKING:
 
 
 From = Annotated[
-    str,
+    Offset,
     typer.Option(
         "--from",
-        metavar="OFFSET",
+        parser=Offset,
         help="Where to start: start, end, N, +N after the start, -N before the end, @TIME.",
     ),
 ]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        metavar="KEY",
-        help="Only records with this key: text, hex:4A4B, base64:SksK; text:hex:4A for a text like those, text: for the"
-        " empty key.",
-    ),
-]
-PartitionOfKey = Annotated[
-    bool,
-    typer.Option(
-        "--partition-of-key",
-        help="With --key: read only the partition that the default partitioner of producers selects for the key.",
-    ),
-]
-Grep = Annotated[
-    str | None,
-    typer.Option("--grep", metavar="RE", help="Only records whose value contains this regular expression."),
-]
-Where = Annotated[
-    str | None,
-    typer.Option(
-        "--where",
-        metavar="EXPR",
-        help="Only records for which the condition is true, such as 'value.status == \"failed\" and offset > 100'.",
-    ),
-]
-RecordHeader = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--record-header",
-        metavar="NAME[=VALUE]",
-        help="Only records with this header; the value has the forms of --key.",
-    ),
-]
+
+
+class SelectOptions(NamedTuple):
+    """The options that select records by what is in them."""
+
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Only records with this key: text, hex:4A4B, base64:SksK; text:hex:4A for a text like those, text: for"
+            " the empty key.",
+        ),
+    ] = None
+    partition_of_key: Annotated[
+        bool,
+        typer.Option(
+            "--partition-of-key",
+            help="With --key: read only the partition that the default partitioner of producers selects for the key.",
+        ),
+    ] = False
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="RE", help="Only records whose value contains this regular expression."),
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="EXPR",
+            help="Only records for which the condition is true, such as 'value.status == \"failed\" and offset > 100'.",
+        ),
+    ] = None
+    record_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--record-header",
+            metavar="NAME[=VALUE]",
+            help="Only records with this header; the value has the forms of --key.",
+        ),
+    ] = None
+
+
 Limit = Annotated[
     int | None,
     typer.Option("-n", "--max-records", "--limit", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0),
 ]
 Partition = Annotated[
-    str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")
 ]
 RecordFormat = Annotated[
     str | None,
@@ -128,26 +135,19 @@ class Selecting:
             )
 
 
-def selecting(
-    *,
-    key: str | None,
-    partition_of_key: bool,
-    grep: str | None,
-    where: str | None,
-    headers: list[str] | None,
-) -> Selecting:
+def selecting(options: SelectOptions) -> Selecting:
     """The selection that the options describe.  Raises UsageError."""
-    if partition_of_key and key is None:
+    if options.partition_of_key and options.key is None:
         raise UsageError("--partition-of-key requires --key")
-    key_bytes = None if key is None else parse_bytes(key, "--key")
-    search = None if grep is None else TimedSearch(grep)
+    key = None if options.key is None else parse_bytes(options.key, "--key")
+    search = None if options.grep is None else TimedSearch(options.grep)
     records = RecordFilter(
-        key=key_bytes,
-        headers=tuple(parse_header_match(one, "--record-header") for one in headers or []),
+        key=key,
+        headers=tuple(parse_header_match(header, "--record-header") for header in options.record_header or []),
         search=search,
-        where=None if where is None else parse_where(where),
+        where=None if options.where is None else parse_where(options.where),
     )
-    return Selecting(records, key_bytes if partition_of_key else None, search)
+    return Selecting(records, key if options.partition_of_key else None, search)
 
 
 # Which partitions of a topic are read, and their ranges of offsets, for `kctl consume` and `kctl copy`.

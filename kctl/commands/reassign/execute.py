@@ -21,11 +21,11 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.shown import shows
 from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
     NOT_STARTED,
-    PLAN_COLUMNS,
     STARTED,
     WOULD_MOVE,
     DryRun,
@@ -41,7 +41,6 @@ from kctl.commands.reassign.rows import (
     read_log_dirs,
     read_targets,
     show_cleared_throttles,
-    throttle_rate,
 )
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.quantities import INT32_MAX, counted
@@ -82,10 +81,10 @@ def execute(
     *,
     reassignment_json_file: JsonFile = None,
     throttle: Annotated[
-        str | None,
+        Rate | None,
         typer.Option(
             "--throttle",
-            metavar="BYTES_PER_S",
+            parser=Rate.within("1"),
             help="Limit on the replication traffic of each broker, such as 50m; removed when the move has ended.",
         ),
     ] = None,
@@ -139,13 +138,13 @@ def execute(
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
     if max_moves is not None and not wait:
         raise UsageError("--max-moves requires --wait, because a phase starts when the one before has ended")
-    rate = throttle_rate(throttle)
+    rate = throttle
     situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
     run.console.note(cost_text(plan, rate))
     if dry_run or any(move.problem for move in plan):
         planned = [plan_row(move, WOULD_MOVE) for move in plan]
-        run.console.show(PLAN_COLUMNS, planned)
+        run.console.show(PlanRow, planned)
         return run.status_of(planned)
     _refuse_beside_others(run, situation, additional=additional, compat=compat)
     records = records_of(state_dir, situation.metadata.cluster_id)
@@ -182,7 +181,7 @@ def execute(
         run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
     shown = list(rows.values())
     if not compat:
-        run.console.show(PLAN_COLUMNS, shown)
+        run.console.show(PlanRow, shown)
     return run.status_of(shown) if all_restored else ExitStatus.FAILED
 
 

@@ -32,8 +32,6 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows
 from kctl.commands.reassign.rows import (
-    CANCEL_COLUMNS,
-    LIST_COLUMNS,
     CancelRow,
     DryRun,
     JsonFile,
@@ -74,7 +72,7 @@ def list_moves(ctx: typer.Context, *, compat: Compat = None) -> ExitStatus:
     if compat:
         run.console.verbatim(reassign_compat.listed(ongoing))
     else:
-        run.console.show(LIST_COLUMNS, [list_row(tp, one) for tp, one in ongoing.items()])
+        run.console.show(OngoingRow, [list_row(tp, one) for tp, one in ongoing.items()])
     return ExitStatus.DONE
 
 
@@ -283,7 +281,7 @@ def cancel(
         moving = [tp for tp in situation.ongoing if tp not in active or tp in failed]
         restored = restore_finished(run, records, moving)
     if not compat:
-        run.console.show(CANCEL_COLUMNS, rows)
+        run.console.show(CancelRow, rows)
     elif failed:
         run.console.verbatim(reassign_compat.cancel_refused(failed.items()))
     else:

@@ -18,6 +18,7 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.rows import code_error
 from kctl.commands.frame.shown import shows_one
 from kctl.commands.reassign.rows import (
@@ -26,10 +27,9 @@ from kctl.commands.reassign.rows import (
     cost_text,
     duration_text,
     least_duration_ms,
-    throttle_rate,
 )
 from kctl.errors import ErrorCode, KctlError, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText, columns_of
 from kctl.output.quantities import INT32_MAX, counted, parse_integer
 
 if TYPE_CHECKING:
@@ -45,41 +45,32 @@ if TYPE_CHECKING:
 # Planned reassignments as rows.
 
 
-def broker_columns(*, leaders_only: bool) -> tuple[Column, ...]:
-    """A narrow terminal shows leaders of a plan that moves only these, else bytes."""
-    bytes_order, leaders_order = (1, 0) if leaders_only else (0, 2)
-    return (
-        Column("broker", numeric=True),
-        Column("rack", is_rare=True),
-        Column("bytes_before", numeric=True, drop_order=bytes_order),
-        Column("bytes_after", numeric=True, drop_order=bytes_order),
-        Column("bytes_received", numeric=True, drop_order=bytes_order),
-        Column("replicas_before", numeric=True, drop_order=4),
-        Column("replicas_after", numeric=True, drop_order=5),
-        Column("leaders_before", numeric=True, drop_order=leaders_order),
-        Column("leaders_after", numeric=True, drop_order=leaders_order),
-        Column("free_bytes", numeric=True, drop_order=1, is_rare=True),
-        Column("free_bytes_after", numeric=True, drop_order=bytes_order, is_rare=True),
-        *ERROR_COLUMNS,
-    )
-
-
 class BrokerRow(NamedTuple):
     """A broker before and after the reassignment; leaders are partitions that prefer it."""
 
     broker: int
-    rack: str | None
+    rack: Annotated[str | None, Column(is_rare=True)]
     bytes_before: int | None
     bytes_after: int | None
     bytes_received: int | None
-    replicas_before: int
-    replicas_after: int
-    leaders_before: int
-    leaders_after: int
-    free_bytes: int | None
-    free_bytes_after: int | None
-    error: str | None = None
-    message: str | None = None
+    replicas_before: Annotated[int, Column(drop_order=4)]
+    replicas_after: Annotated[int, Column(drop_order=5)]
+    leaders_before: Annotated[int, Column(drop_order=2)]
+    leaders_after: Annotated[int, Column(drop_order=2)]
+    free_bytes: Annotated[int | None, Column(drop_order=1, is_rare=True)]
+    free_bytes_after: Annotated[int | None, Column(is_rare=True)]
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+def broker_columns(*, leaders_only: bool) -> Sequence[Column]:
+    """A narrow terminal shows leaders of a plan that moves only these, else bytes."""
+    columns = columns_of(BrokerRow)
+    if not leaders_only:
+        return columns
+    orders = {"bytes_before": 1, "bytes_after": 1, "bytes_received": 1, "free_bytes_after": 1}
+    orders |= {"leaders_before": 0, "leaders_after": 0}
+    return [column.with_drop_order(orders.get(column.name, column.drop_order)) for column in columns]
 
 
 class PlannedMove(NamedTuple):
@@ -98,15 +89,12 @@ class PlanReport(NamedTuple):
 
     partitions: int
     replicas_to_copy: int
-    bytes_to_move: int | None
-    """Null if no size is known."""
+    bytes_to_move: Annotated[int | None, "Null if no size is known."]
     bytes_across_racks: int | None
-    duration_ms: int | None
-    """The least duration with --throttle, of all phases one after the other."""
+    duration_ms: Annotated[int | None, "The least duration with --throttle, of all phases one after the other."]
     brokers: list[BrokerRow]
     moves: list[PlannedMove]
-    files: list[str]
-    """One per phase."""
+    files: Annotated[list[str], "One per phase."]
     rollback_file: str | None
 
 
@@ -189,9 +177,9 @@ class PlanFiles:
                 raise Refused(f"{path} exists and is not overwritten: give another --output")
 
 
-def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: str | None) -> None:
+def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: Rate | None) -> None:
     """Shows the command lines that execute and undo the plan in the files, with the throttle of its estimates."""
-    options = f"--wait{f' --throttle {shlex.quote(throttle)}' if throttle else ''}{run.cluster_options()}"
+    options = f"--wait{f' --throttle {shlex.quote(throttle.text)}' if throttle else ''}{run.cluster_options()}"
     for name in files:
         run.console.note(f"to execute: kctl reassign execute {shlex.quote(name)} {options}")
     if rollback_file:
@@ -247,8 +235,8 @@ def plan(
         typer.Option("--leaders-only", help="Rebalance preferred leaders by the order of replicas; copies nothing."),
     ] = False,
     throttle: Annotated[
-        str | None,
-        typer.Option("--throttle", metavar="BYTES_PER_S", help="Show the minimum duration with this throttle."),
+        Rate | None,
+        typer.Option("--throttle", parser=Rate.within("1"), help="Show the minimum duration with this throttle."),
     ] = None,
     phases: Annotated[
         int | None,
@@ -279,7 +267,7 @@ def plan(
     """
     run: Invocation = ctx.obj
     _check_options(goal, value, leaders_only=leaders_only, phases=phases, max_moves=max_moves)
-    rate = throttle_rate(throttle)
+    rate = throttle
     files = PlanFiles(output)
     reading = run.on_brokers(read_placement)
     if reading.ongoing:

@@ -21,7 +21,7 @@ from kctl.commands.reassign.plan import PlanFiles, note_files
 from kctl.commands.reassign.rows import PlanOutput, broker_ids, cost_text
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import counted, parse_integer
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer(add_completion=False)
 
-DISK_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("log_dir"),
-    Column("bytes_before", numeric=True),
-    Column("bytes_after", numeric=True),
-    Column("bytes_received", numeric=True),
-    Column("replicas_before", numeric=True, drop_order=1),
-    Column("replicas_after", numeric=True, drop_order=2),
-    Column("free_bytes", numeric=True, is_rare=True),
-    *ERROR_COLUMNS,
-)
-
 
 class DiskRow(NamedTuple):
     """A log directory before and after the moves; nothing but the error is known of one that is offline."""
@@ -53,11 +41,11 @@ class DiskRow(NamedTuple):
     bytes_before: int | None = None
     bytes_after: int | None = None
     bytes_received: int | None = None
-    replicas_before: int | None = None
-    replicas_after: int | None = None
-    free_bytes: int | None = None
-    error: str | None = None
-    message: str | None = None
+    replicas_before: Annotated[int | None, Column(drop_order=1)] = None
+    replicas_after: Annotated[int | None, Column(drop_order=2)] = None
+    free_bytes: Annotated[int | None, Column(is_rare=True)] = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class PlannedDiskMove(NamedTuple):
@@ -151,7 +139,7 @@ def plan_disks_of(
     if run.console.is_machine_readable:
         run.console.show_one(report)
     else:
-        run.console.show(DISK_COLUMNS, rows)
+        run.console.show(DiskRow, rows)
     for one in failed:
         run.console.warn(f"broker {one.name} did not describe its log directories: {one.message}")
     if moves:

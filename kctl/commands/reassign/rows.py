@@ -17,9 +17,8 @@ from kctl.commands.compat.reassign import throttles_cleared
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.rows import ErrorFields, code_error, known, outcome_error
-from kctl.commands.frame.values import parse_rate
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import counted, parse_integer
 from kctl.system.user_files import STANDARD_INPUT, read_text
 
@@ -33,40 +32,6 @@ if TYPE_CHECKING:
     from kctl.model import TopicPartition
 
 
-PLAN_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("replicas", drop_order=6),
-    Column("target"),
-    Column("adding", drop_order=4),
-    Column("removing", drop_order=5),
-    Column("leader", numeric=True, drop_order=2),
-    Column("leader_after", numeric=True, drop_order=3),
-    Column("bytes_to_move", numeric=True),
-    Column("status"),
-    Column("log_dirs", drop_order=1),
-    *ERROR_COLUMNS,
-)
-STATE_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("status"),
-    Column("replicas"),
-    Column("target"),
-    Column("bytes_moved", numeric=True),
-    Column("bytes_to_move", numeric=True),
-    Column("log_dirs", drop_order=1),
-    *ERROR_COLUMNS,
-)
-LIST_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("replicas"),
-    Column("adding"),
-    Column("removing"),
-)
-CANCEL_COLUMNS = (Column("topic"), Column("partition", numeric=True), Column("status"), *ERROR_COLUMNS)
-
 WOULD_MOVE = "would move"
 STARTED = "started"
 NOTHING_TO_DO = "nothing to do"
@@ -78,17 +43,17 @@ class PlanRow(NamedTuple):
 
     topic: str
     partition: int
-    replicas: list[int]
+    replicas: Annotated[list[int], Column(drop_order=6)]
     target: list[int]
-    log_dirs: list[str]
-    adding: list[int]
-    removing: list[int]
-    leader: int | None
-    leader_after: int | None
+    log_dirs: Annotated[list[str], Column(drop_order=1, after="status")]
+    adding: Annotated[list[int], Column(drop_order=4)]
+    removing: Annotated[list[int], Column(drop_order=5)]
+    leader: Annotated[int | None, Column(drop_order=2)]
+    leader_after: Annotated[int | None, Column(drop_order=3)]
     bytes_to_move: int | None
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class StateRow(NamedTuple):
@@ -99,11 +64,11 @@ class StateRow(NamedTuple):
     status: str
     replicas: list[int]
     target: list[int]
-    log_dirs: list[str]
+    log_dirs: Annotated[list[str], Column(drop_order=1, after="bytes_to_move")]
     bytes_moved: int | None
     bytes_to_move: int | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class OngoingRow(NamedTuple):
@@ -122,8 +87,8 @@ class CancelRow(NamedTuple):
     topic: str
     partition: int
     status: str | None
-    error: str | None = None
-    message: str | None = None
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> PlanRow:
@@ -261,7 +226,7 @@ def show_states(run: Invocation, situation: Situation, compat: str | None) -> Ex
         replicas = {(broker, move.tp): path for move in situation.moves for broker, path in move.log_dirs}
         run.console.verbatim(reassign_compat.states(compat, found, replicas, situation.sizes))
     else:
-        run.console.show(STATE_COLUMNS, rows)
+        run.console.show(StateRow, rows)
     if run.status_of(rows) is not ExitStatus.DONE:
         return ExitStatus.FAILED
     return ExitStatus.UNMET if MoveState.IN_PROGRESS in states.values() else ExitStatus.DONE
@@ -323,16 +288,6 @@ def _document(path: str) -> str:
 
 
 # Describes the cost of moves: replicas and bytes to copy, and the least duration.
-
-
-def throttle_rate(throttle: str | None) -> int | None:
-    """Bytes per second of --throttle.  Raises UsageError."""
-    if throttle is None:
-        return None
-    rate = parse_rate(throttle)
-    if rate == 0:
-        raise UsageError("--throttle must be greater than 0")
-    return rate
 
 
 def least_duration_ms(moves: Sequence[Move], rate: int) -> int:

@@ -13,11 +13,11 @@ from kctl.commands.frame.command import ChangingCommand, ClusterCommand, LocalCh
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import LagCondition, Partitions, Size, list_of
 from kctl.commands.frame.rows import exception_error
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, parse_condition, parse_partitions, parse_size
-from kctl.errors import UsageError
-from kctl.output.console import ERROR_COLUMNS, Column, is_present
+from kctl.commands.frame.values import format_time
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, is_present, nonzero
 from kctl.output.quantities import counted, format_duration
 from kctl.records.compression import Codec
 from kctl.server.loop.tasks import SystemClock
@@ -63,48 +63,36 @@ TARGET_HELP = "Folder or URL of an export, as --to of 'kctl export'."
 
 verbs = typer.Typer(add_completion=False)
 
-STATUS_COLUMNS = (
-    Column("target"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("exported_offset", numeric=True),
-    Column("end_offset", numeric=True),
-    Column("lag", numeric=True),
-    Column("time_lag", numeric=True),
-    Column("lost", numeric=True, is_rare=True),
-    Column("diverged_offset", numeric=True, is_rare=True),
-    Column("replaced", numeric=True, is_rare=True),
-    Column("pending", numeric=True, is_rare=True),
-    Column("batch", numeric=True),
-    Column("committed"),
-    Column("state", trouble=lambda text: text != State.CURRENT and is_present(text)),
-    *ERROR_COLUMNS,
-)
-
 
 class StatusRow(NamedTuple):
     """One partition of an export as a JSON object; null for unknown.  `pending` and `lag` are numbers of offsets."""
 
     target: str
-    table: str
+    table: Annotated[str, JSON_ONLY]
     topic: str
     partition: int
     exported_offset: int | None
     end_offset: int | None
     lag: int | None
-    time_lag_ms: int | None
-    lost: int | None
-    pending: int | None
+    time_lag_ms: Annotated[int | None, Column("time_lag", shown=format_duration)]
+    lost: Annotated[int | None, Column(is_rare=True, shown=nonzero)]
+    pending: Annotated[int | None, Column(is_rare=True)]
     batch: int | None
-    committed_ms: int | None
-    state: str
-    diverged_offset: int | None
-    """The first offset at which the log has, or may have, other records than those that were exported."""
-    replaced: int
-    """Number of offsets whose rows are of records that the topic lost; they are in `replaced_ranges`."""
-    replaced_ranges: list[ReplacedRange]
-    error: str | None = None
-    message: str | None = None
+    committed_ms: Annotated[int | None, Column("committed", numeric=False, shown=format_time)]
+    state: Annotated[str, Column(trouble=lambda text: text != State.CURRENT and is_present(text))]
+    diverged_offset: Annotated[
+        int | None,
+        Column(is_rare=True, after="lost"),
+        "The first offset at which the log has, or may have, other records than those that were exported.",
+    ]
+    replaced: Annotated[
+        int,
+        Column(is_rare=True, shown=nonzero, after="diverged_offset"),
+        "Number of offsets whose rows are of records that the topic lost; they are in `replaced_ranges`.",
+    ]
+    replaced_ranges: Annotated[list[ReplacedRange], JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -121,12 +109,7 @@ def status(
     ctx: typer.Context,
     targets: Annotated[list[str], typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
-    condition: Annotated[
-        str | None,
-        typer.Option(
-            "--lag", metavar="CONDITION", help="Only rows with this lag, such as '>1000' in records or '>5m' in time."
-        ),
-    ] = None,
+    condition: LagCondition = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -152,7 +135,7 @@ def status(
     and incarnations.
     """
     run: Invocation = ctx.obj
-    required = parse_condition(condition)
+    required = condition
     exports: dict[str, ExportState] = {}
     try:
         for target in dict.fromkeys(map(parse_target, targets)):
@@ -174,7 +157,7 @@ def status(
         ]
 
     items = [item for item in run.on_brokers(read) if required is None or item.error or required.holds(item)]
-    run.console.show(STATUS_COLUMNS, items, rows=[_row(item) for item in items])
+    run.console.show(StatusRow, items)
     failed = run.status_of(items)
     if (
         failed is ExitStatus.DONE
@@ -208,39 +191,7 @@ def _item(target: str, export: ExportState, one: PartitionStatus) -> StatusRow:
     )
 
 
-def _row(item: StatusRow) -> dict[str, object]:
-    """The cells of a table: the times as text."""
-    committed = None if item.committed_ms is None else format_time(item.committed_ms)
-    time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
-    return {
-        **item._asdict(),
-        "time_lag": time_lag,
-        "committed": committed,
-        "lost": item.lost or None,
-        "replaced": item.replaced or None,
-    }
-
-
 # `kctl tables verify`.
-
-
-VERIFY_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("status"),
-    Column("topic_records", numeric=True),
-    Column("table_records", numeric=True),
-    Column("missing", numeric=True),
-    Column("twice", numeric=True),
-    Column("different", numeric=True),
-    Column("unexpected", numeric=True),
-    Column("not_compared", numeric=True),
-    Column("offset", numeric=True, is_rare=True),
-    Column("difference", is_rare=True),
-    Column("reason", wraps=True, is_rare=True),
-)
 
 
 @verbs.command(
@@ -259,7 +210,7 @@ def verify(
     target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
     partitions: Annotated[
-        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partitions", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     from_start: Annotated[
         bool,
@@ -296,7 +247,7 @@ def verify(
         topic=topic,
         target=parse_target(target),
         client=run.client_settings(),
-        partitions=parse_partitions(partitions),
+        partitions=list_of(partitions),
         from_start=from_start,
         isolation=Isolation(isolation) if isolation else None,
         catalog=catalog,
@@ -314,21 +265,11 @@ def verify(
     if found.filtered:
         filtered = counted(found.filtered, "record of the topic does", "records of the topic do")
         run.console.note(f"{filtered} not match --where of the export and are not expected in it")
-    run.console.show(VERIFY_COLUMNS, found.ranges)
+    run.console.show(VerifiedRange, found.ranges)
     return ExitStatus.DONE if found.is_equal else ExitStatus.UNMET
 
 
 # `kctl tables compact`.
-
-
-COMPACT_COLUMNS = (
-    Column("table"),
-    Column("files_before", numeric=True),
-    Column("files_after", numeric=True),
-    Column("bytes_before", numeric=True),
-    Column("bytes_after", numeric=True),
-    Column("status"),
-)
 
 
 @verbs.command(
@@ -345,8 +286,8 @@ def compact(
     target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of merged files.")
-    ] = "256m",
+        Size, typer.Option("--target-file-size", parser=Size.within("1"), help="Approximate size of merged files.")
+    ] = Size("256m"),
     compression: Annotated[
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of merged files.")
     ] = "zstd",
@@ -367,12 +308,9 @@ def compact(
     The exit status is 5 if an export into the folder is running or was interrupted, and 3 if files are missing.
     """
     run: Invocation = ctx.obj
-    size = parse_size(target_file_size)
-    if size < 1:
-        raise UsageError("--target-file-size must be greater than 0")
     location = parse_target(target)
     request = CompactRequest(
-        target_bytes=size,
+        target_bytes=target_file_size,
         compression=Compression(compression),
         catalog=catalog,
         namespace=namespace or "",
@@ -390,21 +328,11 @@ def compact(
         return ExitStatus.UNMET
     except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
         raise Refused(str(error)) from None
-    run.console.show(COMPACT_COLUMNS, found)
+    run.console.show(CompactedTable, found)
     return ExitStatus.DONE
 
 
 # `kctl tables import`.
-
-
-IMPORT_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("records", numeric=True),
-    Column("status"),
-)
 
 
 class ImportedRow(NamedTuple):
@@ -493,5 +421,5 @@ def import_(
         raise Refused(str(error)) from None
     for warning in found.warnings:
         run.console.warn(warning)
-    run.console.show(IMPORT_COLUMNS, [ImportedRow(topic, *one) for one in found.partitions])
+    run.console.show(ImportedRow, [ImportedRow(topic, *one) for one in found.partitions])
     return ExitStatus.DONE

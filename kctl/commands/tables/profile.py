@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -15,51 +15,51 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Offset, Partitions, list_of
 from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_offset_range, parse_partitions
+from kctl.commands.frame.values import check_offset_range
 from kctl.errors import KctlError, UsageError
-from kctl.output.console import Column, Format
-from kctl.output.quantities import counted, format_duration
+from kctl.output.console import Column, Format, TypedRow
+from kctl.output.quantities import counted
 from kctl.system.user_files import replace_private
 from kctl.tables.exec.target import PackageMissing
 from kctl.tables.plans.cluster_view import TopicSelection
 from kctl.tables.plans.plan import Isolation
-from kctl.tables.profiling.page import page, time_text
+from kctl.tables.profiling.page import page
 from kctl.tables.profiling.request import ProfileRequest, profile_topic
-from kctl.tables.profiling.rows import PartitionProfile, Spread, TopicProfile
+from kctl.tables.profiling.rows import KindCount, PartitionProfile, Spread, TopicProfile, TopKey, percent
 
 verbs = typer.Typer(add_completion=False)
 
-PARTITION_COLUMNS = (
-    Column("partition", numeric=True),
-    Column("start", numeric=True),
-    Column("end", numeric=True),
-    Column("records", numeric=True),
-    Column("share", numeric=True),
-    Column("log_bytes", numeric=True),
-    Column("key_bytes", numeric=True),
-    Column("value_bytes", numeric=True),
-    Column("null_keys", numeric=True),
-    Column("null_values", numeric=True),
-    Column("out_of_order", numeric=True),
-    Column("lateness", numeric=True),
-    Column("earliest"),
-    Column("latest"),
-    Column("gone", numeric=True, is_rare=True),
-)
-SPREAD_COLUMNS = (
-    Column("measure"),
-    *(Column(name, numeric=True) for name in ("counted", "mean", "min", "p50", "p90", "p99", "max")),
-)
-KEY_COLUMNS = (Column("key"), Column("records", numeric=True), Column("share", numeric=True))
-KIND_COLUMNS = (Column("kind"), Column("values", numeric=True))
-SCHEMA_COLUMNS = (Column("schema_id", numeric=True), Column("values", numeric=True), Column("slices", wraps=True))
-FIELD_COLUMNS = (
-    Column("field"),
-    Column("share", numeric=True),
-    Column("kinds", wraps=True),
-    Column("changes", wraps=True),
-)
+
+class _SpreadRow(NamedTuple):
+    """A measure and its percentiles."""
+
+    measure: str
+    counted: int
+    mean: float | None
+    min: int | None
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    max: int | None
+
+
+class _SchemaRow(NamedTuple):
+    """How many values have a schema id; without id for all that are not listed."""
+
+    schema_id: int | None
+    values: int
+    slices: Annotated[str | None, Column(wraps=True)]
+
+
+class _FieldRow(NamedTuple):
+    """A field of JSON objects."""
+
+    field: str
+    share: Annotated[float, Column(shown=percent)]
+    kinds: Annotated[str, Column(wraps=True)]
+    changes: Annotated[str | None, Column(wraps=True)]
 
 
 class _Facts(NamedTuple):
@@ -94,15 +94,15 @@ def profile(
     topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
     *,
     partitions: Annotated[
-        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        Partitions | None, typer.Option("--partitions", parser=Partitions, help="Only these partitions.  Default: all.")
     ] = None,
     start: Annotated[
-        str,
-        typer.Option("--from", metavar="OFFSET", help="Where to start: earliest, latest, N, +N, -N or @TIME."),
-    ] = "earliest",
+        Offset,
+        typer.Option("--from", parser=Offset, help="Where to start: earliest, latest, N, +N, -N or @TIME."),
+    ] = Offset("earliest"),
     until: Annotated[
-        str, typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive; the same forms as --from.")
-    ] = "latest",
+        Offset, typer.Option("--until", parser=Offset, help="Where to stop, exclusive; the same forms as --from.")
+    ] = Offset("latest"),
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
@@ -127,7 +127,7 @@ def profile(
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
-    first, end = parse_offset_range(start, until, now_ms=now_ms)
+    check_offset_range(start, until)
     run.consumer_properties()
     run.note_unused("tables profile")
     if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
@@ -135,10 +135,10 @@ def profile(
     request = ProfileRequest(
         selection=TopicSelection(
             topics=[topic],
-            start=first,
-            until=end,
+            start=start,
+            until=until,
             isolation=Isolation(run.setting(ctx, "isolation", "isolation.level")),
-            partitions=parse_partitions(partitions),
+            partitions=list_of(partitions),
         ),
         client=run.client_settings(),
     )
@@ -170,21 +170,22 @@ def _show(run: Invocation, found: TopicProfile) -> None:
         console.show_one(found)
         return
     if console.format is not Format.TABLE:
-        console.show(PARTITION_COLUMNS, found.partitions, rows=map(_partition_row, found.partitions))
+        console.show(PartitionProfile, found.partitions)
         return
     console.show_one(_facts(found))
     console.text("")
-    console.show(PARTITION_COLUMNS, found.partitions, rows=map(_partition_row, found.partitions))
-    for columns, rows in (
-        (SPREAD_COLUMNS, _spread_rows(found)),
-        (KEY_COLUMNS, [{**one._asdict(), "share": _percent(one.share)} for one in found.keys.top]),
-        (KIND_COLUMNS, [one._asdict() for one in found.values.kinds]),
-        (SCHEMA_COLUMNS, list(_schema_rows(found))),
-        (FIELD_COLUMNS, list(_field_rows(found))),
-    ):
+    console.show(PartitionProfile, found.partitions)
+    tables: list[tuple[type[TypedRow], Sequence[TypedRow]]] = [
+        (_SpreadRow, _spread_rows(found)),
+        (TopKey, found.keys.top),
+        (KindCount, found.values.kinds),
+        (_SchemaRow, list(_schema_rows(found))),
+        (_FieldRow, list(_field_rows(found))),
+    ]
+    for row, rows in tables:
         if rows:
             console.text("")
-            console.show(columns, rows)
+            console.show(row, rows)
     if found.keys.frequency_error:
         console.note(f"records of keys are lower bounds, at most {found.keys.frequency_error:,} too low")
     if found.values.has_more_fields:
@@ -210,45 +211,25 @@ def _facts(found: TopicProfile) -> _Facts:
     )
 
 
-def _partition_row(one: PartitionProfile) -> dict[str, object]:
-    return {
-        **one._asdict(),
-        "share": _percent(one.share),
-        "lateness": format_duration(one.lateness_ms_max),
-        "earliest": None if one.min_timestamp is None else time_text(one.min_timestamp),
-        "latest": None if one.max_timestamp is None else time_text(one.max_timestamp),
-        "gone": one.gone or None,
-    }
-
-
-def _spread_rows(found: TopicProfile) -> list[dict[str, object]]:
+def _spread_rows(found: TopicProfile) -> list[_SpreadRow]:
     spreads: list[tuple[str, Spread]] = [
         ("key bytes", found.key_sizes),
         ("value bytes", found.value_sizes),
         ("records per key", found.keys.records_per_key),
         ("lateness in ms", found.lateness_ms),
     ]
-    return [{"measure": name, **spread._asdict()} for name, spread in spreads if spread.counted]
+    return [_SpreadRow(name, *spread[:-1]) for name, spread in spreads if spread.counted]
 
 
-def _schema_rows(found: TopicProfile) -> Iterator[dict[str, object]]:
-    for one in found.values.schema_ids:
-        present = [slice_ for slice_, count in enumerate(one.by_slice) if count]
-        yield {"schema_id": one.schema_id, "values": one.values, "slices": f"{present[0]} to {present[-1]}"}
+def _schema_rows(found: TopicProfile) -> Iterator[_SchemaRow]:
+    for schema in found.values.schema_ids:
+        present = [slice_ for slice_, count in enumerate(schema.by_slice) if count]
+        yield _SchemaRow(schema.schema_id, schema.values, f"{present[0]} to {present[-1]}")
     if found.values.other_schema_ids:
-        yield {"schema_id": None, "values": found.values.other_schema_ids, "slices": None}
+        yield _SchemaRow(None, found.values.other_schema_ids, None)
 
 
-def _field_rows(found: TopicProfile) -> Iterator[dict[str, object]]:
-    for one in found.values.fields:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in one.kinds.items())
-        yield {
-            "field": one.field,
-            "share": _percent(one.share),
-            "kinds": kinds,
-            "changes": "; ".join(one.changes) or None,
-        }
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2%}"
+def _field_rows(found: TopicProfile) -> Iterator[_FieldRow]:
+    for field in found.values.fields:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in field.kinds.items())
+        yield _FieldRow(field.field, field.share, kinds, "; ".join(field.changes) or None)

@@ -15,8 +15,8 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_duration_ms
 from kctl.commands.top.screen import render
 from kctl.commands.top.state import Event, KeyPressed, Sampled, SampleFailed, State, keys_of, step
 from kctl.config.addresses import parse_addresses
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 DEFAULT_METRICS_PORT = 9404
-INTERVAL_MS_MIN, INTERVAL_MS_MAX = 200, 3_600_000
 
 
 @app.command(
@@ -49,8 +48,13 @@ def top(
     ctx: typer.Context,
     *,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="Time between two samples, for example 500ms or 5s.")
-    ] = "2s",
+        Duration,
+        typer.Option(
+            "--interval",
+            parser=Duration.within("200ms", "1h"),
+            help="Time between two samples, for example 500ms or 5s.",
+        ),
+    ] = Duration("2s"),
     once: Annotated[
         bool, typer.Option("--once", help="Take two samples, print the activity between them, and end.")
     ] = False,
@@ -76,22 +80,19 @@ def top(
     other keys; q quits.  --timeout applies to each sample.
     """
     run: Invocation = ctx.obj
-    interval_ms = parse_duration_ms(interval)
-    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
-        raise UsageError(f"--interval must be between {INTERVAL_MS_MIN}ms and 1h, not '{interval}'")
     if metrics and no_metrics:
         raise UsageError("--metrics and --no-metrics contradict each other: give one of them")
     if run.console.format is Format.CSV:
         raise UsageError("kctl top shows more than one list, which csv has no columns for; use json or yaml")
     endpoints = dict(_endpoint(text) for text in metrics or ())
     if once:
-        _show(run, run.on_cluster_concurrently(lambda client: _two(client, endpoints, interval_ms, no_metrics)))
+        _show(run, run.on_cluster_concurrently(lambda client: _two(client, endpoints, interval, no_metrics)))
         return ExitStatus.DONE
     if run.console.is_machine_readable or not run.console.stdout.isatty():
         raise UsageError("kctl top draws on a terminal: give --once to print one result")
 
     async def live(client: ClusterClient) -> None:
-        await run_live(Sampler(client, endpoints, reads_metrics=not no_metrics), run.console, interval_ms)
+        await run_live(Sampler(client, endpoints, reads_metrics=not no_metrics), run.console, interval)
 
     run.on_cluster_concurrently(live)
     return ExitStatus.DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -26,12 +26,11 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.option_types import Pair
 from kctl.commands.frame.rows import known
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_pairs
 from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import (
-    CHANGE_COLUMNS,
     DRY_RUN,
     Expect,
     TopicChangeRow,
@@ -40,10 +39,12 @@ from kctl.commands.topics.options import (
     topic_row,
 )
 from kctl.errors import ErrorCode, UsageError
-from kctl.output.console import Column
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kctl.admin.groups.dependents_reading import Dependents
     from kctl.client.metadata import Topic
 
@@ -96,7 +97,7 @@ def create(
             max=INT16_MAX,
         ),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    config: Annotated[list[Pair] | None, typer.Option("--config", parser=Pair, help="Set a property.")] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
@@ -124,7 +125,7 @@ def create(
         BROKER_DEFAULT if partitions is None else partitions,
         BROKER_DEFAULT if replication_factor is None else replication_factor,
         assignment,
-        parse_pairs(config, "--config"),
+        dict(config or ()),
     )
     topics = [NewTopic(name, *settings) for name in dict.fromkeys(names)]
 
@@ -153,7 +154,7 @@ def create(
                 run.console.verbatim(topic_compat.failed(one.outcome.message))
                 run.console.warn(f"topic '{one.outcome.name}': {row.error}: {row.message}")
         return run.status_of(rows)
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -183,7 +184,7 @@ def alter(
             "--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."
         ),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    config: Annotated[list[Pair] | None, typer.Option("--config", parser=Pair, help="Set a property.")] = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset a property to its default."),
@@ -197,7 +198,7 @@ def alter(
     Adding partitions changes the partition that a key is assigned to.
     """
     run: Invocation = ctx.obj
-    set_ = parse_pairs(config, "--config")
+    set_ = dict(config or ())
     if partitions is None and not set_ and not delete_config:
         raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
     if replica_assignment and partitions is None:
@@ -226,11 +227,15 @@ def alter(
         return [row for name in selected for row in await change(client, name)]
 
     rows = run.on_cluster(query)
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 
 
 # `kctl topics delete`.
+
+
+def _dependent_texts(dependents: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_text(Dependent(**fields)) for fields in dependents]
 
 
 class DeletionPreviewRow(NamedTuple):
@@ -239,28 +244,14 @@ class DeletionPreviewRow(NamedTuple):
     topic: str
     partitions: int | None
     replication_factor: int | None
-    internal: bool
-    dependents: list[Dependent]
-    unchecked: list[str]
-    """The parts that could not be checked, with the reason."""
-    error: str | None
-    message: str | None
-    status: str | None
+    internal: Annotated[bool, JSON_ONLY]
+    dependents: Annotated[list[Dependent], Column(wraps=True, shown=_dependent_texts)]
+    unchecked: Annotated[list[str], JSON_ONLY, "The parts that could not be checked, with the reason."]
+    error: ErrorName
+    message: ErrorText
+    status: Annotated[str | None, Column(after="replication_factor")]
 
 
-class FlatPreviewRow(NamedTuple):
-    """A topic in the table of those that would be deleted."""
-
-    topic: str
-    partitions: int | None
-    replication_factor: int | None
-    status: str | None
-    dependents: list[str]
-    error: str | None
-    message: str | None
-
-
-PREVIEW_COLUMNS = (*CHANGE_COLUMNS[:4], Column("dependents", wraps=True), *CHANGE_COLUMNS[4:])
 DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
 
 
@@ -293,7 +284,7 @@ def delete(
             return row._replace(status="does not exist", error=None, message=None)
         return row
 
-    selected = selected_names(run, names, topic_regex, expect, PREVIEW_COLUMNS if dry_run else CHANGE_COLUMNS)
+    selected = selected_names(run, names, topic_regex, expect, DeletionPreviewRow if dry_run else TopicChangeRow)
     if selected is None:
         return ExitStatus.UNMET
     if dry_run:
@@ -301,14 +292,14 @@ def delete(
         previews = [forgive(_preview(topic, dependents)) for topic in topics]
         for text in dependents.unchecked:
             run.console.warn(f"not checked: {text}")
-        run.console.show(PREVIEW_COLUMNS, previews, rows=[_flat(row) for row in previews])
+        run.console.show(DeletionPreviewRow, previews)
         return run.status_of(previews)
     if run.console.can_ask and not run.has_consent:
         _state_dependents(run, selected)
     run.consent(f"Delete {', '.join(sorted(selected))} with all records?")
     outcomes = run.on_cluster(lambda client: delete_topics(client, set(selected)))
     rows = [forgive(change_row(outcome, "deleted")) for outcome in outcomes]
-    run.console.show(CHANGE_COLUMNS, rows)
+    run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 
 
@@ -341,11 +332,6 @@ def _preview(topic: Topic, dependents: Dependents) -> DeletionPreviewRow:
         message=row.message,
         status=None if row.error else "would be deleted",
     )
-
-
-def _flat(row: DeletionPreviewRow) -> FlatPreviewRow:
-    texts = [_text(one) for one in row.dependents]
-    return FlatPreviewRow(row.topic, row.partitions, row.replication_factor, row.status, texts, row.error, row.message)
 
 
 def _text(dependent: Dependent) -> str:

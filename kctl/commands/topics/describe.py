@@ -18,26 +18,19 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.rows import code_error, known, outcome_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
-    TOPIC_COLUMNS,
-    AtMinIsr,
     FilterOptions,
-    Id,
-    Overrides,
-    TopicRegex,
-    Unavailable,
-    UnderMinIsr,
-    UnderReplicated,
     topic_id,
     topic_row,
 )
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ERROR_COLUMNS, Column, Format, is_present
+from kctl.output.console import Column, ErrorName, ErrorText, Format, is_present
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -82,7 +75,7 @@ def topic_filters(options: FilterOptions) -> TopicFilters:
         problems=frozenset(problem for problem, is_set in flags.items() if is_set),
         has_overrides=options.overrides,
         names=None if options.topic_regex is None else NamePattern("--topic-regex", options.topic_regex),
-        ids=None if options.id is None else NamePattern("--id", options.id),
+        ids=None if options.id_ is None else NamePattern("--id", options.id_),
     )
 
 
@@ -131,19 +124,6 @@ def _with_errors(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]
 verbs = typer.Typer(add_completion=False)
 
 
-OVERVIEW_COLUMNS = (*TOPIC_COLUMNS[:3], Column("topic_id"), Column("configs", wraps=True), *ERROR_COLUMNS)
-PARTITION_COLUMNS = (
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("leader", numeric=True),
-    Column("leader_epoch", numeric=True),
-    Column("replicas", wraps=True),
-    Column("isr", wraps=True),
-    Column("offline", wraps=True, trouble=is_present),
-    *ERROR_COLUMNS,
-)
-
-
 class PartitionItem(NamedTuple):
     """A partition within the JSON object of its topic."""
 
@@ -178,9 +158,9 @@ class OverviewRow(NamedTuple):
     partitions: int | None
     replication_factor: int | None
     topic_id: str | None
-    configs: dict[str, str | None] | None
-    error: str | None
-    message: str | None
+    configs: Annotated[dict[str, str | None] | None, Column(wraps=True)]
+    error: ErrorName
+    message: ErrorText
 
 
 class PartitionRow(NamedTuple):
@@ -190,11 +170,11 @@ class PartitionRow(NamedTuple):
     partition: int | None = None
     leader: int | None = None
     leader_epoch: int | None = None
-    replicas: Sequence[int] = ()
-    isr: Sequence[int] = ()
-    offline: Sequence[int] = ()
-    error: str | None = None
-    message: str | None = None
+    replicas: Annotated[Sequence[int], Column(wraps=True)] = ()
+    isr: Annotated[Sequence[int], Column(wraps=True)] = ()
+    offline: Annotated[Sequence[int], Column(wraps=True, trouble=is_present)] = ()
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 @verbs.command(
@@ -207,6 +187,7 @@ class PartitionRow(NamedTuple):
     ),
 )
 @shows(TopicItem)
+@with_groups
 def describe(
     ctx: typer.Context,
     names: Annotated[
@@ -214,13 +195,7 @@ def describe(
         typer.Argument(help="Topics.  Default: all; internal topics only with a filter.", metavar="TOPIC"),
     ] = None,
     *,
-    under_replicated: UnderReplicated = False,
-    unavailable: Unavailable = False,
-    under_min_isr: UnderMinIsr = False,
-    at_min_isr: AtMinIsr = False,
-    overrides: Overrides = False,
-    topic_regex: TopicRegex = None,
-    id_: Id = None,
+    options: FilterOptions,
     compat: Compat = None,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
@@ -232,11 +207,9 @@ def describe(
     included.
     """
     run: Invocation = ctx.obj
-    if names and topic_regex is not None:
+    if names and options.topic_regex is not None:
         raise UsageError("give topics or --topic-regex, not both")
-    filters = topic_filters(
-        FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
-    )
+    filters = topic_filters(options)
     problems = filters.problems
 
     if compat:
@@ -254,9 +227,9 @@ def describe(
     if problems:
         items = [_only(item, filtered.get(item.topic, [])) for item in items]
     if run.console.format is Format.TABLE and items and not problems:
-        run.console.show(OVERVIEW_COLUMNS, [_overview_row(item) for item in items])
+        run.console.show(OverviewRow, [_overview_row(item) for item in items])
         run.console.text("")
-    run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
+    run.console.show(PartitionRow, items, rows=[row for item in items for row in _partition_rows(item)])
     status = run.status_of(items)
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
 

@@ -13,31 +13,22 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.parameters import with_groups
 from kctl.commands.frame.query import QueryCommand, note_omissions
 from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_expectation
+from kctl.commands.frame.values import Expectation
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
-    CHANGE_COLUMNS,
     NO_FILTERS,
-    TOPIC_COLUMNS,
-    AtMinIsr,
     FilterOptions,
-    Id,
-    Overrides,
-    TopicRegex,
+    TopicChangeRow,
     TopicRow,
-    Unavailable,
-    UnderMinIsr,
-    UnderReplicated,
     topic_row,
 )
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kctl.output.console import Column
+    from kctl.output.console import TypedRow
 
 
 verbs = typer.Typer(add_completion=False)
@@ -47,17 +38,12 @@ verbs = typer.Typer(add_completion=False)
     "list", cls=QueryCommand, epilog=examples("kctl topics list", "kctl topics list --internal --format jsonl")
 )
 @shows(TopicRow)
+@with_groups
 def list_verb(
     ctx: typer.Context,
     *,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
-    under_replicated: UnderReplicated = False,
-    unavailable: Unavailable = False,
-    under_min_isr: UnderMinIsr = False,
-    at_min_isr: AtMinIsr = False,
-    overrides: Overrides = False,
-    topic_regex: TopicRegex = None,
-    id_: Id = None,
+    filters: FilterOptions,
     compat: Compat = None,
 ) -> ExitStatus:
     """List topics.
@@ -68,24 +54,23 @@ def list_verb(
     With --compat internal topics are included, as in Kafka's tool.
     """
     run: Invocation = ctx.obj
-    options = FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
     internal = internal or compat is not None
     has_problems = False
-    if options == NO_FILTERS:
+    if filters == NO_FILTERS:
         found = run.on_cluster(all_topics)
         run.store_names("topics", (topic.name for topic in found))
         topics = [topic for topic in found if internal or not topic.is_internal]
     else:
         from kctl.commands.topics.describe import filtered_topics  # noqa: PLC0415 - without filters it starts faster
 
-        selected = filtered_topics(run, options, internal=internal)
+        selected = filtered_topics(run, filters, internal=internal)
         topics, has_problems = selected.topics, bool(selected.partitions)
     if compat:
         run.console.verbatim(topic_compat.listed(topic.name for topic in topics))
         return ExitStatus.UNMET if has_problems else ExitStatus.DONE
     rows = [topic_row(topic) for topic in topics]
-    run.console.show(TOPIC_COLUMNS, rows)
-    if options == NO_FILTERS:
+    run.console.show(TopicRow, rows)
+    if filters == NO_FILTERS:
         note_omissions(run, rows, "topics")
     status = run.status_of(rows)
     return ExitStatus.UNMET if has_problems and status is ExitStatus.DONE else status
@@ -98,23 +83,22 @@ def selected_names(
     run: Invocation,
     names: list[str] | None,
     topic_regex: str | None,
-    expect: str | None,
-    columns: Sequence[Column] = CHANGE_COLUMNS,
+    expected: Expectation | None,
+    row: type[TypedRow] = TopicChangeRow,
 ) -> list[str] | None:
     """The named topics, or those that match; None if there are not as many as expected.
 
-    Then a warning and an empty list with these columns are shown.
+    Then a warning and an empty list of such rows are shown.
 
     Raises UsageError unless names or a regular expression are given, and KctlError if no topic matches.
     """
-    expected = parse_expectation(expect) if expect else None
     if bool(names) == (topic_regex is not None):
         raise UsageError("give topics or --topic-regex")
     found = names or matching_topics(run, NamePattern("--topic-regex", topic_regex or ""))
     found = list(dict.fromkeys(found))
     if expected is not None and not expected.holds(len(found)):
         run.console.warn(f"--expect {expected.text}: selected are {len(found)}, and nothing is changed")
-        run.console.show(columns, [])
+        run.console.show(row, [])
         return None
     if not found:
         raise KctlError(f"no topic matches --topic-regex '{topic_regex}'")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.commands.frame.rows import code_error, outcome_error
+from kctl.commands.frame.values import Expectation, parse_expectation
 from kctl.model import uuid_text
-from kctl.output.console import ERROR_COLUMNS, Column
+from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from kctl.client.metadata import Topic
@@ -17,60 +18,6 @@ if TYPE_CHECKING:
 
 DRY_RUN = typer.Option("--dry-run", help="Show what would be done without doing it.")
 FILTER_PANEL = "Filters"
-
-UnderReplicated = Annotated[
-    bool,
-    typer.Option(
-        "--under-replicated", help="Only partitions with replicas that are not in sync.", rich_help_panel=FILTER_PANEL
-    ),
-]
-Unavailable = Annotated[
-    bool, typer.Option("--unavailable", help="Only partitions without a live leader.", rich_help_panel=FILTER_PANEL)
-]
-UnderMinIsr = Annotated[
-    bool,
-    typer.Option(
-        "--under-min-isr",
-        help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
-        rich_help_panel=FILTER_PANEL,
-    ),
-]
-AtMinIsr = Annotated[
-    bool,
-    typer.Option(
-        "--at-min-isr",
-        help="Only partitions with exactly min.insync.replicas in-sync replicas.",
-        rich_help_panel=FILTER_PANEL,
-    ),
-]
-Overrides = Annotated[
-    bool,
-    typer.Option("--overrides", help="Only topics that have properties of their own.", rich_help_panel=FILTER_PANEL),
-]
-Id = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        metavar="RE",
-        help="Only topics whose id matches this regular expression as a whole; an id matches itself.",
-        rich_help_panel=FILTER_PANEL,
-    ),
-]
-
-
-class FilterOptions(NamedTuple):
-    """The filters on a command line of `list` and `describe`."""
-
-    under_replicated: bool
-    unavailable: bool
-    under_min_isr: bool
-    at_min_isr: bool
-    overrides: bool
-    topic_regex: str | None
-    id: str | None
-
-
-NO_FILTERS = FilterOptions(False, False, False, False, False, None, None)
 
 TopicRegex = Annotated[
     str | None,
@@ -81,11 +28,65 @@ TopicRegex = Annotated[
         rich_help_panel=FILTER_PANEL,
     ),
 ]
+
+
+class FilterOptions(NamedTuple):
+    """The filters on a command line of `list` and `describe`."""
+
+    under_replicated: Annotated[
+        bool,
+        typer.Option(
+            "--under-replicated",
+            help="Only partitions with replicas that are not in sync.",
+            rich_help_panel=FILTER_PANEL,
+        ),
+    ] = False
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only partitions without a live leader.", rich_help_panel=FILTER_PANEL)
+    ] = False
+    under_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr",
+            help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
+            rich_help_panel=FILTER_PANEL,
+        ),
+    ] = False
+    at_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--at-min-isr",
+            help="Only partitions with exactly min.insync.replicas in-sync replicas.",
+            rich_help_panel=FILTER_PANEL,
+        ),
+    ] = False
+    overrides: Annotated[
+        bool,
+        typer.Option(
+            "--overrides", help="Only topics that have properties of their own.", rich_help_panel=FILTER_PANEL
+        ),
+    ] = False
+    topic_regex: TopicRegex = None
+    id_: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="RE",
+            help="Only topics whose id matches this regular expression as a whole; an id matches itself.",
+            rich_help_panel=FILTER_PANEL,
+        ),
+    ] = None
+
+
+NO_FILTERS = FilterOptions()
+
+
 Expect = Annotated[
-    str | None,
+    Expectation | None,
     typer.Option(
         "--expect",
         metavar="N",
+        parser=parse_expectation,
         help="Change nothing, and exit with status 3, unless N topics are selected; also '>=N', '<=N' and others.",
     ),
 ]
@@ -94,24 +95,15 @@ Expect = Annotated[
 # Rows that several verbs of `kctl topics` show.
 
 
-TOPIC_COLUMNS = (
-    Column("topic"),
-    Column("partitions", numeric=True),
-    Column("replication_factor", numeric=True),
-    *ERROR_COLUMNS,
-)
-CHANGE_COLUMNS = (*TOPIC_COLUMNS[:3], Column("status"), *ERROR_COLUMNS)
-
-
 class TopicRow(NamedTuple):
     """A topic in a list; without counts if it could not be described."""
 
     topic: str
     partitions: int | None
     replication_factor: int | None
-    internal: bool
-    error: str | None = None
-    message: str | None = None
+    internal: Annotated[bool, JSON_ONLY]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 class TopicChangeRow(NamedTuple):
@@ -120,10 +112,9 @@ class TopicChangeRow(NamedTuple):
     topic: str
     partitions: int | None
     replication_factor: int | None
-    status: str | None
-    """The past or expected result; None if it failed."""
-    error: str | None = None
-    message: str | None = None
+    status: Annotated[str | None, "The past or expected result; null if it failed."]
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def topic_row(topic: Topic) -> TopicRow:

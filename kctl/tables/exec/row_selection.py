@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kctl.admin.records.conditions import parse_where
 from kctl.errors import UsageError
 from kctl.limits import EXPORT_COLUMNS_MAX
 from kctl.tables.exec.column_types import Columns, is_column_name
 from kctl.tables.exec.partitioning import Partitioning
-from kctl.tables.exec.row_filter import parse_where, type_of, typed
+from kctl.tables.exec.row_filter import type_of, typed
 
 HEADERS = "headers"
 _COLUMN = re.compile(r"[^\s,.]+(\.[^\s,.]+)*")
@@ -22,7 +23,7 @@ class RowSelection:
     select: tuple[str, ...] = ()
     """Columns beside topic, partition and offset; empty: all."""
     where: str = ""
-    """See row_filter; empty: all records."""
+    """A condition of kctl.admin.records.conditions on columns; empty: all records."""
 
     def __post_init__(self) -> None:
         for name in self.select:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kctl.admin.records.conditions import parse_where
 from kctl.tables.exec.batch_decoder import BatchDecoder
 from kctl.tables.exec.column_types import Columns
-from kctl.tables.exec.row_filter import Both, Comparison, Condition, Either, IsIn, IsNull, Like, Not, parse_where, typed
+from kctl.tables.exec.row_filter import (
+    AnyOf,
+    Comparison,
+    Every,
+    IsIn,
+    IsNull,
+    Like,
+    Opposite,
+    TypedCondition,
+    typed,
+)
 
 _COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     "=": pc.equal,
@@ -90,28 +102,30 @@ def _array(array: pa.Array, field: pa.Field) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(field.type), mask=array.is_null())
 
 
-def _mask(condition: Condition, batch: pa.RecordBatch) -> pa.Array:
+def _mask(condition: TypedCondition, batch: pa.RecordBatch) -> pa.Array:
     match condition:
-        case Not(one):
-            return pc.invert(_mask(one, batch))
-        case Both(left, right):
-            return pc.and_kleene(_mask(left, batch), _mask(right, batch))
-        case Either(left, right):
-            return pc.or_kleene(_mask(left, batch), _mask(right, batch))
+        case Opposite(inner):
+            return pc.invert(_mask(inner, batch))
+        case Every(several):
+            return functools.reduce(pc.and_kleene, (_mask(inner, batch) for inner in several))
+        case AnyOf(several):
+            return functools.reduce(pc.or_kleene, (_mask(inner, batch) for inner in several))
         case Comparison(path, operator, literal):
             column = _column(batch, path)
             return _COMPARE[operator](column, _scalar(literal, column.type))
         case IsIn(path, literals):
             column = _column(batch, path)
             equal = [pc.equal(column, _scalar(literal, column.type)) for literal in literals]
-            found = equal[0]
-            for one in equal[1:]:
-                found = pc.or_kleene(found, one)
-            return found
+            return functools.reduce(pc.or_kleene, equal, _none_of(column))
         case Like(path, pattern):
             return pc.match_like(_column(batch, path), pattern)
         case IsNull(path):
             return pc.is_null(_column(batch, path))
+
+
+def _none_of(column: pa.Array) -> pa.Array:
+    """What IN without literals means: false, and unknown for null."""
+    return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pa.scalar(False))
 
 
 def _column(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.consuming.list_offsets import IsolationLevel
@@ -45,8 +45,7 @@ class ReplacedRange(NamedTuple):
     incarnation: int
     start: int
     end: int
-    leader_epoch: int
-    """Of the leader from whose log they were exported; -1 if unknown."""
+    leader_epoch: Annotated[int, "Of the leader from whose log they were exported; -1 if unknown."]
 
 
 class PartitionStatus(NamedTuple):

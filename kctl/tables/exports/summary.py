@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
+from kctl.output.table import JSON_ONLY, Column, nonzero
 from kctl.tables.commits.commit_json import parts_of
 from kctl.tables.engines.engine import size_text
 from kctl.tables.engines.session import SparkSettings
@@ -34,16 +35,18 @@ class RangeRow(NamedTuple):
     start: int
     end: int
     records: int | None
-    bytes_in: int | None
+    bytes_in: Annotated[int | None, JSON_ONLY]
     bytes_out: int | None
     files: int
     lost: int
-    replaced: int
-    """Offsets whose exported rows are of records that the topic lost."""
+    replaced: Annotated[
+        int, Column(is_rare=True, shown=nonzero), "Offsets whose exported rows are of records that the topic lost."
+    ]
     bad: int | None
     filtered: int | None
-    unreadable: int | None
-    """Offsets of corrupt batches that were left out."""
+    unreadable: Annotated[
+        int | None, Column(is_rare=True, shown=nonzero), "Offsets of corrupt batches that were left out."
+    ]
     status: str
 
 
@@ -75,28 +78,21 @@ class ExportSummary(NamedTuple):
     bytes_in: int
     bytes_out: int
     lost: int
-    replaced: int
-    """Offsets whose exported rows are of records that the topic lost; the exported rows stay."""
-    bad: int
-    """Records that could not be decoded, which are in the dead letters."""
-    filtered: int
-    """Records for which --where is not true."""
-    unreadable: int
-    """Offsets of corrupt batches that were left out; `warnings` names them."""
+    replaced: Annotated[int, "Offsets whose exported rows are of records that the topic lost; the exported rows stay."]
+    bad: Annotated[int, "Records that could not be decoded, which are in the dead letters."]
+    filtered: Annotated[int, "Records for which --where is not true."]
+    unreadable: Annotated[int, "Offsets of corrupt batches that were left out; `warnings` names them."]
     bad_reasons: Mapping[str, int]
     files: int
     records_per_second: int | None
     seconds: Mapping[str, float]
-    engine: str
-    """local or spark."""
-    master: str | None
-    """Spark's master."""
+    engine: Annotated[str, "local or spark."]
+    master: Annotated[str | None, "Spark's master."]
     app_id: str | None
     warnings: Sequence[str]
     failed: list[FailedTopic]
     partitions: list[RangeRow]
-    columns: list[ColumnRow]
-    """The columns of decoded keys and values; empty if nothing is decoded."""
+    columns: Annotated[list[ColumnRow], "The columns of decoded keys and values; empty if nothing is decoded."]
 
 
 def rows_of(report: ExportReport) -> list[RangeRow]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, Subject, bound
 from kctl.tables.exec.json_fields import NotJson, parse
@@ -60,14 +60,14 @@ class FieldProfile(NamedTuple):
 
     field: str
     values: int
-    share: float
-    """Of the sampled JSON objects."""
-    kinds: dict[str, int]
-    """How many values are of each kind: integer, number, string, boolean, list, object, null."""
-    changes: list[str]
-    """What changes over the length of the topic."""
-    shares_by_slice: list[float | None]
-    """Of the sampled JSON objects of each slice; None for a slice without."""
+    share: Annotated[float, "Of the sampled JSON objects."]
+    kinds: Annotated[
+        dict[str, int], "How many values are of each kind: integer, number, string, boolean, list, object, null."
+    ]
+    changes: Annotated[list[str], "What changes over the length of the topic."]
+    shares_by_slice: Annotated[
+        list[float | None], "Of the sampled JSON objects of each slice; null for a slice without."
+    ]
 
 
 @dataclass(slots=True)

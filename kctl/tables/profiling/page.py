@@ -6,14 +6,13 @@ A content security policy forbids the page to run or load anything, in case a te
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from html import escape as escape_html
 from typing import NamedTuple
 
 from kctl.output.quantities import compact, counted, format_duration, format_size
 from kctl.output.terminal_text import escape as escape_controls
 from kctl.tables.profiling.fields import SLICES, FieldProfile
-from kctl.tables.profiling.rows import Spread, TopicProfile
+from kctl.tables.profiling.rows import Spread, TopicProfile, time_text
 from kctl.tables.profiling.time_counts import bars as time_bars
 
 # Charts as SVG elements of an HTML page. Pure.
@@ -131,7 +130,6 @@ def _shortened(label: str) -> str:
 PARTITIONS_SHOWN_MAX = 100
 FIELDS_SHOWN_MAX = 200
 TIME_BARS_MAX = 90
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --soft: #667085; --line: #d0d5dd; --bar: #2f6fb5;
@@ -180,14 +178,6 @@ def page(profile: TopicProfile, *, version: str, created_ms: int) -> str:
         f'<h1>{text(title)}</h1>\n<p class="soft">{text(_span(profile))} {text(profile.isolation)}. '
         f"kctl {text(version)}, {text(time_text(created_ms))}.</p>\n{''.join(sections)}</body>\n</html>\n"
     )
-
-
-def time_text(timestamp_ms: int) -> str:
-    """A time in UTC with milliseconds; beyond the years of the calendar, the number."""
-    try:
-        return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(' ', 'milliseconds')[:-6]}Z"
-    except OverflowError:
-        return str(timestamp_ms)
 
 
 def _span(profile: TopicProfile) -> str:

@@ -3,39 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, NamedTuple
 
 from kctl.limits import PROFILE_KEY_BYTES_MAX
+from kctl.output.quantities import format_duration
+from kctl.output.table import JSON_ONLY, Column, nonzero
 from kctl.tables.profiling.fields import FieldProfile
 from kctl.tables.profiling.histogram import Bar, Histogram
 from kctl.tables.profiling.time_counts import TimeBucket
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A time in UTC with milliseconds; beyond the years of the calendar, the number."""
+    try:
+        return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(' ', 'milliseconds')[:-6]}Z"
+    except OverflowError:
+        return str(timestamp_ms)
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent, with two digits."""
+    return f"{share:.2%}"
 
 
 class PartitionProfile(NamedTuple):
     """The offsets `start` to `end` (exclusive) of a partition."""
 
-    topic: str
+    topic: Annotated[str, JSON_ONLY]
     partition: int
     start: int
     end: int
     records: int
-    share: float
-    """Of the records of the topic."""
-    log_bytes: int
-    """Size of the batches as they are stored."""
+    share: Annotated[float, Column(shown=percent), "Of the records of the topic."]
+    log_bytes: Annotated[int, "Size of the batches as they are stored."]
     key_bytes: int
     value_bytes: int
     null_keys: int
     null_values: int
-    out_of_order: int
-    """Records with an earlier timestamp than one before them."""
-    lateness_ms_max: int
-    """The longest time by which a record is earlier than one before it."""
-    min_timestamp: int | None
-    max_timestamp: int | None
-    """In milliseconds since 1970; None without timestamps."""
-    gone: int
-    """Offsets whose records were deleted during the profile."""
+    out_of_order: Annotated[int, "Records with an earlier timestamp than one before them."]
+    lateness_ms_max: Annotated[
+        int,
+        Column("lateness", shown=format_duration),
+        "The longest time by which a record is earlier than one before it.",
+    ]
+    min_timestamp: Annotated[int | None, Column("earliest", numeric=False, shown=time_text)]
+    max_timestamp: Annotated[
+        int | None,
+        Column("latest", numeric=False, shown=time_text),
+        "In milliseconds since 1970; null without timestamps.",
+    ]
+    gone: Annotated[int, Column(is_rare=True, shown=nonzero), "Offsets whose records were deleted during the profile."]
 
 
 class Spread(NamedTuple):
@@ -48,31 +68,25 @@ class Spread(NamedTuple):
     p90: int | None
     p99: int | None
     max: int | None
-    bars: Sequence[Bar]
-    """Counts by powers of two."""
+    bars: Annotated[Sequence[Bar], "Counts by powers of two."]
 
 
 class TopKey(NamedTuple):
     """A frequent key."""
 
-    key: str
-    """As text, or `0x` and its bytes if it is not UTF-8; cut off after 100 bytes."""
-    records: int
-    """At least; at most `frequency_error` more."""
-    share: float
+    key: Annotated[str, "As text, or `0x` and its bytes if it is not UTF-8; cut off after 100 bytes."]
+    records: Annotated[int, "At least; at most `frequency_error` more."]
+    share: Annotated[float, Column(shown=percent)]
 
 
 class KeyProfile(NamedTuple):
     """Keys that are not null."""
 
     distinct: int
-    distinct_error: float
-    """Relative standard error of `distinct`; 0 if it is exact."""
-    in_several_partitions: int
-    """Keys with records in more than one partition, with the same error."""
+    distinct_error: Annotated[float, "Relative standard error of `distinct`; 0 if it is exact."]
+    in_several_partitions: Annotated[int, "Keys with records in more than one partition, with the same error."]
     records_per_key: Spread
-    frequency_error: int
-    """What may be missing in the counts of `top`; 0 if they are exact."""
+    frequency_error: Annotated[int, "What may be missing in the counts of `top`; 0 if they are exact."]
     top: Sequence[TopKey]
 
 
@@ -92,8 +106,7 @@ class SliceProfile(NamedTuple):
     records: int
     min_timestamp: int | None
     max_timestamp: int | None
-    sampled_objects: int
-    """JSON objects in the sample of values."""
+    sampled_objects: Annotated[int, "JSON objects in the sample of values."]
 
 
 class KindCount(NamedTuple):
@@ -114,12 +127,10 @@ class SchemaIdCount(NamedTuple):
 class ValueProfile(NamedTuple):
     """What values are."""
 
-    sampled: int
-    """Values in the sample; sizes, nulls and schema ids are those of all values."""
+    sampled: Annotated[int, "Values in the sample; sizes, nulls and schema ids are those of all values."]
     kinds: Sequence[KindCount]
     schema_ids: Sequence[SchemaIdCount]
-    other_schema_ids: int
-    """Values with further ids, which are not listed."""
+    other_schema_ids: Annotated[int, "Values with further ids, which are not listed."]
     fields: Sequence[FieldProfile]
     has_more_fields: bool
 
@@ -133,17 +144,14 @@ class TopicProfile(NamedTuple):
     log_bytes: int
     null_keys: int
     null_values: int
-    with_headers: int
-    """Records with headers."""
-    append_time: int
-    """Records with the time of the broker (LogAppendTime)."""
+    with_headers: Annotated[int, "Records with headers."]
+    append_time: Annotated[int, "Records with the time of the broker (LogAppendTime)."]
     without_timestamp: int
     out_of_order: int
     partitions: Sequence[PartitionProfile]
     key_sizes: Spread
     value_sizes: Spread
-    lateness_ms: Spread
-    """Of the records that are out of order."""
+    lateness_ms: Annotated[Spread, "Of the records that are out of order."]
     keys: KeyProfile
     codecs: Sequence[CodecProfile]
     time_width_ms: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from kctl.output.table import JSON_ONLY, Column
 
 EQUAL, DIFFERENT, NOT_COMPARED = "equal", "different", "not compared"
 
@@ -30,17 +32,16 @@ class VerifiedRange(NamedTuple):
     status: str
     topic_records: int | None
     table_records: int | None
-    topic_hash: str | None
-    table_hash: str | None
+    topic_hash: Annotated[str | None, JSON_ONLY]
+    table_hash: Annotated[str | None, JSON_ONLY]
     missing: int | None
     twice: int | None
     different: int | None
     unexpected: int | None
-    not_compared: int | None
-    """Rows in the range that the topic no longer has; they are in `gaps`."""
-    offset: int | None
-    difference: str | None
-    reason: str | None
-    """Why the range, or rows of it, could not be compared."""
-    gaps: Sequence[GapRow]
-    """The first 100."""
+    not_compared: Annotated[int | None, "Rows in the range that the topic no longer has; they are in `gaps`."]
+    offset: Annotated[int | None, Column(is_rare=True)]
+    difference: Annotated[str | None, Column(is_rare=True)]
+    reason: Annotated[
+        str | None, Column(wraps=True, is_rare=True), "Why the range, or rows of it, could not be compared."
+    ]
+    gaps: Annotated[Sequence[GapRow], JSON_ONLY, "The first 100."]

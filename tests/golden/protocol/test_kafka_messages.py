@@ -13,9 +13,9 @@ import pytest
 
 from kctl.protocol.codec import decode, encode_bytes
 from kctl.protocol.definition import definition_of
-from kctl.protocol.walk import decode_walk, encode_walk
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import CLASSES
+from tests.unit.protocol.reference_codec import decode_walk, encode_walk
 
 LINES = [
     line.split(" ", 3)

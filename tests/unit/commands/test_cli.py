@@ -16,7 +16,6 @@ import pytest
 
 import kctl.cli
 from kctl import __version__
-from kctl.commands.frame.command import check
 from kctl.commands.frame.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.frame.lazy_group import Member
 from kctl.commands.frame.parameters import metavar_of, name_of
@@ -346,7 +345,7 @@ def test_errors_in_sizes_durations_times_and_offsets_name_the_option() -> None:
                     continue
                 found.add(metavar_of(param))
                 with pytest.raises(UsageError, match=f"^{re.escape(name_of(param))}: '10XB' is not a "):
-                    check(param, "10XB")
+                    param.type.convert("10XB", param, None)
     assert found == kinds
 
 

@@ -7,15 +7,50 @@ import json
 import os
 import pty
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 
-from kctl.output.console import ERROR_COLUMNS, Column, Console, Format, cell
+from kctl.output.console import (
+    JSON_ONLY,
+    Column,
+    Console,
+    ErrorName,
+    ErrorText,
+    Format,
+    cell,
+    columns_of,
+    nonzero,
+)
 from kctl.output.terminal_text import display_width
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "console"
-COLUMNS = (Column("topic"), Column("partitions", numeric=True), Column("replicas"), Column("configs"), *ERROR_COLUMNS)
+
+
+class TopicRow(NamedTuple):
+    """A topic."""
+
+    topic: str
+    partitions: int | None
+    replicas: list[int]
+    configs: dict[str, str | None] | None
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+class VerdictRow(NamedTuple):
+    """A topic with fields that a table shows in another way."""
+
+    topic: str
+    internal: Annotated[bool, JSON_ONLY]
+    hosts: Annotated[list[str], Column(after="verdict"), "Names of hosts."]
+    verdict: Annotated[str, Column(trouble=lambda text: text == "STALLED")]
+    lost: Annotated[int, Column("lost_records", "LOST", is_rare=True, shown=nonzero)] = 0
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+COLUMNS = columns_of(TopicRow)
 ROWS: list[dict[str, Any]] = [
     {"topic": "orders", "partitions": 12, "replicas": [1, 2, 3], "configs": {"a": "b", "c": "d,e"}, "error": None,
      "message": None},
@@ -124,12 +159,31 @@ def test_human_shows_quantities_as_short_text(format_: Format) -> None:
     assert shown.count("1000") == shown.count("70000") == 2
 
 
+def test_row_declares_its_columns_and_objects() -> None:
+    rows = [VerdictRow("a", True, ["x", "y"], "OK", 0), VerdictRow("b", False, [], "OK", 3)]
+    expected = {
+        Format.PLAIN: "TOPIC\tVERDICT\tHOSTS\tLOST\tERROR\tMESSAGE\na\tOK\tx,y\t-\t-\t-\nb\tOK\t-\t3\t-\t-\n",
+        Format.CSV: 'topic,verdict,hosts,lost_records,error,message\r\na,OK,"x,y",,,\r\nb,OK,,3,,\r\n',
+        Format.TABLE: "TOPIC  VERDICT  HOSTS  LOST\na      OK       x,y       -\nb      OK       -         3\n",
+    }
+    for format_, text in expected.items():
+        one = console(format_, header=True)
+        one.show(VerdictRow, rows)
+        assert written(one) == text, format_
+    one = console(Format.JSON)
+    one.show(VerdictRow, rows)
+    assert json.loads(written(one))[1] == {
+        "topic": "b", "internal": False, "hosts": [], "verdict": "OK", "lost": 3, "error": None, "message": None,
+    }  # fmt: skip
+    assert [column.name for column in columns_of(VerdictRow, "hosts", "lost")] == [
+        "topic", "verdict", "error", "message",
+    ]  # fmt: skip
+
+
 def test_only_trouble_has_a_colour() -> None:
     one = console(Format.TABLE, out=Terminal())
-    columns = (Column("topic"), Column("verdict", trouble=lambda text: text == "STALLED"), *ERROR_COLUMNS)
-    one.show(columns, [
-        {"topic": "a", "verdict": "OK"}, {"topic": "b", "verdict": "STALLED", "error": "NOT_CONTROLLER"},
-    ])  # fmt: skip
+    rows = [VerdictRow("a", False, [], "OK"), VerdictRow("b", False, [], "STALLED", error="NOT_CONTROLLER")]
+    one.show(VerdictRow, rows)
     lines = written(one).splitlines()
     assert "\x1b[31m" not in lines[1]
     assert lines[2].count("\x1b[31m") == 2

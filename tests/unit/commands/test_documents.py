@@ -12,7 +12,8 @@ import typer
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.root import all_commands
 from kctl.commands.frame.shown import shown_by
-from kctl.commands.topics.options import CHANGE_COLUMNS
+from kctl.commands.topics.options import TopicChangeRow
+from kctl.output.console import columns_of
 from kctl.protocol.apis import delete_acls, describe_acls
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
@@ -24,7 +25,7 @@ LISTS = [
     if (shown := shown_by(command.callback)) is not None and shown.is_list
 ]
 ACL = describe_acls.AclDescription(principal="User:bob", host="*", operation=3, permission_type=3)
-TOPIC_HEADER = ",".join(column.name for column in CHANGE_COLUMNS)
+TOPIC_HEADER = ",".join(column.name for column in columns_of(TopicChangeRow))
 
 
 @pytest.fixture

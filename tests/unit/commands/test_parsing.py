@@ -10,9 +10,10 @@ import typer.main
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.commands.frame.command import ClusterCommand, LocalCommand, any_text
+from kctl.commands.frame.command import ClusterCommand, LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
+from kctl.commands.frame.option_types import any_text
 from kctl.commands.frame.root import run_command
 from kctl.errors import UsageError
 

@@ -7,7 +7,8 @@ import io
 
 import pytest
 
-from kctl.commands.perf.results import BUCKET_COLUMNS
+from kctl.commands.perf.results import BucketRow
+from kctl.output.console import columns_of
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -18,7 +19,7 @@ def test_csv_with_a_histogram_is_one_table(kctl: Kctl, cluster: FakeCluster) -> 
     cluster.create("orders")
     ran = kctl(f"{LINE} csv")
     header, *rows = csv.reader(io.StringIO(ran.out))
-    assert header == [column.name for column in BUCKET_COLUMNS]
+    assert header == [column.name for column in columns_of(BucketRow)]
     assert {len(row) for row in rows} == {len(header)}
     assert sum(int(row[2]) for row in rows) == 20
     assert ran.err.startswith("total of kctl ")
@@ -30,7 +31,7 @@ def test_plain_with_a_histogram_is_one_table(kctl: Kctl, cluster: FakeCluster, h
     ran = kctl(f"{LINE} plain" + " --header" * header)
     assert ran.out.startswith("FROM-MS\t") is header
     rows = ran.rows[header:]
-    assert {len(row) for row in rows} == {len(BUCKET_COLUMNS)}
+    assert {len(row) for row in rows} == {len(columns_of(BucketRow))}
     assert sum(int(row[2]) for row in rows) == 20
 
 

@@ -55,7 +55,7 @@ def test_expectation_holds(text: str, held: int, not_held: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", ">", "=>2", "2.5", "2 3", "9" * 30])
 def test_invalid_expectation_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--expect"):
+    with pytest.raises(UsageError, match=r"is a whole number|is not a number of rows"):
         parse_expectation(text)
 
 
@@ -104,7 +104,7 @@ def test_watch_ends_when_the_expectation_holds(kctl: Kctl, cluster: FakeCluster)
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("topics list --watch 1ms", "--watch takes between 100ms and 1h, not '1ms'"),
+        ("topics list --watch 1ms", "--watch: must be between 100ms and 1h, not '1ms'"),
         ("topics list --watch --format json", "--format json is one document"),
         ("topics list --watch --format yaml", "--format yaml is one document"),
         ("topics list --rounds 3", "--rounds requires --watch"),

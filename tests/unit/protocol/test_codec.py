@@ -15,7 +15,7 @@ from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.protocol.codec import codec_source, decode, encode, encode_bytes
 from kctl.protocol.message import data, int8, int16, nested, string, struct
-from kctl.protocol.walk import decode_walk, encode_walk
+from tests.unit.protocol.reference_codec import decode_walk, encode_walk
 
 
 class FileSlice:
