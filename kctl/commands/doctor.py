@@ -140,7 +140,9 @@ def doctor(
         run.console.verbatim(_json(document_of(seen)))
         return ExitStatus.DONE
     found = diagnose(seen, silenced)
-    rows = [_row(one, run.cluster_options() if source is None else "") for one in found]
+    is_page = run.console.format is Format.TABLE
+    options = run.cluster_options() if source is None else ""
+    rows = [_row(one, "" if is_page else options) for one in found]
     is_healthy = not any(one.finding.severity >= minimum for one in found)
     unseen = [UnseenRow(one.what, one.reason, one.remedy) for one in seen.unseen]
     if run.console.is_machine_readable:
@@ -158,8 +160,10 @@ def doctor(
                 unseen=unseen,
             )
         )
-    elif run.console.format is Format.TABLE:
+    elif is_page:
         run.console.text("\n".join(_page(run.console, seen, rows, unseen)))
+        if options and rows:
+            run.console.note(f"the commands need the options of this one:{options}")
     else:
         run.console.show(COLUMNS, rows)
         for one in seen.unseen:
@@ -219,7 +223,9 @@ def _row(one: Ranked, options: str) -> FindingRow:
         found.cause,
         list(found.evidence),
         found.look + options,
-        found.repair + (options if found.repair.startswith("kctl ") and ";" not in found.repair else ""),
+        "; ".join(line + options for line in found.repair.split("; "))
+        if found.repair.startswith("kctl ")
+        else found.repair,
     )
 
 

@@ -14,6 +14,8 @@ DAY_MS = 86_400_000
 CERTIFICATE_WARNING_MS, CERTIFICATE_ERROR_MS = 30 * DAY_MS, 7 * DAY_MS
 FREE_SHARES = ((0.02, Severity.CRITICAL), (0.05, Severity.ERROR), (0.10, Severity.WARNING))
 FULL_IN_MS = ((3_600_000, Severity.CRITICAL), (DAY_MS, Severity.ERROR), (7 * DAY_MS, Severity.WARNING))
+KRAFT_VERSION = "kraft.version"
+"""Its level says whether the quorum is static or dynamic, and not how new it is."""
 QUORUM = command("metadata-quorum", "describe")
 
 
@@ -131,7 +133,10 @@ def _down(snapshot: Snapshot, broker: BrokerState, name: str) -> Finding:
         if broker.broker_id not in partition.replicas:
             continue
         minimum = topic.min_insync_replicas
-        if _has_no_leader(snapshot, partition) and broker.broker_id in (*partition.isr, partition.leader):
+        if _has_no_leader(snapshot, partition) and broker.broker_id in (
+            *(partition.isr or partition.replicas),
+            partition.leader,
+        ):
             offline.append(f"{topic.name}-{partition.partition}")
         elif minimum is not None and len(_alive_isr(snapshot, partition)) < minimum:
             refusing += 1
@@ -188,7 +193,11 @@ def versions(snapshot: Snapshot) -> Findings:
             repair="bring all brokers to one version",
         )
     for feature in snapshot.features:
-        if feature.supported_max is not None and feature.finalized < feature.supported_max:
+        if (
+            feature.name != KRAFT_VERSION
+            and feature.supported_max is not None
+            and feature.finalized < feature.supported_max
+        ):
             yield Finding(
                 severity=Severity.NOTE,
                 subject=f"feature {feature.name}",

@@ -34,7 +34,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One cause.  `look` is a command line; `repair` is a command line or says what to do, and may be empty."""
+    """One cause.  `look` is a command line; `repair` is empty, a text, or command lines separated by `; `."""
 
     severity: Severity
     subject: str

@@ -43,7 +43,7 @@ def out_of_sync(snapshot: Snapshot) -> Findings:
             "with replicas are alive",
             evidence=(f"last in-sync replicas: {listed(sorted(in_sync))}",),
             look=command("topics", "describe", "--unavailable"),
-            repair=command("elect", "--unclean", "--dry-run") + " shows which records would be lost",
+            repair="start the last in-sync replicas; 'kctl elect --unclean' elects others, and loses records",
             impact=len(names),
         )
     for missing, partitions in sorted(missing_of.items(), key=lambda item: -len(item[1])):
@@ -66,7 +66,7 @@ def out_of_sync(snapshot: Snapshot) -> Findings:
 def _is_explained(snapshot: Snapshot, partition: PartitionState) -> bool:
     """Whether the finding about a broker that is down says that the partition has no leader."""
     down = {broker.broker_id for broker in snapshot.brokers} - snapshot.responding
-    return not down.isdisjoint((*partition.isr, partition.leader))
+    return not down.isdisjoint((*(partition.isr or partition.replicas), partition.leader))
 
 
 def _is_moving(snapshot: Snapshot, topic: TopicState, partition: PartitionState) -> bool:
@@ -117,7 +117,7 @@ def durability(snapshot: Snapshot) -> Findings:
         lambda topic, factor: topic.min_insync_replicas is not None and topic.min_insync_replicas > factor,
         Severity.ERROR,
         "{topics} that can never be written with acks=all: min.insync.replicas is larger than the number of replicas",
-        "lower min.insync.replicas ('kctl configs alter topic'), or add replicas ('kctl reassign plan replication-factor 3')",
+        "lower min.insync.replicas ('kctl configs alter topic'), or add replicas ('kctl reassign plan')",
     )
     if len(snapshot.brokers) > 1:
         yield from _topics_with(
@@ -189,7 +189,7 @@ def moves(snapshot: Snapshot) -> Findings:
                 for move in stuck[:3]
             ),
             look=command("reassign", "status"),
-            repair=command("reassign", "cancel", "--dry-run") + " shows how it is taken back",
+            repair=command("reassign", "cancel", "--dry-run"),
             impact=len(stuck),
         )  # fmt: skip
     if snapshot.reassignments:

@@ -69,9 +69,7 @@ def _behind(group: GroupState, severity: Severity, blocking: TransactionState | 
             cause=f"group {group.group_id} waits at offset {blocking.start_offset} of {blocking.tp} for the end of a "
             f"transaction of {who}{since}",
             evidence=tuple(text for text in (unread, group.reason) if text),
-            look=command(
-                "transactions", "find-hanging", "--topic", f"{blocking.topic}:{blocking.partition}", "--idle", "1s"
-            ),
+            look=_look_at(blocking),
             repair=_end_of(blocking),
             impact=group.unread,
         )
@@ -119,7 +117,6 @@ def transactions(snapshot: Snapshot) -> Findings:
         blocked = f"{counted(one.blocked_records, 'record')} of {one.tp} are not shown to readers of committed records"
         idle = "" if one.idle_ms is None else f", idle for {format_duration(one.idle_ms)}"
         who = f"producer {one.producer_id}" + (f" ({one.transactional_id})" if one.transactional_id else "")
-        look = command("transactions", "find-hanging", "--topic", f"{one.topic}:{one.partition}", "--idle", "1s")
         if one.state is None:
             if not one.is_owner_known or (one.idle_ms is not None and one.idle_ms < ENDED_LATE_MS):
                 continue
@@ -128,7 +125,7 @@ def transactions(snapshot: Snapshot) -> Findings:
                 subject=str(one.tp),
                 cause=f"a transaction of {who} hangs in {one.tp}: no coordinator will end it",
                 evidence=(f"first offset {one.start_offset}{idle}", blocked),
-                look=look,
+                look=_look_at(one),
                 repair=_end_of(one),
                 impact=one.blocked_records,
             )
@@ -143,10 +140,16 @@ def transactions(snapshot: Snapshot) -> Findings:
             cause=f"a transaction of {who} has been open for {format_duration(running_ms)}"
             + (f", longer than its timeout of {format_duration(timeout_ms)}" if is_overdue else ""),
             evidence=(f"state {one.state}{idle}", blocked),
-            look=command("transactions", "describe", one.transactional_id) if one.transactional_id else look,
+            look=_look_at(one),
             repair=_end_of(one),
             impact=one.blocked_records,
         )
+
+
+def _look_at(one: TransactionState) -> str:
+    if one.transactional_id is not None:
+        return command("transactions", "describe", one.transactional_id)
+    return command("transactions", "find-hanging", "--topic", f"{one.topic}:{one.partition}", "--idle", "1s")
 
 
 def _end_of(one: TransactionState) -> str:

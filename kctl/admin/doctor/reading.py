@@ -130,7 +130,7 @@ class _Parts:
             if one.error is not ErrorCode.UNSUPPORTED_VERSION:
                 names[one.error, one.message].append(one.name)
         for (code, message), of in names.items():
-            self.note(f"{what} of {', '.join(of[:5])}", message or code.name, _PERMISSIONS.get(code, ""))
+            self.note(f"{what} {', '.join(of[:5])}", message or code.name, _PERMISSIONS.get(code, ""))
 
 
 async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeout_ms: int) -> Snapshot:
@@ -152,9 +152,8 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
         }
         no_offsets = _Offsets({}, {}, {})
         async with asyncio.TaskGroup() as tasks:
-            quorum_task = tasks.create_task(_quorum(client, parts))
+            controllers_task = tasks.create_task(_controllers(client, parts))
             first_task = tasks.create_task(_log_dirs(client, alive, parts))
-            ongoing_task = tasks.create_task(parts.read("reassignments", list_reassignments(client), {}))
             certificates_task = tasks.create_task(_certificates(metadata, alive, tls, parts))
             properties_task = tasks.create_task(
                 parts.read("properties of topics", _properties(client, metadata, parts), {})
@@ -164,7 +163,7 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
                 parts.read("offsets of partitions", _offsets(client, led, metadata), no_offsets)
             )
             features_task = tasks.create_task(parts.read("features", _features(client), ()))
-        is_kraft, quorum = quorum_task.result()
+        is_kraft, quorum, ongoing = controllers_task.result()
         first, limits, offsets = first_task.result(), limits_task.result(), offsets_task.result()
         async with asyncio.TaskGroup() as tasks:
             groups_task = tasks.create_task(parts.read("groups", _groups(client, taken_ms, parts), ()))
@@ -193,7 +192,7 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
         ),
         topics=_topics(metadata, properties_task.result(), offsets),
         directories=_directories(first, last, span_s),
-        reassignments=_reassignments(ongoing_task.result(), first, last),
+        reassignments=_reassignments(ongoing, first, last),
         groups=groups_task.result(),
         transactions=transactions_task.result(),
         certificates=certificates_task.result(),
@@ -234,6 +233,22 @@ async def _brokers(client: ClusterClient, metadata: ClusterMetadata) -> tuple[Br
         )
 
     return tuple(await client.gather([look_at(broker_id) for broker_id in metadata.brokers]))
+
+
+async def _controllers(
+    client: ClusterClient, parts: _Parts
+) -> tuple[bool, QuorumState | None, Mapping[TopicPartition, Ongoing]]:
+    """What only controllers know: the quorum, as `_quorum`, and the reassignments.
+
+    Uses a connection of its own: a broker that waits for a controller handles no other request of the connection.
+    """
+    async with ClusterClient(client.settings, client.transport, client.budget) as own:
+        await own.metadata([])
+        is_kraft, quorum = await _quorum(own, parts)
+        if quorum is not None and quorum.problem is not None:
+            parts.note("reassignments", quorum.problem)
+            return is_kraft, quorum, {}
+        return is_kraft, quorum, await parts.read("reassignments", list_reassignments(own), {})
 
 
 async def _quorum(client: ClusterClient, parts: _Parts) -> tuple[bool, QuorumState | None]:
@@ -287,7 +302,7 @@ async def _properties(
     found = await describe_configs(
         client, resources, names=[MIN_INSYNC_REPLICAS, _UNCLEAN, *_THROTTLED], synonyms=False
     )
-    return _values(found, "properties", parts)
+    return _values(found, "properties of topic", parts)
 
 
 async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) -> Mapping[int, int]:
@@ -500,11 +515,11 @@ async def _transactions(
             failed.append(Outcome(str(tp), producers.code, str(producers)))
         else:
             opened += [(tp, one) for one in producers if one.has_transaction]
-    parts.note_outcomes("producers", failed)
+    parts.note_outcomes("producers of", failed)
     listed, failed = await list_transactions(client, producer_ids=sorted({one.producer_id for _, one in opened}))
     described = await describe_transactions(client, [one.transactional_id for one in listed])
     failed += [one.outcome for one in described if not one.outcome.is_done]
-    parts.note_outcomes("transactions", failed)
+    parts.note_outcomes("transactions of", failed)
     owners = {one.producer_id: one for one in described if one.outcome.is_done}
     return tuple(
         _transaction(tp, one, owners.get(one.producer_id), offsets, now_ms, is_owner_known=not failed)
