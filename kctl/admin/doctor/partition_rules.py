@@ -262,14 +262,8 @@ def distribution(snapshot: Snapshot) -> Findings:
 
 
 def unused_topics(snapshot: Snapshot) -> Findings:
-    """Topics without records that no group has read."""
-    read = {topic for group in snapshot.groups for topic, _, _ in group.lag_partitions}
-    read |= {group.topic for group in snapshot.groups if group.topic is not None}
-    empty = [
-        topic.name
-        for topic in snapshot.topics
-        if topic.records == 0 and not topic.is_internal and topic.name not in read
-    ]
+    """Topics without records."""
+    empty = [topic.name for topic in snapshot.topics if topic.records == 0 and not topic.is_internal]
     if empty:
         yield Finding(
             severity=Severity.NOTE,

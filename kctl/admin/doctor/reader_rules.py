@@ -73,9 +73,7 @@ def _behind(group: GroupState, severity: Severity, blocking: TransactionState | 
             repair=_end_of(blocking),
             impact=group.unread,
         )
-    members = (
-        "no member reads" if group.members == 0 else f"{counted(group.members, 'member')}: {listed(group.client_ids)}"
-    )
+    members = f"{counted(group.members, 'member')}: {listed(group.client_ids)}" if group.members else ""
     stopped = group.verdict in {"STOPPED", "OK"} and group.members == 0
     state = {
         "LOSING": "loses records",
