@@ -24,7 +24,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion' flags='-b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum doctor top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion' flags='-b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -41,6 +41,7 @@ _kctl() {
     api-versions) verb=api-versions ;;
     features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
     metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
+    doctor) verb=doctor ;;
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan plan-disks execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
@@ -591,6 +592,16 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        esac
+        ;;
+    'doctor doctor')
+        flags='--fail-on --silence --snapshot --from -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        case $prev in
+        --from) kind='file' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --fail-on | --silence | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'top top')

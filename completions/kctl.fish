@@ -13,7 +13,7 @@ function __kctl_read
         for word in (commandline -opc)[2..-1]
             if test "$__kctl_noun" != none
                 set -a __kctl_rest $word
-            else if contains -- $word topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion
+            else if contains -- $word topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum doctor top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion
                 set -g __kctl_noun $word
             end
         end
@@ -49,6 +49,7 @@ complete -c kctl -n '__kctl_in none' -a perf -d 'Measure throughput and latency 
 complete -c kctl -n '__kctl_in none' -a api-versions -d 'Show the API versions that each broker supports, beside those of kctl.'
 complete -c kctl -n '__kctl_in none' -a features -d 'Describe, upgrade and downgrade the features of a cluster.'
 complete -c kctl -n '__kctl_in none' -a metadata-quorum -d 'Describe the controllers of a KRaft cluster.'
+complete -c kctl -n '__kctl_in none' -a doctor -d 'Diagnose a cluster: what is wrong, what to do first, and why.'
 complete -c kctl -n '__kctl_in none' -a top -d 'Show the activity of a cluster on one screen.'
 complete -c kctl -n '__kctl_in none' -a reassign -d 'Move partitions to other brokers.'
 complete -c kctl -n '__kctl_in none' -a elect -d 'Elect leaders of partitions.'
@@ -1050,6 +1051,25 @@ complete -c kctl -n '__kctl_in metadata-quorum describe' -l debug -d 'Show the t
 complete -c kctl -n '__kctl_in metadata-quorum describe' -l expect -x -d 'Exit with status 3 unless there are N rows; also \'>=N\', \'>N\', \'<=N\', \'<N\' and \'!=N\'.'
 complete -c kctl -n '__kctl_in metadata-quorum describe' -l watch -x -d 'Repeat at this interval, by default 2s, until interrupted or until --expect holds.'
 complete -c kctl -n '__kctl_in metadata-quorum describe' -l rounds -x -d 'With --watch: end after N rounds.'
+complete -c kctl -n '__kctl_in doctor' -l fail-on -x -d 'Exit with status 3 if there is a finding of this severity or a more severe one.  Default: warning.'
+complete -c kctl -n '__kctl_in doctor' -l silence -x -d 'Leave out this rule: quorum, controller, brokers, disks, partitions, transactions, groups, certificates, one-failure-away, durability, moves, versions, distribution, unused-topics.'
+complete -c kctl -n '__kctl_in doctor' -l snapshot -d 'Print the state of the cluster as JSON, without a diagnosis, for --from.'
+complete -c kctl -n '__kctl_in doctor' -l from -r -F -d 'Diagnose a snapshot that --snapshot printed; no cluster is asked.'
+complete -c kctl -n '__kctl_in doctor' -s b -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
+complete -c kctl -n '__kctl_in doctor' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'
+complete -c kctl -n '__kctl_in doctor' -l profile -x -a '(__kctl_names profiles)' -d 'Stored settings of a cluster (\'kctl profile add\'); also KCTL_PROFILE.  Default: the current profile (\'kctl profile use\'), if any.'
+complete -c kctl -n '__kctl_in doctor' -l resolve -x -d 'Reach brokers of this host name at this address; certificates are checked for the name.  Repeatable; also KCTL_RESOLVE and the property kctl.resolve, separated by commas.'
+complete -c kctl -n '__kctl_in doctor' -l timeout -x -d 'How long the cluster may take to respond, such as 10s or 500ms.  Default: 30s, of which at most 5s to connect.'
+complete -c kctl -n '__kctl_in doctor' -l format -x -a 'table plain json jsonl yaml csv' -d 'How to show the result.  Default: table on a terminal, plain elsewhere.'
+complete -c kctl -n '__kctl_in doctor' -l header -d 'With plain, begin with a line of column titles.'
+complete -c kctl -n '__kctl_in doctor' -l schema -d 'Print the JSON Schema of the output, or with --format jsonl that of a line, and do nothing else.'
+complete -c kctl -n '__kctl_in doctor' -l human -d 'With table and plain, show sizes, durations and counts as 1.5 GiB, 3m5s and 12.3k.'
+complete -c kctl -n '__kctl_in doctor' -l no-color -d 'No colours; NO_COLOR and TERM=dumb do the same.'
+complete -c kctl -n '__kctl_in doctor' -l quiet -d 'No notes and no progress on stderr.'
+complete -c kctl -n '__kctl_in doctor' -l debug -d 'Show the traceback of an error.'
+complete -c kctl -n '__kctl_in doctor' -l expect -x -d 'Exit with status 3 unless there are N rows; also \'>=N\', \'>N\', \'<=N\', \'<N\' and \'!=N\'.'
+complete -c kctl -n '__kctl_in doctor' -l watch -x -d 'Repeat at this interval, by default 2s, until interrupted or until --expect holds.'
+complete -c kctl -n '__kctl_in doctor' -l rounds -x -d 'With --watch: end after N rounds.'
 complete -c kctl -n '__kctl_in top' -l interval -x -d 'Time between two samples, for example 500ms or 5s.'
 complete -c kctl -n '__kctl_in top' -l once -d 'Take two samples, print the activity between them, and end.'
 complete -c kctl -n '__kctl_in top' -l metrics -x -d 'The HTTP endpoint with the metrics of a broker.  Default: from its properties.'

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kctl.client.outcome import Outcome
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 # The known facts about a group and a partition: the input of the rules of lag. Pure.
 
@@ -72,6 +73,8 @@ class Facts:
     unread: Unread = NOTHING_FETCHED
     is_assigned: bool = False
     """Whether a live member is assigned the partition."""
+    has_left: bool = False
+    """Whether the group has had members, and has none now."""
     commits: tuple[Position, ...] = ()
     """Commits of the window in the order of time, from the history of the group."""
     commits_since_ms: int | None = None
@@ -164,3 +167,9 @@ class GroupDescription:
     """The group epoch of the target assignment; consumer protocol only."""
     refusal: str | None = None
     """Error message of a Kafka 4 broker for a group that does not exist; older ones return the state Dead."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether consumers have joined it and all have left; jobs that commit without joining give it no protocol."""
+        has_joined = self.type == CONSUMER or self.protocol_type == PROTOCOL_TYPE
+        return self.outcome.is_done and not self.members and has_joined

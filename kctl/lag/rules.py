@@ -23,6 +23,8 @@ PATIENCE_SHARE = 5
 """Records that wait are no problem before this fraction of the window."""
 RETENTION_SHARE = 10
 """Records are about to be deleted in the last tenth of the retention."""
+STILL_COMMITTING_MS = 10_000
+"""The last commit of a member that leaves is older soon; a job that is no member goes on committing."""
 SPAN_MS_MIN = 1_000
 """Rates are computed over at least this time."""
 
@@ -72,7 +74,7 @@ def judge(facts: Facts) -> Judgement:
     lag = _lag(facts)
     time_lag_ms = _time_lag_ms(facts, lag)
     consumed, produced = consumed_per_s(facts), produced_per_s(facts)
-    catches_up, catch_up_ms = _catch_up(lag, consumed, produced)
+    catches_up, catch_up_ms = (None, None) if lag and _has_left(facts) else _catch_up(lag, consumed, produced)
     commit_age_ms = max(0, facts.now_ms - facts.commits[-1].time_ms) if facts.commits else None
     age_min = None
     if commit_age_ms is None and facts.committed is not None and facts.commits_since_ms is not None:
@@ -147,16 +149,24 @@ def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
 def _is_abandoned(facts: Facts, found: Judgement) -> bool:
     """Whether no member is assigned the partition, and the whole window is known to be without a commit.
 
-    Jobs of Spark and Flink commit without being members.  One that had nothing to read for longer than the window has
+    A group that has had members, and has none now, has stopped at once.  Jobs of Spark and Flink commit without being
+    members.  One that had nothing to read for longer than the window has
     the time of the patience to commit after a new record.
     """
     start_ms = _window_start(facts)
+    if _has_left(facts):
+        return True
     if facts.is_assigned or _has_moved(facts) or any(commit.time_ms > start_ms for commit in facts.commits):
         return False
     is_known = facts.commits_since_ms is not None and facts.commits_since_ms <= start_ms
     if not is_known and _still_ms(facts) < facts.window_ms:
         return False
     return found.time_lag_ms is None or found.time_lag_ms >= _patience_ms(facts)
+
+
+def _has_left(facts: Facts) -> bool:
+    """Whether the members have left, and nobody has gone on committing."""
+    return facts.has_left and not any(commit.time_ms > facts.now_ms - STILL_COMMITTING_MS for commit in facts.commits)
 
 
 def _losing(facts: Facts, found: Judgement) -> str:

@@ -303,6 +303,18 @@ def apache_kafka_process(
         yield bootstrap, broker
 
 
+@contextlib.contextmanager
+def formatted_node(version: str, data_dir: Path, properties: Mapping[str, str]) -> Iterator[Process]:
+    """A node of a KRaft cluster, formatted and started; `properties` name its id, listeners and quorum."""
+    settings = data_dir / "server.properties"
+    jars_of_it = _broker_jars(version)
+    settings.write_text(_kraft_properties("127.0.0.1:0", data_dir / "logs", properties))
+    _format(jars_of_it, settings)
+    command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
+    with Process(f"Apache Kafka {version} in {data_dir.name}", command, log=data_dir / "kafka.log") as node:
+        yield node
+
+
 def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mapping[str, str]) -> str:
     properties = {
         "broker.id": "0",

@@ -117,7 +117,7 @@ async def observe(client: ClusterClient) -> Observation:
 
     async def look_at(broker_id: int) -> None:
         try:
-            problem = await _zookeeper_problem(await client.broker(broker_id))
+            problem = await zookeeper_problem(await client.broker(broker_id))
         except (ConnectionLost, AuthenticationFailed, ApiError) as error:
             unreachable[broker_id] = str(error)
             return
@@ -134,7 +134,7 @@ async def observe(client: ClusterClient) -> Observation:
             if error.code not in NOT_LISTED:
                 raise
             is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    not_leading = await _not_leading(client, metadata, unreachable)
+    not_leading = await brokers_not_leading(client, metadata, unreachable)
     minimum: Mapping[str, int] = {}
     # A broker without ZooKeeper does not respond to questions about configuration.
     if not without_changes and (not_leading.keys() < metadata.brokers.keys() or not not_leading):
@@ -154,7 +154,7 @@ async def observe(client: ClusterClient) -> Observation:
     )
 
 
-async def _not_leading(
+async def brokers_not_leading(
     client: ClusterClient, metadata: ClusterMetadata, unreachable: Collection[int]
 ) -> dict[int, TopicPartition]:
     """Brokers that refuse a request for the first partition that they lead, as a kctl broker does that has lost its
@@ -186,7 +186,7 @@ async def _not_leading(
     return {broker_id: tp for broker_id, tp in refused.items() if leaders.get(tp) == broker_id}
 
 
-async def _zookeeper_problem(connection: Connection) -> str | None:
+async def zookeeper_problem(connection: Connection) -> str | None:
     """Why the broker cannot change anything in ZooKeeper; None if it can, or does not say, as Apache Kafka's."""
     if not connection.versions.supports(DescribeClusterRequest):
         return None

@@ -143,6 +143,7 @@ class LagReader:
                 committed=committed,
                 unread=unread.get((tp, committed), NOTHING_FETCHED),
                 is_assigned=member is not None,
+                has_left=group.has_left,
                 commits=self.history.of(*key),
                 commits_since_ms=self.history.since_ms(group.outcome.name),
                 looks=tuple(self._looks.get(key, ())),

@@ -50,6 +50,8 @@ class LogDir:
     replicas: tuple[LogDirReplica, ...] = ()
     usable_bytes: int | None = None
     """Free space of its file system; None if the broker does not report it (before Kafka 3.3, KIP-827)."""
+    total_bytes: int | None = None
+    """Size of its file system, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ async def describe_log_dirs(
                     for one in topic.partitions
                 ),
                 result.usable_bytes if result.usable_bytes >= 0 else None,
+                result.total_bytes if result.total_bytes >= 0 else None,
             )
             for result in response.results
         ]

@@ -133,6 +133,8 @@ class GroupReading:
     committed: Mapping[TopicPartition, int]
     assigned: frozenset[TopicPartition] = frozenset()
     """The partitions that its members read."""
+    has_left: bool = False
+    """Whether it has had members, and has none now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,7 @@ class GroupVerdicts:
                     if committed is None
                     else sample.unread.get((tp, committed), NOTHING_FETCHED),
                     is_assigned=tp in group.assigned,
+                    has_left=group.has_left,
                     commits=sample.commits.get((name, tp), ()),
                     commits_since_ms=sample.commits_since_ms.get(name),
                     looks=tuple(earlier),

@@ -259,6 +259,7 @@ class Sampler:
                 len(group.members),
                 {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0},
                 frozenset(tp for member in group.members for tp in member.assignment),
+                group.has_left,
             )
             for group in described
             if group.outcome.is_done

@@ -87,17 +87,7 @@ def check_tls(
     Raises ClusterUnreachable if nothing listens or the server does not support TLS; ConfigError for the settings.
     """
     address, name = (host, port), server_name or host
-    lenient = client_context(replace(settings, verifies_host_name=False))
-    lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE
-    with _connected(address, left_s) as sock:
-        try:
-            with lenient.wrap_socket(sock, server_hostname=name) as tls:
-                chain = [x509.load_der_x509_certificate(der) for der in _chain(tls)]
-                agreed, cipher = tls.version() or "", (tls.cipher() or ("",))[0]
-        except (OSError, ValueError) as error:
-            raise ClusterUnreachable(
-                f"{address_text(host, port)} does not complete a TLS handshake: {_reason(error)}"
-            ) from None
+    chain, agreed, cipher = _handshake(address, name, settings, left_s)
     return TlsReport(
         host=host,
         port=port,
@@ -107,6 +97,31 @@ def check_tls(
         problem=_problem(address, name, client_context(settings), left_s),
         certificates=tuple(_certificate(entry) for entry in chain),
     )
+
+
+def server_certificate(
+    host: str, port: int, settings: TlsSettings, *, left_s: Callable[[], float]
+) -> CertificateReport:
+    """The server's own certificate, trusted or not.  Raises as `check_tls`."""
+    chain, _, _ = _handshake((host, port), host, settings, left_s)
+    return _certificate(chain[0])
+
+
+def _handshake(
+    address: tuple[str, int], name: str, settings: TlsSettings, left_s: Callable[[], float]
+) -> tuple[list[x509.Certificate], str, str]:
+    """The chain that the server sends, the version and the cipher, without a check of the chain."""
+    lenient = client_context(replace(settings, verifies_host_name=False))
+    lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE
+    with _connected(address, left_s) as sock:
+        try:
+            with lenient.wrap_socket(sock, server_hostname=name) as tls:
+                chain = [x509.load_der_x509_certificate(der) for der in _chain(tls)]
+                return chain, tls.version() or "", (tls.cipher() or ("",))[0]
+        except (OSError, ValueError) as error:
+            raise ClusterUnreachable(
+                f"{address_text(*address)} does not complete a TLS handshake: {_reason(error)}"
+            ) from None
 
 
 @contextlib.contextmanager

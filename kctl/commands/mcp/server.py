@@ -55,7 +55,7 @@ READING = (
     *("topics list", "topics describe", "consume", "offsets get", "producers describe"),
     *("groups list", "groups describe", "groups lag", "groups members", "groups history"),
     *("transactions list", "transactions describe", "transactions find-hanging"),
-    *("cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
+    *("doctor", "cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
     "reassign plan-disks",
     *("configs describe", "acls list", "acls check", "acls export", "quotas describe", "quotas check"),
     *("loggers list", "users list", "api-versions", "features describe", "metadata-quorum describe"),
@@ -118,10 +118,11 @@ _EXCLUDED = frozenset(
         *("compat", "watch", "interval", "rounds", "wait", "export"),
         *("yes", "dry_run", "execute"),
         *("zookeeper", "schema_registry", "decode", "catalog"),
+        *("snapshot", "source"),
     }
 )
-"""Parameters that tools do not have: output of other programs, repetition, confirmation, addresses, and a catalogue,
-whose configuration may name any address."""
+"""Parameters that tools do not have: output of other programs, repetition, confirmation, addresses, a catalogue,
+whose configuration may name any address, and snapshots in files."""
 _TARGET = "TARGET"
 """The placeholder of folders and URLs of exports."""
 _EXCLUDED_OF_CONSUME = frozenset(

@@ -17,6 +17,7 @@ def sample(
     end: int,
     start: int = 0,
     is_read: bool = True,
+    has_left: bool = False,
     commits: tuple[Position, ...] = (),
     commits_since_ms: int | None = None,
 ) -> ClusterSample:
@@ -27,7 +28,7 @@ def sample(
         ClusterMetadata("c", 1, {}, {}),
         ends={ORDERS: end},
         starts={ORDERS: start},
-        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), offsets, assigned)},
+        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), offsets, assigned, has_left)},
         commits={("g", ORDERS): commits},
         commits_since_ms={} if commits_since_ms is None else {"g": commits_since_ms},
     )
@@ -52,6 +53,14 @@ def test_a_group_without_members_has_stopped_if_its_commits_are_known() -> None:
     found = [
         verdict_after(sample(0, committed=5, end=6, is_read=False, commits_since_ms=since_ms))
         for since_ms in (-WINDOW_MS, 1 - WINDOW_MS, None)
+    ]
+    assert found == ["STOPPED", "OK", "OK"]
+
+
+def test_a_group_whose_members_have_left_has_stopped_at_once() -> None:
+    found = [
+        verdict_after(sample(0, committed=5, end=end, is_read=False, has_left=True, commits=(Position(last_ms, 5),)))
+        for end, last_ms in ((6, -11_000), (5, -11_000), (6, -9_000))
     ]
     assert found == ["STOPPED", "OK", "OK"]
 

@@ -1,0 +1,42 @@
+"""Applies all rules to a snapshot, and orders what they find by what to do first.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from kctl.admin.doctor import cluster_rules, partition_rules, reader_rules
+from kctl.admin.doctor.findings import Finding, Rule
+from kctl.admin.doctor.snapshot import Snapshot
+
+RULES: Mapping[str, Rule] = {
+    "quorum": cluster_rules.quorum,
+    "controller": cluster_rules.controller,
+    "brokers": cluster_rules.brokers,
+    "disks": cluster_rules.disks,
+    "partitions": partition_rules.out_of_sync,
+    "transactions": reader_rules.transactions,
+    "groups": reader_rules.groups,
+    "certificates": cluster_rules.certificates,
+    "one-failure-away": partition_rules.one_failure_away,
+    "durability": partition_rules.durability,
+    "moves": partition_rules.moves,
+    "versions": cluster_rules.versions,
+    "distribution": partition_rules.distribution,
+    "unused-topics": partition_rules.unused_topics,
+}
+"""By the name that users give to silence one; in the order of findings of the same severity."""
+
+
+class Ranked(NamedTuple):
+    """A finding and the name of its rule."""
+
+    rule: str
+    finding: Finding
+
+
+def diagnose(snapshot: Snapshot, silenced: Collection[str] = ()) -> list[Ranked]:
+    """All findings of the rules that are not silenced: the most severe first, then by rule, then by impact."""
+    order = {name: at for at, name in enumerate(RULES)}
+    found = [Ranked(name, one) for name, rule in RULES.items() if name not in silenced for one in rule(snapshot)]
+    return sorted(found, key=lambda one: (-one.finding.severity, order[one.rule], -one.finding.impact))

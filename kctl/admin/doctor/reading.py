@@ -1,0 +1,589 @@
+"""Takes a snapshot of a cluster: many small reads side by side, each with a time of its own.
+
+What cannot be read is named in the snapshot with the permission that is missing; it never hides what can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import TypeVar
+
+from kctl.admin.cluster.features import describe_features
+from kctl.admin.cluster.health import MIN_INSYNC_REPLICAS, brokers_not_leading, zookeeper_problem
+from kctl.admin.cluster.quorum import MetadataQuorum, describe_metadata_quorum
+from kctl.admin.doctor.snapshot import (
+    BrokerState,
+    CertificateState,
+    DirectoryState,
+    FeatureState,
+    GroupState,
+    NodeState,
+    PartitionState,
+    QuorumState,
+    ReassignmentState,
+    Snapshot,
+    TopicState,
+    TransactionState,
+    Unseen,
+)
+from kctl.admin.groups.groups import list_groups
+from kctl.admin.groups.lag import LagOptions, LagReader
+from kctl.admin.placement.log_dirs import LogDir, describe_log_dirs
+from kctl.admin.placement.reassignment import Ongoing, list_reassignments
+from kctl.admin.security.tls_check import server_certificate
+from kctl.admin.topics.configs import ConfigEntry, ConfigResource, ResourceType, describe_configs
+from kctl.admin.topics.transactions import (
+    ActiveProducer,
+    OpenTransaction,
+    Transaction,
+    describe_producers,
+    describe_transactions,
+    is_coordinated,
+    list_transactions,
+)
+from kctl.client.cluster import ClusterClient
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets, list_offsets_at
+from kctl.client.metadata import ClusterMetadata
+from kctl.client.outcome import Outcome
+from kctl.errors import ApiError, ErrorCode, KctlError
+from kctl.lag.facts import OTHER_TYPES
+from kctl.lag.rules import GroupLag, PartitionLag, Verdict
+from kctl.limits import Subject, bound
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_quorum import DescribeQuorumRequest
+from kctl.protocol.registry import all_apis
+from kctl.security.tls import TlsSettings
+
+DOCTOR_GROUPS_MAX = bound(
+    Subject.COMMANDS,
+    "groups that `kctl doctor` reads",
+    5_000,
+    "groups",
+    on_excess="the others are named as not seen",
+)
+BLOCKED_PARTITIONS_MAX = bound(
+    Subject.COMMANDS,
+    "partitions with open transactions whose producers `kctl doctor` describes",
+    2_000,
+    "partitions",
+    on_excess="the others are named as not seen",
+)
+PART_SHARE = 3
+"""Each part of the snapshot may take this fraction of --timeout."""
+QUORUM_S_MAX = 4.0
+"""A leader of the metadata quorum responds within milliseconds; without one, brokers wait for it."""
+SPAN_S_MIN = 1.0
+"""Time between the two reads whose difference is the growth."""
+PLACES_MAX = 20
+
+_UNCLEAN = "unclean.leader.election.enable"
+_THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_PERMISSIONS = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "needs Describe (for properties DescribeConfigs) on the cluster: "
+    "'kctl acls add --allow-principal User:NAME --cluster --operation describe'",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "needs Describe and DescribeConfigs on the topics",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "needs Describe on the groups",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "needs Describe on the transactional ids",
+}
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Reads parts of the state, and collects what could not be read."""
+
+    part_s: float
+    unseen: list[Unseen] = field(default_factory=list)
+
+    async def read(self, what: str, work: Awaitable[T], default: T, limit_s: float | None = None) -> T:
+        """The result, or `default` with an entry in `unseen`."""
+        try:
+            async with asyncio.timeout(limit_s or self.part_s):
+                return await work
+        except TimeoutError:
+            self.note(what, f"no response within {limit_s or self.part_s:.0f} s")
+        except KctlError as error:
+            self.note_error(what, error)
+        return default
+
+    def note(self, what: str, reason: str, remedy: str = "") -> None:
+        """Adds an entry, once."""
+        entry = Unseen(what=what, reason=reason, remedy=remedy)
+        if entry not in self.unseen:
+            self.unseen.append(entry)
+
+    def note_error(self, what: str, error: KctlError) -> None:
+        """Adds an entry with the missing permission, if it is one."""
+        code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
+        if code is not ErrorCode.UNSUPPORTED_VERSION:  # Older brokers do not have everything.
+            self.note(what, str(error), _PERMISSIONS.get(code, ""))
+
+    def note_outcomes(self, what: str, failed: Collection[Outcome]) -> None:
+        """Adds an entry for each kind of error of several brokers or items."""
+        names: dict[tuple[ErrorCode, str], list[str]] = defaultdict(list)
+        for one in failed:
+            if one.error is not ErrorCode.UNSUPPORTED_VERSION:
+                names[one.error, one.message].append(one.name)
+        for (code, message), of in names.items():
+            self.note(f"{what} {', '.join(of[:5])}", message or code.name, _PERMISSIONS.get(code, ""))
+
+
+async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeout_ms: int) -> Snapshot:
+    """The state of the cluster.  `tls` are the settings of connections with TLS.
+
+    Raises ClusterUnreachable if no broker returns metadata.
+    """
+    start_s, taken_ms = monotonic(), round(time() * 1000)
+    parts = _Parts(timeout_ms / 1000 / PART_SHARE)
+    with client.one_deadline():
+        metadata = await client.metadata()
+        brokers = await parts.read("brokers", _brokers(client, metadata), ())
+        alive = {broker.broker_id for broker in brokers if broker.problem is None}
+        led = {
+            TopicPartition(topic.name, partition.partition)
+            for topic in metadata.topics.values()
+            for partition in topic.partitions
+            if partition.leader in alive
+        }
+        no_offsets = _Offsets({}, {}, {})
+        async with asyncio.TaskGroup() as tasks:
+            controllers_task = tasks.create_task(_controllers(client, parts))
+            first_task = tasks.create_task(_log_dirs(client, alive, parts))
+            certificates_task = tasks.create_task(_certificates(metadata, alive, tls, parts))
+            properties_task = tasks.create_task(
+                parts.read("properties of topics", _properties(client, metadata, parts), {})
+            )
+            limits_task = tasks.create_task(parts.read("properties of brokers", _limits(client, alive, parts), {}))
+            offsets_task = tasks.create_task(
+                parts.read("offsets of partitions", _offsets(client, led, metadata), no_offsets)
+            )
+            features_task = tasks.create_task(parts.read("features", _features(client), ()))
+        is_kraft, quorum, ongoing = controllers_task.result()
+        first, limits, offsets = first_task.result(), limits_task.result(), offsets_task.result()
+        async with asyncio.TaskGroup() as tasks:
+            groups_task = tasks.create_task(parts.read("groups", _groups(client, taken_ms, parts), ()))
+            transactions_task = tasks.create_task(
+                parts.read("open transactions", _transactions(client, offsets, taken_ms, parts), ())
+            )
+        not_leading = await parts.read(
+            "leaders", brokers_not_leading(client, metadata, metadata.brokers.keys() - alive), {}
+        )
+        span_s = monotonic() - start_s
+        if first and span_s < SPAN_S_MIN:
+            await asyncio.sleep(SPAN_S_MIN - span_s)
+        last = await _log_dirs(client, alive, parts)
+    span_s = monotonic() - start_s
+    holders = {replica for topic in metadata.topics.values() for one in topic.partitions for replica in one.replicas}
+    return Snapshot(
+        taken_ms=taken_ms,
+        took_ms=round(span_s * 1000),
+        cluster_id=metadata.cluster_id,
+        is_kraft=is_kraft,
+        controller=metadata.controller_id if metadata.controller_id >= 0 else None,
+        quorum=quorum,
+        brokers=(
+            *(_with(broker, not_leading.get(broker.broker_id), limits.get(broker.broker_id)) for broker in brokers),
+            *(BrokerState(broker_id=one, is_listed=False) for one in sorted(holders - metadata.brokers.keys())),
+        ),
+        topics=_topics(metadata, properties_task.result(), offsets),
+        directories=_directories(first, last, span_s),
+        reassignments=_reassignments(ongoing, first, last),
+        groups=groups_task.result(),
+        transactions=transactions_task.result(),
+        certificates=certificates_task.result(),
+        features=features_task.result(),
+        unseen=tuple(parts.unseen),
+    )
+
+
+def _with(broker: BrokerState, refused: TopicPartition | None, limit: int | None) -> BrokerState:
+    return BrokerState(
+        broker_id=broker.broker_id,
+        address=broker.address,
+        rack=broker.rack,
+        problem=broker.problem,
+        refuses_to_lead=None if refused is None else str(refused),
+        no_changes=broker.no_changes,
+        apis=broker.apis,
+        throttle_bytes_per_s=limit,
+    )
+
+
+async def _brokers(client: ClusterClient, metadata: ClusterMetadata) -> tuple[BrokerState, ...]:
+    names = {key: api.kafka_name for key, api in all_apis().items()}
+
+    async def look_at(broker_id: int) -> BrokerState:
+        known = metadata.brokers[broker_id]
+        try:
+            connection = await client.broker(broker_id)
+            no_changes = await zookeeper_problem(connection)
+        except KctlError as error:
+            return BrokerState(broker_id=broker_id, address=known.address, rack=known.rack, problem=str(error))
+        return BrokerState(
+            broker_id=broker_id,
+            address=known.address,
+            rack=known.rack,
+            no_changes=no_changes,
+            apis={names.get(key, str(key)): f"{low}-{high}" for key, (low, high) in connection.versions.items()},
+        )
+
+    return tuple(await client.gather([look_at(broker_id) for broker_id in metadata.brokers]))
+
+
+async def _controllers(
+    client: ClusterClient, parts: _Parts
+) -> tuple[bool, QuorumState | None, Mapping[TopicPartition, Ongoing]]:
+    """What only controllers know: the quorum, as `_quorum`, and the reassignments.
+
+    Uses a connection of its own: a broker that waits for a controller handles no other request of the connection.
+    """
+    async with ClusterClient(client.settings, client.transport, client.budget) as own:
+        await own.metadata([])
+        is_kraft, quorum = await _quorum(own, parts)
+        if quorum is not None and quorum.problem is not None:
+            parts.note("reassignments", quorum.problem)
+            return is_kraft, quorum, {}
+        return is_kraft, quorum, await parts.read("reassignments", list_reassignments(own), {})
+
+
+async def _quorum(client: ClusterClient, parts: _Parts) -> tuple[bool, QuorumState | None]:
+    """Whether the cluster has a quorum of controllers, and its state if the user may see it."""
+    connections = client.open_connections()
+    if not any(connection.versions.supports(DescribeQuorumRequest) for connection in connections):
+        return False, None
+    limit_s = min(QUORUM_S_MAX, parts.part_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            return True, _quorum_state(await describe_metadata_quorum(client))
+    except TimeoutError:
+        return True, QuorumState(problem=f"no controller responded within {limit_s:.0f} s")
+    except ApiError as error:
+        if error.code in _PERMISSIONS:
+            parts.note_error("metadata quorum", error)
+            return True, None
+        return True, QuorumState(problem=str(error))
+    except KctlError as error:
+        return True, QuorumState(problem=str(error))
+
+
+def _quorum_state(quorum: MetadataQuorum) -> QuorumState:
+    now_ms = max((one.last_fetch_ms or one.last_caught_up_ms or 0 for one in quorum.replicas), default=0)
+    return QuorumState(
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        nodes=tuple(
+            NodeState(
+                node_id=one.node_id,
+                is_voter=one.is_voter,
+                lag=one.lag,
+                fetched_ms_ago=0
+                if one.node_id == quorum.leader_id
+                else None
+                if one.last_fetch_ms is None
+                else max(0, now_ms - one.last_fetch_ms),
+            )
+            for one in quorum.replicas
+        ),
+    )
+
+
+# Topics and their properties.
+
+
+async def _properties(
+    client: ClusterClient, metadata: ClusterMetadata, parts: _Parts
+) -> Mapping[str, Mapping[str, str | None]]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in metadata.topics]
+    found = await describe_configs(
+        client, resources, names=[MIN_INSYNC_REPLICAS, _UNCLEAN, *_THROTTLED], synonyms=False
+    )
+    return _values(found, "properties of topic", parts)
+
+
+async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) -> Mapping[int, int]:
+    """The lower limit of replication of the brokers that have one."""
+    resources = [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in alive]
+    found = await describe_configs(client, resources, names=list(_RATES), synonyms=False)
+    limits = {}
+    for name, values in _values(found, "properties of broker", parts).items():
+        given = [int(value) for value in values.values() if value is not None and value.isdecimal()]
+        if given and min(given) < 2**62:  # The default is the largest long.
+            limits[int(name)] = min(given)
+    return limits
+
+
+def _values(
+    found: Mapping[ConfigResource, list[ConfigEntry] | Outcome], what: str, parts: _Parts
+) -> dict[str, dict[str, str | None]]:
+    parts.note_outcomes(what, [one for one in found.values() if isinstance(one, Outcome)])
+    return {
+        resource.name: {entry.name: entry.value for entry in entries}
+        for resource, entries in found.items()
+        if isinstance(entries, list)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Offsets:
+    """Start, last stable offset and high watermark of the partitions that could be read."""
+
+    starts: Mapping[TopicPartition, int]
+    stable: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+async def _offsets(client: ClusterClient, led: Collection[TopicPartition], metadata: ClusterMetadata) -> _Offsets:
+    if not led:
+        return _Offsets({}, {}, {})
+    # Stable offsets first: they are never above a high watermark that was read later.
+    committed = await list_offsets(
+        client, dict.fromkeys(led, LATEST), isolation=IsolationLevel.READ_COMMITTED, known=metadata
+    )
+    ranges = await list_offsets_at(client, led, (EARLIEST, LATEST), known=metadata)
+    known = {tp: one for tp, one in ranges.items() if not isinstance(one, ApiError)}
+    return _Offsets(
+        {tp: one[0].offset for tp, one in known.items()},
+        {tp: one.offset for tp, one in committed.items() if not isinstance(one, ApiError)},
+        {tp: one[1].offset for tp, one in known.items()},
+    )
+
+
+def _topics(
+    metadata: ClusterMetadata, properties: Mapping[str, Mapping[str, str | None]], offsets: _Offsets
+) -> tuple[TopicState, ...]:
+    found = []
+    for topic in metadata.topics.values():
+        if topic.error is not ErrorCode.NONE:
+            continue
+        values = properties.get(topic.name)
+        tps = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
+        is_read = all(tp in offsets.ends for tp in tps)
+        minimum = None if values is None else values.get(MIN_INSYNC_REPLICAS)
+        found.append(
+            TopicState(
+                name=topic.name,
+                is_internal=topic.is_internal,
+                partitions=tuple(
+                    PartitionState(one.partition, one.leader, one.replicas, one.isr, one.offline_replicas)
+                    for one in topic.partitions
+                ),
+                min_insync_replicas=int(minimum) if minimum and minimum.isdecimal() else None,
+                unclean_election=None if values is None else values.get(_UNCLEAN) == "true",
+                throttled=None if values is None else any(values.get(name) for name in _THROTTLED),
+                records=sum(offsets.ends[tp] - offsets.starts[tp] for tp in tps) if is_read else None,
+            )
+        )
+    return tuple(found)
+
+
+# Directories and moves.
+
+
+async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: _Parts) -> list[LogDir]:
+    """The directories of the brokers that respond."""
+    nothing: tuple[list[LogDir], list[Outcome]] = ([], [])
+    found, failed = await parts.read("log directories", describe_log_dirs(client, alive), nothing)
+    parts.note_outcomes("log directories of broker", failed)
+    return found
+
+
+def _directories(before: list[LogDir], after: list[LogDir], span_s: float) -> tuple[DirectoryState, ...]:
+    sizes = {(one.broker_id, one.path): _size(one) for one in before}
+    return tuple(
+        DirectoryState(
+            broker_id=one.broker_id,
+            path=one.path,
+            error=None if one.error is ErrorCode.NONE else one.error.name,
+            used_bytes=_size(one),
+            usable_bytes=one.usable_bytes,
+            total_bytes=one.total_bytes,
+            growth_bytes_per_s=None
+            if (one.broker_id, one.path) not in sizes
+            else max(0, _size(one) - sizes[one.broker_id, one.path]) / span_s,
+        )
+        for one in after or before
+    )
+
+
+def _size(directory: LogDir) -> int:
+    return sum(replica.size_bytes for replica in directory.replicas)
+
+
+def _reassignments(
+    ongoing: Mapping[TopicPartition, Ongoing], before: list[LogDir], after: list[LogDir]
+) -> tuple[ReassignmentState, ...]:
+    first, last = _copied(ongoing, before), _copied(ongoing, after)
+    return tuple(
+        ReassignmentState(
+            topic=tp.topic,
+            partition=tp.partition,
+            adding=tuple(one.adding),
+            removing=tuple(one.removing),
+            copied_bytes=last[tp] if after else None,
+            moved_bytes=last[tp] - first[tp] if after and before else None,
+        )
+        for tp, one in sorted(ongoing.items())
+    )
+
+
+def _copied(ongoing: Mapping[TopicPartition, Ongoing], directories: list[LogDir]) -> Counter[TopicPartition]:
+    copied: Counter[TopicPartition] = Counter()
+    for directory in directories:
+        for replica in directory.replicas:
+            move = ongoing.get(replica.tp)
+            if move is not None and directory.broker_id in move.adding and not replica.is_future:
+                copied[replica.tp] += replica.size_bytes
+    return copied
+
+
+# Groups and transactions.
+
+
+async def _groups(client: ClusterClient, now_ms: int, parts: _Parts) -> tuple[GroupState, ...]:
+    listed, failed = await list_groups(client)
+    parts.note_outcomes("groups of broker", failed)
+    types = {one.group_id: one.type for one in listed}
+    others = sorted(name for name, kind in types.items() if kind in OTHER_TYPES)
+    if others:
+        parts.note(f"lag of {len(others)} share and streams groups", f"not read yet: {', '.join(others[:5])}")
+    names = sorted(types.keys() - set(others))
+    if len(names) > DOCTOR_GROUPS_MAX:
+        parts.note(f"{len(names) - DOCTOR_GROUPS_MAX} groups", f"at most {DOCTOR_GROUPS_MAX} are read")
+        names = names[:DOCTOR_GROUPS_MAX]
+    reader = LagReader(LagOptions())
+    lags = await reader.read(client, names, now_ms) if names else []
+    if reader.history.problem:
+        parts.note("commits of groups", reader.history.problem)
+    parts.note_outcomes("group", [one.outcome for one in lags if not one.outcome.is_done])
+    return tuple(_group(one, types.get(one.outcome.name, "")) for one in lags if one.outcome.is_done)
+
+
+def _group(group: GroupLag, kind: str) -> GroupState:
+    judged = [(one, one.judgement) for one in group.partitions if one.judgement is not None]
+    ordered = sorted(judged, key=lambda pair: (-pair[1].verdict, -(pair[1].lag or 0)))
+    worst, judgement = ordered[0] if ordered else (None, None)
+    uncommitted = [one for one, _ in judged if one.committed is None and _records(one)]
+    return GroupState(
+        group_id=group.outcome.name,
+        type=kind,
+        state=group.state,
+        members=group.member_count,
+        unread=sum(found.lag or 0 for _, found in judged),
+        uncommitted_partitions=len(uncommitted),
+        uncommitted_records=sum(_records(one) for one in uncommitted),
+        verdict=group.verdict.name,
+        reason=judgement.reason if judgement else "",
+        topic=worst.tp.topic if worst else None,
+        partition=worst.tp.partition if worst else None,
+        committed=worst.committed if worst else None,
+        lag=judgement.lag if judgement else None,
+        lag_partitions=tuple(
+            (one.tp.topic, one.tp.partition, one.committed)
+            for one, found in ordered[:PLACES_MAX]
+            if one.committed is not None and (found.lag or found.verdict is not Verdict.OK)
+        ),
+        client_ids=tuple(sorted({one.member.client_id for one, _ in judged if one.member is not None}))[:PLACES_MAX],
+    )
+
+
+def _records(one: PartitionLag) -> int:
+    return 0 if one.log is None else max(0, one.log.end - one.log.start)
+
+
+async def _transactions(
+    client: ClusterClient, offsets: _Offsets, now_ms: int, parts: _Parts
+) -> tuple[TransactionState, ...]:
+    """The open transactions of partitions whose last stable offset is below their high watermark."""
+    blocked = sorted(tp for tp, stable in offsets.stable.items() if tp in offsets.ends and stable < offsets.ends[tp])
+    if len(blocked) > BLOCKED_PARTITIONS_MAX:
+        parts.note(
+            f"{len(blocked) - BLOCKED_PARTITIONS_MAX} partitions with open transactions",
+            f"at most {BLOCKED_PARTITIONS_MAX} are read",
+        )
+        blocked = blocked[:BLOCKED_PARTITIONS_MAX]
+    if not blocked:
+        return ()
+    opened: list[tuple[TopicPartition, ActiveProducer]] = []
+    failed = []
+    for tp, producers in (await describe_producers(client, blocked)).items():
+        if isinstance(producers, ApiError):
+            failed.append(Outcome(str(tp), producers.code, str(producers)))
+        else:
+            opened += [(tp, one) for one in producers if one.has_transaction]
+    parts.note_outcomes("producers of", failed)
+    listed, failed = await list_transactions(client, producer_ids=sorted({one.producer_id for _, one in opened}))
+    described = await describe_transactions(client, [one.transactional_id for one in listed])
+    failed += [one.outcome for one in described if not one.outcome.is_done]
+    parts.note_outcomes("transactions of", failed)
+    owners = {one.producer_id: one for one in described if one.outcome.is_done}
+    return tuple(
+        _transaction(tp, one, owners.get(one.producer_id), offsets, now_ms, is_owner_known=not failed)
+        for tp, one in opened
+    )
+
+
+def _transaction(
+    tp: TopicPartition,
+    producer: ActiveProducer,
+    owner: Transaction | None,
+    offsets: _Offsets,
+    now_ms: int,
+    *,
+    is_owner_known: bool,
+) -> TransactionState:
+    is_ours = is_coordinated(OpenTransaction(tp, producer), owner)
+    return TransactionState(
+        topic=tp.topic,
+        partition=tp.partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=producer.coordinator_epoch,
+        start_offset=producer.txn_start_offset,
+        idle_ms=max(0, now_ms - producer.last_timestamp_ms) if producer.last_timestamp_ms >= 0 else None,
+        blocked_records=offsets.ends[tp] - offsets.stable[tp],
+        transactional_id=owner.outcome.name if owner else None,
+        state=owner.state if owner and is_ours else None,
+        timeout_ms=owner.timeout_ms if owner and is_ours else None,
+        running_ms=max(0, now_ms - owner.start_ms) if owner and is_ours and owner.start_ms >= 0 else None,
+        is_owner_known=is_owner_known,
+    )
+
+
+# Certificates and features.
+
+
+async def _certificates(
+    metadata: ClusterMetadata, alive: Collection[int], tls: TlsSettings | None, parts: _Parts
+) -> tuple[CertificateState, ...]:
+    if tls is None:
+        return ()
+    end_s = monotonic() + parts.part_s
+
+    def read(broker_id: int) -> CertificateState | KctlError:
+        broker = metadata.brokers[broker_id]
+        try:
+            one = server_certificate(broker.host, broker.port, tls, left_s=lambda: end_s - monotonic())
+        except KctlError as error:
+            return error
+        return CertificateState(
+            broker_id=broker_id, subject=one.subject, expires_ms=round(one.valid_until.timestamp() * 1000)
+        )
+
+    found = await asyncio.gather(*(asyncio.to_thread(read, broker_id) for broker_id in sorted(alive)))
+    for one in found:
+        if isinstance(one, KctlError):
+            parts.note_error("certificates", one)
+    return tuple(one for one in found if isinstance(one, CertificateState))
+
+
+async def _features(client: ClusterClient) -> tuple[FeatureState, ...]:
+    features = await describe_features(client)
+    return tuple(
+        FeatureState(name=one.name, finalized=one.finalized, supported_max=one.supported_max)
+        for one in features.features
+    )
