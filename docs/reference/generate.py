@@ -69,7 +69,7 @@ def _declared_bounds() -> Iterator[str]:
 
 def _table(subject: str, limits: Iterable[Limit]) -> str:
     rows = "".join(f"| {limit.what} | {_bound(limit)} | {limit.on_excess} |\n" for limit in limits)
-    return f"### {subject}\n\n| bounded | bound | on excess |\n|---|---|---|\n{rows}"
+    return f"## {subject}\n\n| bounded | bound | on excess |\n|---|---|---|\n{rows}"
 
 
 def _bound(limit: Limit) -> str:
@@ -151,8 +151,12 @@ def samples_of(definition: Definition, dialect: Dialect) -> dict[str, frozenset[
 
 
 def metric_tables(page: str) -> str:
-    """`page` with the tables of metrics and of dashboards' queries replaced by the present ones."""
-    page = _between(page, "metrics", _table_of_metrics())
+    """`page` with the table of metrics replaced by the present one."""
+    return _between(page, "metrics", _table_of_metrics())
+
+
+def dashboard_tables(page: str) -> str:
+    """`page` with the tables of panels and of dashboards' queries replaced by the present ones."""
     page = _between(page, "dashboard panels", _table_of_panels())
     return _between(page, "dashboard queries", _table_of_queries())
 
@@ -232,12 +236,30 @@ def equivalent_row(tool: str, option: str) -> tuple[str, str] | None:
     return next((key for key in keys if key in kctl_equivalents()), None)
 
 
-def _sections_of_kafkas_tools() -> str:
-    """The options that mean the same for all tools, and for each tool what it is with kctl and its other options."""
+KAFKA_TOOL_PAGES = {
+    "reference/kafka-tools-a-to-j.md": ("", "kafka-k"),
+    "reference/kafka-tools-k-to-z.md": ("kafka-k", "~"),
+}
+"""Each page of Kafka's tools, with the first name on it and the first name after it."""
+
+
+def _overview_of_kafkas_tools() -> str:
+    """The options that mean the same for all tools, and for each tool what it is with kctl."""
     lines = ["## Options of many tools", "", "| option | kctl |", "|---|---|"]
     lines += [f"| `{option}` | {_equivalent(ANY, option)} |" for tool, option in kctl_equivalents() if tool == ANY]
-    lines.append("")
-    for tool, group in itertools.groupby(kafka_options(), key=lambda one: one.tool):
+    lines += ["", "## Tools", "", "| tool | kctl |", "|---|---|"]
+    for tool in dict.fromkeys(option.tool for option in kafka_options()):
+        (page,) = (page for page, (start, end) in KAFKA_TOOL_PAGES.items() if start <= tool < end)
+        lines.append(f"| [{tool}]({page}#{tool.replace(' ', '-').lower()}) | {_equivalent(tool, '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _sections_of_kafkas_tools(page: str) -> str:
+    """For each tool on the page, what it is with kctl and its options but those of many tools."""
+    start, end = KAFKA_TOOL_PAGES[page]
+    options_on_page = [option for option in kafka_options() if start <= option.tool < end]
+    lines: list[str] = []
+    for tool, group in itertools.groupby(options_on_page, key=lambda option: option.tool):
         whole, *options = group
         lines += [f"## {tool}", "", f"Kafka {', '.join(whole.versions)}. {_equivalent(tool, '')}", ""]
         own = [one for one in options if (tool, one.option) in kctl_equivalents()]
@@ -248,6 +270,11 @@ def _sections_of_kafkas_tools() -> str:
                 lines.append(f"| `{one.option}` | {versions} | {_equivalent(tool, one.option)} |")
             lines.append("")
     return "\n".join(lines[:-1]) + "\n"
+
+
+def _page_of_kafkas_tools(page: str, text: str) -> str:
+    """`text` of the page with the tables of its tools replaced by the present ones."""
+    return _between(text, "options of Kafka's tools", _sections_of_kafkas_tools(page))
 
 
 def _equivalent(tool: str, option: str) -> str:
@@ -299,9 +326,11 @@ PAGES: dict[str, Callable[[str], str]] = {
     "kctl/commands/frame/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/reference/client-properties.md": lambda _: client_properties(),
-    "docs/security.md": limits_tables,
-    "docs/metrics.md": metric_tables,
-    "docs/kafka-tools.md": lambda page: _between(page, "options of Kafka's tools", _sections_of_kafkas_tools()),
+    "docs/reference/bounds.md": limits_tables,
+    "docs/reference/metrics.md": metric_tables,
+    "docs/reference/dashboards.md": dashboard_tables,
+    "docs/kafka-tools.md": lambda page: _between(page, "Kafka's tools", _overview_of_kafkas_tools()),
+    **{f"docs/{page}": functools.partial(_page_of_kafkas_tools, page) for page in KAFKA_TOOL_PAGES},
 }
 """Each page and the function from its present text to its generated text."""
 
