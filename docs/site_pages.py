@@ -62,14 +62,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The text of a page, with links to other pages as they are on the site."""
+    """Return the text of a page, with links to other pages as they are on the site."""
     uri = page.file.src_uri
     source = next((path for path, name in PAGES_ELSEWHERE.items() if name == uri), f"docs/{uri}")
     return with_site_links(markdown, source=source, uri=uri)
 
 
 def command_pages() -> dict[str, str]:
-    """The reference of the commands, divided: what holds for all of them, and a page for each noun."""
+    """Return the reference of the commands, divided: what holds for all of them, and a page for each noun."""
     first, *nouns = re.split(r"(?m)^(?=## kctl )", cli_reference(all_commands()))
     pages: dict[str, str] = {}
     for section in nouns:
@@ -80,7 +80,7 @@ def command_pages() -> dict[str, str]:
 
 
 def picture_names() -> list[str]:
-    """The pictures that pages show and that are not files in docs."""
+    """Return the pictures that pages show and that are not files in docs."""
     names = set()
     for path in (ROOT / "docs").rglob("*.md"):
         names |= set(re.findall(r"\]\((?:\.\./)*pictures/([\w-]+\.svg)\)", path.read_text(encoding="utf-8")))

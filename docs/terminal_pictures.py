@@ -81,7 +81,7 @@ def main(folder: Path) -> None:
 
 
 def svg(text: str, *, columns: int, title: str) -> str:
-    """A picture of a terminal that shows `text`, which may have sequences for colours."""
+    """Return a picture of a terminal that shows `text`, which may have sequences for colours."""
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(text), no_wrap=True, crop=True)
     drawn = console.export_svg(title=title, code_format=_TEMPLATE, unique_id="kctl")
@@ -96,7 +96,7 @@ def on_terminal(
     environment: dict[str, str] | None = None,
     is_complete: Callable[[str], bool] = lambda _: False,
 ) -> str:
-    """What the command writes to a terminal of this size, until it ends or the text is complete."""
+    """Run a command; returns what it writes to a terminal of this size, until it ends or the text is complete."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     variables = {**os.environ, "TERM": "xterm-256color", **(environment or {})}
@@ -117,7 +117,7 @@ def on_terminal(
 
 
 def first_steps() -> str:
-    """A broker, a topic, records, a group and the health of the cluster, as typed by a first user."""
+    """Type what a first user types: a broker, a topic, records, the health of the cluster."""
     with tempfile.TemporaryDirectory(prefix="kctl-home-") as home:
         port = str(probe.free_port())
         program = Path(home) / "bin" / "kctl"
@@ -145,7 +145,7 @@ def first_steps() -> str:
 
 
 def without_changing_values(output: str) -> str:
-    """The output of `kctl cluster health` without the id of the cluster, which differs at each run."""
+    """Return the output of `kctl cluster health` without the id of the cluster, which differs at each run."""
     return "".join(line for line in output.splitlines(keepends=True) if not line.startswith("cluster-id"))
 
 
@@ -168,7 +168,7 @@ def cluster_pictures() -> dict[str, str]:
 
 
 def command_picture(line: str, bootstrap: str, *, lines_max: int = 40) -> str:
-    """The picture of a command and its output, of which it has at most `lines_max` lines."""
+    """Return the picture of a command and its output, of which it has at most `lines_max` lines."""
     command = [sys.executable, "-m", *line.split(), "--bootstrap-server", bootstrap]
     output = on_terminal(command, columns=110, lines=40).rstrip().splitlines()
     if len(output) > lines_max:
@@ -177,7 +177,7 @@ def command_picture(line: str, bootstrap: str, *, lines_max: int = 40) -> str:
 
 
 def top_screen(bootstrap: str, metrics: Sequence[str], columns: int, lines: int) -> str:
-    """The last screen of `kctl top`, when all values are known."""
+    """Return the last screen of `kctl top`, when all values are known."""
     command = [sys.executable, "-m", "kctl", "top", "--interval", "2s", "--bootstrap-server", bootstrap, *metrics]
 
     def is_complete(output: str) -> bool:
@@ -217,7 +217,7 @@ def cluster(folder: Path) -> Iterator[tuple[list[KctlBroker], list[str]]]:
 
 @contextlib.contextmanager
 def load(bootstrap: str) -> Iterator[None]:
-    """Producers, a group that keeps up and one that does not, until the end of the block."""
+    """Run producers, a group that keeps up and one that does not, until the end of the block."""
     for topic, partitions in (("orders", 6), ("payments", 3), ("clicks", 12)):
         kctl("topics", "create", topic, "--partitions", str(partitions), "--bootstrap-server", bootstrap)
     leave_unread(bootstrap)

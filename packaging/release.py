@@ -120,7 +120,7 @@ def try_installed(file: Path, python: Path, variables: dict[str, str], folder: P
 
 
 def interpreter(version: str) -> Path | None:
-    """An interpreter of CPython of this version: on the PATH, of pyenv or of uv."""
+    """Return an interpreter of CPython of this version: on the PATH, of pyenv or of uv."""
     homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"), reverse=True)
     homes += sorted(Path.home().glob(f".local/share/uv/python/cpython-{version}.*/bin/python{version}"), reverse=True)
     on_path = shutil.which(f"python{version}")
@@ -133,7 +133,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def new_environment(python: Path, folder: Path) -> Path:
-    """An environment with pip and nothing else."""
+    """Return an environment with pip and nothing else."""
     run(python, "-m", "venv", folder)
     return folder
 
@@ -156,7 +156,7 @@ def run(*command: str | Path, variables: dict[str, str] | None = None) -> None:
 
 
 def output(*command: str | Path, variables: dict[str, str] | None = None, stdin: str = "") -> str:
-    """What a command writes to stdout, without the last line feed; raises CalledProcessError."""
+    """Return what a command writes to stdout, without the last line feed; raises CalledProcessError."""
     ran = subprocess.run(
         command,
         check=True,

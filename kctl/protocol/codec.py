@@ -132,7 +132,7 @@ def is_long_to_encode(message: object) -> bool:
 
 
 def arrays_of(message: object) -> Iterator[Sequence[object]]:
-    """The arrays of structs in a message that are not empty, without those in their elements."""
+    """Yield the arrays of structs in a message that are not empty, without those in their elements."""
     for name in _names_of_arrays(message.__class__):
         elements = getattr(message, name)
         if elements:
@@ -148,7 +148,9 @@ _names_of_arrays: Callable[[type], tuple[str, ...]] = cache(_names_of_arrays_of)
 
 
 def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:
-    """The strings and bytes of a message; and its arrays, whether their elements have such fields, or are strings."""
+    """Return the strings and bytes of a message; and its arrays, whether their elements have such fields, or are
+    strings.
+    """
     fields = definition_of(cls).fields
     arrays = ((field.name, field.element) for field in fields if field.element is not None)
     return (

@@ -261,7 +261,7 @@ def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[in
 
 def _reassignment_of(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
     check_version(znode, 1)
-    return {_partition_of(each): _ids(each["replicas"]) for each in znode["partitions"]}
+    return {_partition_of(entry): _ids(entry["replicas"]) for entry in znode["partitions"]}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -277,7 +277,7 @@ def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
 
 def _partitions_of(znode: dict[str, Any]) -> list[TopicPartition]:
     check_version(znode, 1)
-    return [_partition_of(each) for each in znode["partitions"]]
+    return [_partition_of(entry) for entry in znode["partitions"]]
 
 
 def encode_log_dir_event(event: LogDirEvent) -> bytes:
@@ -306,8 +306,8 @@ def decode_features(path: str, data: bytes) -> Features:
         lambda znode: Features(
             int(znode["status"]),
             {
-                name: (int(each.get("min_version_level", 1)), int(each["max_version_level"]))
-                for name, each in (znode.get("features") or {}).items()
+                name: (int(levels.get("min_version_level", 1)), int(levels["max_version_level"]))
+                for name, levels in (znode.get("features") or {}).items()
             },
         ),
     )
@@ -332,7 +332,7 @@ def _partition_of(entry: dict[str, Any]) -> TopicPartition:
 def _ids(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list):
         raise TypeError(f"{values!r} is not a list of numbers")
-    return tuple(_number(each) for each in values)
+    return tuple(_number(value) for value in values)
 
 
 def _number(value: int | str, *, low: int = 0, high: int = INT32_MAX) -> int:

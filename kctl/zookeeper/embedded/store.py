@@ -104,9 +104,9 @@ class Store:
                     execute(_UPDATE_COUNTERS, (now.pzxid, now.creations, path))
                 else:
                     execute(_UPSERT, (path, now.data, _acl_text(now.acl), *now[2:]))
-            sessions = [(each.id, each.password, each.timeout_ms) for each in changes.opened]
+            sessions = [(session.id, session.password, session.timeout_ms) for session in changes.opened]
             executemany("INSERT INTO session VALUES (?, ?, ?)", sessions)
-            executemany("DELETE FROM session WHERE id = ?", [(each,) for each in changes.closed])
+            executemany("DELETE FROM session WHERE id = ?", [(session_id,) for session_id in changes.closed])
             execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (changes.zxid,))
             execute("COMMIT")
         except sqlite3.Error:
