@@ -45,7 +45,7 @@ def redacted(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: _shown(name, text) for name, text in sorted(properties.items())}
 
 
-def secrets_of(properties: Mapping[str, str]) -> list[str]:
+def collect_secrets(properties: Mapping[str, str]) -> list[str]:
     """Texts that must not appear elsewhere: the values of passwords, and the passwords inside of them."""
     secrets: dict[str, None] = {}
     for name, text in properties.items():

@@ -244,7 +244,7 @@ def exclusive(directories: list[str]) -> Iterator[None]:
         yield
 
 
-def logs_of(paths: list[str]) -> list[str]:
+def find_logs(paths: list[str]) -> list[str]:
     """Return the `.log` files that these files belong to, without duplicates."""
     logs: dict[str, None] = {}
     for path in paths:

@@ -130,7 +130,7 @@ def salvage(path: str, target: str, progress: Progress | None = None) -> LogSumm
                         summary.lost.append(part)
                         after_damage = True
                         continue
-                    copy.writelines(_bytes_of(file, part))
+                    copy.writelines(_read_bytes(file, part))
                     summary.add_batch(part, after_damage=after_damage)
                     summary.size_bytes += part.size
                     after_damage = False
@@ -163,6 +163,6 @@ def _parts(file: RealFile, path: str, end: int, next_base: int | None) -> Iterat
         yield LostRange(path, part.offset, None if is_open else part.last_offset, part.size, part.reason)
 
 
-def _bytes_of(file: RealFile, header: BatchHeader) -> Iterator[bytes]:
+def _read_bytes(file: RealFile, header: BatchHeader) -> Iterator[bytes]:
     for position in range(header.position, header.end, COPY_SIZE):
         yield file.read_at(position, min(COPY_SIZE, header.end - position))

@@ -388,8 +388,8 @@ def totals_by(groups: Iterable[GroupLag], grouping: Grouping) -> list[tuple[Subj
             key, subject = _subject(grouping, group, partition)
             partitions_by_key.setdefault(key, (subject, []))[1].append(partition)
     if grouping is Grouping.ALL and not partitions_by_key:
-        return [(Subject(None, None, None), total_of([]))]
-    return [(subject, total_of(partitions)) for subject, partitions in partitions_by_key.values()]
+        return [(Subject(None, None, None), sum_partitions([]))]
+    return [(subject, sum_partitions(partitions)) for subject, partitions in partitions_by_key.values()]
 
 
 def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[object, Subject]:
@@ -405,7 +405,7 @@ def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[ob
             return None, Subject(None, None, None)
 
 
-def total_of(partitions: Sequence[PartitionLag]) -> LagTotal:
+def sum_partitions(partitions: Sequence[PartitionLag]) -> LagTotal:
     """Return the total of these partitions."""
     judged = [partition.judgement for partition in partitions if partition.judgement is not None]
     return LagTotal(len(partitions), len(partitions) - len(judged), _combined(judged, is_empty=not partitions))

@@ -68,7 +68,7 @@ class Event(NamedTuple):
     fields: dict[str, Value]
 
 
-def event_of(template: str, arguments: tuple[object, ...]) -> Event:
+def extract_event(template: str, arguments: tuple[object, ...]) -> Event:
     """Return the event and the fields of a record.  Raises ValueError or TypeError if they do not fit each other."""
     if not arguments:
         template = template.replace("%", "%%")  # logging leaves it unformatted.
@@ -155,7 +155,7 @@ class JsonFormatter(logging.Formatter):
 def _event(record: logging.LogRecord) -> Event:
     """Other libraries' records may have no template that can be taken apart; their message is the event."""
     try:
-        return event_of(str(record.msg), record.args if isinstance(record.args, tuple) else ())
+        return extract_event(str(record.msg), record.args if isinstance(record.args, tuple) else ())
     except (ValueError, TypeError):
         return Event(record.getMessage(), {})
 
@@ -337,7 +337,7 @@ def _monotonic_ms() -> int:
 def _error(record: logging.LogRecord) -> object:
     """Return the values that distinguish the failures of one event."""
     try:
-        fields = event_of(str(record.msg), record.args if isinstance(record.args, tuple) else ()).fields
+        fields = extract_event(str(record.msg), record.args if isinstance(record.args, tuple) else ()).fields
     except (ValueError, TypeError):
         fields = {}
     return fields.get("error", fields.get("reason")), _exception(record)

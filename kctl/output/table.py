@@ -86,10 +86,10 @@ ERROR_COLUMNS = (Column("error", is_rare=True, trouble=is_present), Column("mess
 
 def as_mapping(row: Row) -> Mapping[str, Any]:
     """Return the fields of a row by name, in order; rows within rows become mappings too."""
-    return row if isinstance(row, Mapping) else _fields_of(row)
+    return row if isinstance(row, Mapping) else _read_fields(row)
 
 
-def _fields_of(row: TypedRow) -> dict[str, Any]:
+def _read_fields(row: TypedRow) -> dict[str, Any]:
     fields = row._asdict()
     for name, value in fields.items():
         if isinstance(value, (list, tuple)):
@@ -99,7 +99,7 @@ def _fields_of(row: TypedRow) -> dict[str, Any]:
 
 def _nested(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return _fields_of(value)
+        return _read_fields(value)
     return [_nested(item) if isinstance(item, (list, tuple)) else item for item in value]
 
 

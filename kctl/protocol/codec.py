@@ -139,15 +139,15 @@ def arrays_of(message: object) -> Iterator[Sequence[object]]:
             yield elements
 
 
-def _names_of_arrays_of(cls: type) -> tuple[str, ...]:
+def _collect_array_names(cls: type) -> tuple[str, ...]:
     fields = definition_of(cls).fields
     return tuple(field.name for field in fields if field.element is not None and field.element.struct is not None)
 
 
-_names_of_arrays: Callable[[type], tuple[str, ...]] = cache(_names_of_arrays_of)
+_names_of_arrays: Callable[[type], tuple[str, ...]] = cache(_collect_array_names)
 
 
-def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:
+def _collect_long_fields(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:
     """Return the strings and bytes of a message; and its arrays, whether their elements have such fields, or are
     strings.
     """
@@ -163,7 +163,7 @@ def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, 
 
 
 _TEXTS = frozenset({"string", "bytes"})
-_long_fields: Callable[[type], tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]] = cache(_long_fields_of)
+_long_fields: Callable[[type], tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]] = cache(_collect_long_fields)
 
 
 def encode(message: object, version: int) -> list[Chunk]:

@@ -278,7 +278,7 @@ class ProcessorWaits:
             self._descriptor = None
 
 
-def open_files_of(pid: int) -> list[str]:
+def list_open_files(pid: int) -> list[str]:
     """Return the paths of the files that a process has open.
 
     Raises OSError, also on systems that do not report them.

@@ -92,10 +92,10 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
     """Return the registration of the broker with the id in the path."""
-    return decode_json(path, data, _broker_of)
+    return decode_json(path, data, _parse_broker)
 
 
-def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
+def _parse_broker(znode: dict[str, Any]) -> BrokerRegistration:
     version = int(znode["version"])
     if version < 1:
         raise ValueError(f"unknown version {version} of a broker registration")
@@ -103,7 +103,7 @@ def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
         endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(znode["host"]), int(znode["port"])),)
     else:
         protocols = znode.get("listener_security_protocol_map") or {}
-        endpoints = tuple(_endpoint_of(text, protocols) for text in znode["endpoints"])
+        endpoints = tuple(_parse_endpoint(text, protocols) for text in znode["endpoints"])
     features = znode.get("features") or {}
     for endpoint in endpoints:
         _check_text("listener", endpoint.listener)
@@ -139,7 +139,7 @@ def _endpoint_text(endpoint: Endpoint) -> str:
     return f"{endpoint.listener}://{host}:{endpoint.port}"
 
 
-def _endpoint_of(text: str, protocols: Mapping[str, str]) -> Endpoint:
+def _parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     """Parse an endpoint; without a protocol map the listener's name is its protocol, as before KIP-103."""
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")

@@ -85,7 +85,7 @@ class KazooRequests:
         match operation:
             case Create():
                 flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
-                return wire.Create(path, operation.data, self._acls_of(operation.path), flags)
+                return wire.Create(path, operation.data, self._convert_acls(operation.path), flags)
             case SetData():
                 return wire.SetData(path, operation.data, operation.version)
             case Delete():
@@ -102,19 +102,19 @@ class KazooRequests:
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, Exception) and not isinstance(result, _ERRORS_OF_OTHER_OPERATIONS):
                 raise error_of(result, operation.path)
-        return [self._result_of(result) for result in results]
+        return [self._convert_result(result) for result in results]
 
     def chroot_creations(self) -> Iterator[tuple[str, Any]]:
         """Yield the path and the request of each znode of the chroot, parents first."""
         end = self._chroot.find("/", 1)
         while self._chroot:
             path = self._chroot if end < 0 else self._chroot[:end]
-            yield path, wire.Create(path, b"", self._acls_of("/"), 0)
+            yield path, wire.Create(path, b"", self._convert_acls("/"), 0)
             if end < 0:
                 return
             end = self._chroot.find("/", end + 1)
 
-    def _acls_of(self, path: str) -> Any:
+    def _convert_acls(self, path: str) -> Any:
         """Return the ACLs of a new znode."""
         match self._security.access_of(path):
             case Access.OPEN:
@@ -124,7 +124,7 @@ class KazooRequests:
             case Access.PRIVATE:
                 return CREATOR_ALL_ACL
 
-    def _result_of(self, result: Any) -> OperationResult:
+    def _convert_result(self, result: Any) -> OperationResult:
         if isinstance(result, str):
             return self.relative_path(result)
         return True if result is True else ZnodeStat._make(result)

@@ -123,12 +123,12 @@ def decode_entries(path: str, data: bytes) -> tuple[AclEntry, ...]:
         znode = parse_json(data)
         if not isinstance(znode, dict) or znode["version"] != _VERSION:
             raise ValueError("not an object of version 1")
-        return tuple(dict.fromkeys(_entry_of(entry) for entry in znode["acls"]))
+        return tuple(dict.fromkeys(_parse_entry(entry) for entry in znode["acls"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: invalid ACLs: {type(error).__name__}: {error}") from error
 
 
-def _entry_of(znode: dict[str, Any]) -> AclEntry:
+def _parse_entry(znode: dict[str, Any]) -> AclEntry:
     principal, host = znode["principal"], znode["host"]
     if not isinstance(principal, str) or not isinstance(host, str):
         raise ValueError("principal and host are strings")

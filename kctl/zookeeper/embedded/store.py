@@ -173,7 +173,7 @@ class Store:
         if not (isinstance(path, str) and isinstance(data, bytes | None) and are_numbers):
             raise _Damage(f"znode {path!r} has invalid columns")
         try:
-            return path, Znode(data, _acl_of(str(acl)), *numbers)  # type: ignore[arg-type]  # just looked at
+            return path, Znode(data, _parse_acl(str(acl)), *numbers)  # type: ignore[arg-type]  # just looked at
         except (ValueError, TypeError) as error:
             raise _Damage(f"the ACL of znode {path!r} cannot be read") from error
 
@@ -222,7 +222,7 @@ def _acl_text(acl: Acls) -> str:
     return _OPEN_TEXT if acl is OPEN_ACL_UNSAFE else json.dumps(acl)
 
 
-def _acl_of(text: str) -> Acls:
+def _parse_acl(text: str) -> Acls:
     if text == _OPEN_TEXT:
         return OPEN_ACL_UNSAFE
     return tuple(Acl(perms, Id(*identity)) for perms, identity in json.loads(text))
