@@ -37,6 +37,7 @@ COMMANDS = "reference/cli.md"
 COMMAND_PAGES = "reference/commands"
 NO_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
 _FENCE = re.compile(r"^\s*(```|~~~)")
+_ITEM = re.compile(r"(?:[-*]|\d\.) +(?=\S)")
 _LINK = re.compile(r"(?<!`)(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 
@@ -65,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Return the text of a page, with links to other pages as they are on the site."""
     uri = page.file.src_uri
     source = next((path for path, name in PAGES_ELSEWHERE.items() if name == uri), f"docs/{uri}")
-    return with_site_links(markdown, source=source, uri=uri)
+    return with_indented_items(with_site_links(markdown, source=source, uri=uri))
 
 
 def command_pages() -> dict[str, str]:
@@ -95,6 +96,32 @@ def with_site_links(markdown: str, *, source: str, uri: str) -> str:
         if _FENCE.match(line):
             is_code = not is_code
         lines.append(line if is_code else _LINK.sub(lambda link: _site_link(link, source, uri), line))
+    return "\n".join(lines)
+
+
+def with_indented_items(markdown: str) -> str:
+    """Indent what belongs to an item of a list by four columns, as Python-Markdown requires.
+
+    In the repository it is indented by the width of the marker, two or three columns, as everywhere else.  An empty
+    line is required as well before a list, and before an item that follows a paragraph of another one.
+    """
+    lines: list[str] = []
+    width = 0
+    is_code = has_paragraphs = False
+    for line in markdown.splitlines():
+        if marker := None if is_code else _ITEM.match(line):
+            if lines and lines[-1] and (not width or has_paragraphs):
+                lines.append("")
+            width = len(marker[0])
+        elif line and len(line) - len(line.lstrip()) < width:
+            is_next_paragraph = bool(lines) and not lines[-1]
+            if is_next_paragraph or line.startswith(("#", "|", "`")):
+                width, has_paragraphs = 0, False
+        if not width and _FENCE.match(line):
+            is_code = not is_code
+        is_continued = width and not marker and line.startswith(" " * width)
+        has_paragraphs |= bool(is_continued and lines and not lines[-1])
+        lines.append(" " * (4 - width) + line if is_continued else line)
     return "\n".join(lines)
 
 

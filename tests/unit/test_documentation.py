@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from docs.site_pages import with_site_links
+from docs.site_pages import with_indented_items, with_site_links
 
 ROOT = Path(__file__).parents[2]
 LINES_MAX = 400
@@ -54,3 +54,15 @@ def test_links_are_those_of_the_site() -> None:
         ("docs/lag.md", "lag.md", "[a](reference/cli.md#exit-status)", "[a](reference/cli.md#exit-status)"),
     ):
         assert with_site_links(link, source=source, uri=uri) == expected, link
+
+
+def test_what_belongs_to_an_item_of_a_list_is_indented_by_four_columns() -> None:
+    for text, expected in (
+        ("1. a:\n\n   ```\n   code\n   ```\n2. b", "1. a:\n\n    ```\n    code\n    ```\n\n2. b"),
+        ("- a\n  b\n\n  c\n\nd\n  e", "- a\n    b\n\n    c\n\nd\n  e"),
+        ("a:\n- b\n- c", "a:\n\n- b\n- c"),
+        ("- a\n  - b\n    c", "- a\n    - b\n      c"),
+        ("```\n- a\n  b\n```\n", "```\n- a\n  b\n```"),
+        ("- a\n\n```\n  b\n```", "- a\n\n```\n  b\n```"),
+    ):
+        assert with_indented_items(text) == expected, text
