@@ -20,7 +20,7 @@ COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_
 
 
 def extensions() -> list[Extension]:
-    """The compiled modules; `optional` lets the installation go on when the compiler fails or is missing.
+    """Return the compiled modules; `optional` lets the installation go on when the compiler fails or is missing.
 
     MYPYC_OPT_LEVEL is the level of optimization of the C compiler, as for mypy itself.
     """

@@ -177,7 +177,7 @@ class Shell:
         }
 
     def tell(self, story: Story) -> list[Typed]:
-        """Runs all lines of a story."""
+        """Run all lines of a story."""
         if story.prepared:
             line = story.prepared.format(data=self._data)
             subprocess.run(
@@ -187,7 +187,7 @@ class Shell:
         return [self.type(step) for step in story.steps]
 
     def type(self, step: Step) -> Typed:
-        """Runs one line; the text is what stays on the screen, with the folders of this run replaced."""
+        """Run one line; the text is what stays on the screen, with the folders of this run replaced."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         process = subprocess.Popen(
@@ -207,7 +207,7 @@ class Shell:
 
 
 def section(story: Story, typed: list[Typed]) -> str:
-    """The story as Markdown."""
+    """Return the story as Markdown."""
     blocks = []
     for step, text, status in typed:
         blocks.append(f"$ {step.line}\n{text}\n" if text else f"$ {step.line}\n")
@@ -217,7 +217,7 @@ def section(story: Story, typed: list[Typed]) -> str:
 
 
 def markers(story: Story) -> tuple[str, str]:
-    """The lines around the text of a story."""
+    """Return the lines around the text of a story."""
     return f"<!-- {story.title}: written by docs/capture_stories.py -->\n", f"<!-- end of {story.title} -->\n"
 
 
@@ -229,9 +229,9 @@ def main() -> int:
         shell = prepare(data, stack.enter_context(kctl_cluster(data, PROPERTIES)), folder)
         for story in STORIES:
             typed = shell.tell(story)
-            for one in typed:
-                if one.status != one.step.status:
-                    raise RuntimeError(f"{one.step.line} ended with {one.status}: {one.text}")
+            for line in typed:
+                if line.status != line.step.status:
+                    raise RuntimeError(f"{line.step.line} ended with {line.status}: {line.text}")
             start, end = markers(story)
             before, _, rest = page.partition(start)
             page = f"{before}{start}\n{section(story, typed)}\n{end}{rest.partition(end)[2]}"

@@ -4,4 +4,4 @@ Reading order: model, errors, environment; protocol and records (wire and storag
 client and admin; server; commands.  See ARCHITECTURE.md.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

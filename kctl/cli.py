@@ -52,7 +52,7 @@ def _status_of(command_line: list[str]) -> int:
 
 
 def _flush() -> None:
-    """Writes what is left of the output; its reader may have gone."""
+    """Write what is left of the output; its reader may have gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -60,7 +60,7 @@ def _flush() -> None:
 
 
 def exit_status_of(error: BaseException) -> ExitStatus:
-    """Maps an exception to an exit status."""
+    """Map an exception to an exit status."""
     match error:
         case RuntimeError(__cause__=KeyboardInterrupt() as interrupt):
             # Python 3.11 wraps an interrupt that arrives while a class is being created.
@@ -112,7 +112,7 @@ def _terminate(_number: int, _frame: object) -> None:
 
 
 def _report(error: BaseException, command_line: Sequence[str]) -> int:
-    """Writes one line about the error; with --debug also the traceback."""
+    """Write one line about the error; with --debug also the traceback."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitStatus.FAILED
     if "--debug" in command_line:
@@ -166,11 +166,11 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
 
 
 def _requested_format(command_line: Sequence[str]) -> str | None:
-    """The value of --format on a command line that may contain errors."""
+    """Return the value of --format on a command line that may contain errors."""
     requested = None
     for position, argument in enumerate(command_line):
         if argument == "--format" and position + 1 < len(command_line):
             requested = command_line[position + 1]
         elif argument.startswith("--format="):
             requested = argument.removeprefix("--format=")
-    return requested if requested in {one.value for one in Format} else None
+    return requested if requested in {known.value for known in Format} else None

@@ -176,7 +176,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """The code with this number, or UNKNOWN_SERVER_ERROR for a number from a newer broker."""
+        """Return the code with this number, or UNKNOWN_SERVER_ERROR for a number from a newer broker."""
         return _BY_NUMBER.get(number, cls.UNKNOWN_SERVER_ERROR)
 
 
@@ -277,7 +277,9 @@ _DESCRIPTIONS = {
 
 
 def shortened(message: str | None) -> str | None:
-    """The message, at most ERROR_MESSAGE_CHARACTERS_MAX characters long.  It may quote up to 32 KB that a peer sent."""
+    """Return the message, at most ERROR_MESSAGE_CHARACTERS_MAX characters long.  It may quote up to 32 KB that a peer
+    sent.
+    """
     if message is None or len(message) <= ERROR_MESSAGE_CHARACTERS_MAX:
         return message
     return message[: ERROR_MESSAGE_CHARACTERS_MAX - 3] + "..."
@@ -336,7 +338,7 @@ _USER_IN_URL = re.compile(r"://[^/?#\s]*@")
 
 
 def shown_value(value: object) -> str:
-    """The value of a property for an error text: without the user and the password of a URL."""
+    """Return the value of a property for an error text: without the user and the password of a URL."""
     return _USER_IN_URL.sub("://[hidden]@", str(value))
 
 

@@ -110,7 +110,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partition_count: int) -> int:
-    """The partition of an internal topic for `key`, a group or a transactional id.
+    """Return the partition of an internal topic for `key`, a group or a transactional id.
 
     Kafka's GroupMetadataManager.partitionFor; its Utils.abs returns 0 for the smallest integer.
     """
@@ -119,12 +119,14 @@ def partition_for_key(key: str, partition_count: int) -> int:
 
 
 def uuid_text(value: UUID) -> str:
-    """A topic, cluster or directory id as Kafka writes it: 22 characters of URL-safe base64.  Kafka: Uuid.toString."""
+    """Return a topic, cluster or directory id as Kafka writes it: 22 characters of URL-safe base64.  Kafka:
+    Uuid.toString.
+    """
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def parse_uuid(text: str) -> UUID:
-    """The id in a text that `uuid_text` returns.  Raises ValueError if the text is not 16 bytes in base64."""
+    """Return the id in a text that `uuid_text` returns.  Raises ValueError if the text is not 16 bytes in base64."""
     try:
         return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except binascii.Error as error:

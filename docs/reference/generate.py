@@ -50,7 +50,7 @@ def limits_tables(page: str) -> str:
 
 
 def _declared_bounds() -> Iterator[str]:
-    """What each bound limits, in the order of the modules and of the lines; imports the modules with bounds."""
+    """Yield what each bound limits, in the order of the modules and of the lines; imports the modules with bounds."""
     for path in sorted((ROOT / "kctl").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if path.name == "limits.py" or "from kctl.limits import" in text:
@@ -69,7 +69,7 @@ def _declared_bounds() -> Iterator[str]:
 
 def _table(subject: str, limits: Iterable[Limit]) -> str:
     rows = "".join(f"| {limit.what} | {_bound(limit)} | {limit.on_excess} |\n" for limit in limits)
-    return f"### {subject}\n\n| bounded | bound | on excess |\n|---|---|---|\n{rows}"
+    return f"## {subject}\n\n| bounded | bound | on excess |\n|---|---|---|\n{rows}"
 
 
 def _bound(limit: Limit) -> str:
@@ -90,7 +90,7 @@ class Query(NamedTuple):
 
 
 def dashboard_queries() -> list[Query]:
-    """The rows of dashboard-queries.tsv."""
+    """Return the rows of dashboard-queries.tsv."""
     lines = (ROOT / "docs/reference/dashboard-queries.tsv").read_text(encoding="utf-8").splitlines()[1:]
     cells = (line.split("\t") for line in lines)
     return [
@@ -116,14 +116,16 @@ NOT_OF_A_BROKER = {
 
 
 def dashboard_panels() -> list[Panel]:
-    """The rows of dashboard-panels.tsv."""
+    """Return the rows of dashboard-panels.tsv."""
     lines = (ROOT / "docs/reference/dashboard-panels.tsv").read_text(encoding="utf-8").splitlines()[1:]
     cells = (line.split("\t") for line in lines)
     return [Panel(dashboard, panel, tuple(metrics.split(","))) for dashboard, panel, metrics in cells]
 
 
 def source_of(metric: str) -> str:
-    """The MBean of a metric that a dashboard queries, `process`, or why a broker does not have it; empty if unknown."""
+    """Return the MBean of a metric that a dashboard queries, `process`, or why a broker does not have it; empty if
+    unknown.
+    """
     if metric.startswith("process_"):
         return "process"
     for prefix, reason in NOT_OF_A_BROKER.items():
@@ -139,20 +141,24 @@ def source_of(metric: str) -> str:
 
 
 def samples_of(definition: Definition, dialect: Dialect) -> dict[str, frozenset[str]]:
-    """The names of a metric's samples, with their labels."""
-    found: dict[str, frozenset[str]] = {}
+    """Return the names of a metric's samples, with their labels."""
+    labels_by_sample: dict[str, frozenset[str]] = {}
     labels = frozenset(definition.labels)
     for name, kind in series_names(definition, dialect):
         if kind == "summary":
-            found |= {name: labels | {"quantile"}, f"{name}_count": labels}
+            labels_by_sample |= {name: labels | {"quantile"}, f"{name}_count": labels}
         else:
-            found[f"{name}_total" if kind == "counter" else name] = labels
-    return found
+            labels_by_sample[f"{name}_total" if kind == "counter" else name] = labels
+    return labels_by_sample
 
 
 def metric_tables(page: str) -> str:
-    """`page` with the tables of metrics and of dashboards' queries replaced by the present ones."""
-    page = _between(page, "metrics", _table_of_metrics())
+    """`page` with the table of metrics replaced by the present one."""
+    return _between(page, "metrics", _table_of_metrics())
+
+
+def dashboard_tables(page: str) -> str:
+    """`page` with the tables of panels and of dashboards' queries replaced by the present ones."""
     page = _between(page, "dashboard panels", _table_of_panels())
     return _between(page, "dashboard queries", _table_of_queries())
 
@@ -166,15 +172,15 @@ def _between(page: str, what: str, table: str) -> str:
 
 def _table_of_metrics() -> str:
     lines = ["| metric (naming jmx) | MBean | labels | unit | meaning |", "|---|---|---|---|---|"]
-    for each in DEFINITIONS:
-        names = ", ".join(f"`{name}`" for name in samples_of(each, Dialect.JMX) if not name.endswith("s_count"))
-        labels = ", ".join(each.labels) or "-"
-        lines.append(f"| {names} | {_source(each)} | {labels} | {each.unit} | {each.doc} |")
+    for definition in DEFINITIONS:
+        names = ", ".join(f"`{name}`" for name in samples_of(definition, Dialect.JMX) if not name.endswith("s_count"))
+        labels = ", ".join(definition.labels) or "-"
+        lines.append(f"| {names} | {_source(definition)} | {labels} | {definition.unit} | {definition.doc} |")
     return "\n".join(lines) + "\n"
 
 
 def _source(definition: Definition) -> str:
-    """The name of the MBean, or kafka_exporter."""
+    """Return the name of the MBean, or kafka_exporter."""
     if definition.domain == "kafka":
         return "kafka_exporter"
     return f"{definition.domain}, {definition.type}, {definition.name}"
@@ -182,10 +188,10 @@ def _source(definition: Definition) -> str:
 
 def _table_of_queries() -> str:
     mbeans = {
-        name: _source(each).partition(", ")[2] or _source(each)
-        for each in DEFINITIONS
+        name: _source(definition).partition(", ")[2] or _source(definition)
+        for definition in DEFINITIONS
         for dialect in Dialect
-        for name in samples_of(each, dialect)
+        for name in samples_of(definition, dialect)
     }
     lines = ["| queried metric | naming | MBean, or why not |", "|---|---|---|"]
     for query in dashboard_queries():
@@ -196,10 +202,10 @@ def _table_of_queries() -> str:
 
 def _table_of_panels() -> str:
     lines = ["| dashboard | panel, or queries | metrics | shown from, or why not |", "|---|---|---|---|"]
-    for one in dashboard_panels():
-        metrics = ", ".join(f"`{metric}`" for metric in one.metrics)
-        sources = "; ".join(dict.fromkeys(source_of(metric) or "MISSING" for metric in one.metrics))
-        lines.append(f"| {one.dashboard} | {one.panel} | {metrics} | {sources} |")
+    for panel in dashboard_panels():
+        metrics = ", ".join(f"`{metric}`" for metric in panel.metrics)
+        sources = "; ".join(dict.fromkeys(source_of(metric) or "MISSING" for metric in panel.metrics))
+        lines.append(f"| {panel.dashboard} | {panel.panel} | {metrics} | {sources} |")
     return "\n".join(lines) + "\n"
 
 
@@ -214,40 +220,63 @@ class KafkaOption(NamedTuple):
 
 
 def kafka_options() -> list[KafkaOption]:
-    """The rows of kafka-tool-options.tsv."""
+    """Return the rows of kafka-tool-options.tsv."""
     cells = (line.split("\t") for line in KAFKA_OPTIONS.read_text(encoding="utf-8").splitlines()[1:])
     return [KafkaOption(tool, option, tuple(versions.split(" "))) for tool, option, versions in cells]
 
 
 @functools.cache
 def kctl_equivalents() -> dict[tuple[str, str], str]:
-    """The rows of kafka-tools.tsv: tool and option, and kctl's command line, or `none: ` with the reason."""
+    """Return the rows of kafka-tools.tsv: tool and option, and kctl's command line, or `none: ` with the reason."""
     lines = (ROOT / "docs/reference/kafka-tools.tsv").read_text(encoding="utf-8").splitlines()[1:]
     return {(tool, option): kctl for tool, option, kctl in (line.split("\t") for line in lines)}
 
 
 def equivalent_row(tool: str, option: str) -> tuple[str, str] | None:
-    """The row of kafka-tools.tsv that applies to an option: its own, its tool's, or that of all tools."""
+    """Return the row of kafka-tools.tsv that applies to an option: its own, its tool's, or that of all tools."""
     keys = ((tool, option), (tool, ANY), (ANY, option))
     return next((key for key in keys if key in kctl_equivalents()), None)
 
 
-def _sections_of_kafkas_tools() -> str:
-    """The options that mean the same for all tools, and for each tool what it is with kctl and its other options."""
+KAFKA_TOOL_PAGES = {
+    "reference/kafka-tools-a-to-j.md": ("", "kafka-k"),
+    "reference/kafka-tools-k-to-z.md": ("kafka-k", "~"),
+}
+"""Each page of Kafka's tools, with the first name on it and the first name after it."""
+
+
+def _overview_of_kafkas_tools() -> str:
+    """Return the options that mean the same for all tools, and for each tool what it is with kctl."""
     lines = ["## Options of many tools", "", "| option | kctl |", "|---|---|"]
     lines += [f"| `{option}` | {_equivalent(ANY, option)} |" for tool, option in kctl_equivalents() if tool == ANY]
-    lines.append("")
-    for tool, group in itertools.groupby(kafka_options(), key=lambda one: one.tool):
+    lines += ["", "## Tools", "", "| tool | kctl |", "|---|---|"]
+    for tool in dict.fromkeys(option.tool for option in kafka_options()):
+        (page,) = (page for page, (start, end) in KAFKA_TOOL_PAGES.items() if start <= tool < end)
+        lines.append(f"| [{tool}]({page}#{tool.replace(' ', '-').lower()}) | {_equivalent(tool, '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _sections_of_kafkas_tools(page: str) -> str:
+    """For each tool on the page, what it is with kctl and its options but those of many tools."""
+    start, end = KAFKA_TOOL_PAGES[page]
+    options_on_page = [option for option in kafka_options() if start <= option.tool < end]
+    lines: list[str] = []
+    for tool, group in itertools.groupby(options_on_page, key=lambda option: option.tool):
         whole, *options = group
         lines += [f"## {tool}", "", f"Kafka {', '.join(whole.versions)}. {_equivalent(tool, '')}", ""]
-        own = [one for one in options if (tool, one.option) in kctl_equivalents()]
+        own = [option for option in options if (tool, option.option) in kctl_equivalents()]
         if own:
             lines += ["| option | versions | kctl |", "|---|---|---|"]
-            for one in own:
-                versions = "all" if one.versions == whole.versions else ", ".join(one.versions)
-                lines.append(f"| `{one.option}` | {versions} | {_equivalent(tool, one.option)} |")
+            for option in own:
+                versions = "all" if option.versions == whole.versions else ", ".join(option.versions)
+                lines.append(f"| `{option.option}` | {versions} | {_equivalent(tool, option.option)} |")
             lines.append("")
     return "\n".join(lines[:-1]) + "\n"
+
+
+def _page_of_kafkas_tools(page: str, text: str) -> str:
+    """`text` of the page with the tables of its tools replaced by the present ones."""
+    return _between(text, "options of Kafka's tools", _sections_of_kafkas_tools(page))
 
 
 def _equivalent(tool: str, option: str) -> str:
@@ -286,7 +315,7 @@ hand.
 
 
 def client_properties() -> str:
-    """The page of Kafka's client properties."""
+    """Return the page of Kafka's client properties."""
     rows = (
         f"| `{declared.name}` | {' '.join(declared.clients)} | {declared.use} | {declared.text} |\n"
         for declared in (PROPERTIES[name] for name in sorted(PROPERTIES))
@@ -299,27 +328,29 @@ PAGES: dict[str, Callable[[str], str]] = {
     "kctl/commands/frame/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/reference/client-properties.md": lambda _: client_properties(),
-    "docs/security.md": limits_tables,
-    "docs/metrics.md": metric_tables,
-    "docs/kafka-tools.md": lambda page: _between(page, "options of Kafka's tools", _sections_of_kafkas_tools()),
+    "docs/reference/bounds.md": limits_tables,
+    "docs/reference/metrics.md": metric_tables,
+    "docs/reference/dashboards.md": dashboard_tables,
+    "docs/kafka-tools.md": lambda page: _between(page, "Kafka's tools", _overview_of_kafkas_tools()),
+    **{f"docs/{page}": functools.partial(_page_of_kafkas_tools, page) for page in KAFKA_TOOL_PAGES},
 }
 """Each page and the function from its present text to its generated text."""
 
 
 def schemas() -> dict[str, str]:
-    """The files with the JSON Schema of each command that shows rows."""
-    found = {}
+    """Return the files with the JSON Schema of each command that shows rows."""
+    schema_texts = {}
     for noun, verbs in all_commands().items():
         for verb, command in verbs.items():
             name = noun if noun == verb else f"{noun} {verb}"
             if (shown := shown_by(command.callback)) is not None:
                 text = json_text(schema_of(f"kctl {name}", summary_of(command), shown), indent=2)
-                found[f"{SCHEMAS}/{name.replace(' ', '-')}.json"] = text + "\n"
-    return found
+                schema_texts[f"{SCHEMAS}/{name.replace(' ', '-')}.json"] = text + "\n"
+    return schema_texts
 
 
 def main(*, check: bool) -> int:
-    """Returns the exit status: 1 if `check` found a page out of date."""
+    """Return the exit status: 1 if `check` found a page out of date."""
     outdated = []
     whole = schemas() | {f"{MAN}/{name}": text for name, text in man_pages(all_commands()).items()}
     pages = PAGES | {name: lambda _, text=text: text for name, text in whole.items()}

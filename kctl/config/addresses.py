@@ -42,7 +42,7 @@ def address_text(host: str, port: int) -> str:
 
 
 def without_user(text: str) -> str:
-    """The text after @, for errors about addresses: what comes before may be a user and a password."""
+    """Return the text after @, for errors about addresses: what comes before may be a user and a password."""
     return text.rpartition("@")[2]
 
 

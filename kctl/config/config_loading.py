@@ -49,7 +49,7 @@ class Examined:
 def load_broker_config(
     properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration of server.properties with overrides from the command line, and warnings.
+    """Return the configuration of server.properties with overrides from the command line, and warnings.
 
     Raises BrokerConfigError with all problems.
     """
@@ -60,7 +60,7 @@ def load_broker_config(
 
 
 def examine(given: Mapping[str, str]) -> Examined:
-    """The configuration of these properties with all its problems and warnings."""
+    """Return the configuration of these properties with all its problems and warnings."""
     values, problems = parse_broker_properties(given)
     problems += _problems_of_listeners(given)
     config = BrokerConfig(**values)
@@ -75,7 +75,7 @@ def examine(given: Mapping[str, str]) -> Examined:
 
 
 def parse_broker_properties(given: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Parsed values of the known names by attribute, and problems of single properties."""
+    """Return parsed values of the known names by attribute, and problems of single properties."""
     values: dict[str, Any] = {}
     problems = []
     for name, text in given.items():
@@ -156,11 +156,13 @@ def _without_effect(given: Mapping[str, str]) -> list[str]:
 
 
 def _of_listener(name: str) -> Property | None:
-    """The property of which `listener.name.X.NAME` or `listener.name.X.MECHANISM.NAME` is the value for a listener."""
-    found = _OF_LISTENER.fullmatch(name)
-    if found is None:
+    """Return the property of which `listener.name.X.NAME` or `listener.name.X.MECHANISM.NAME` is the value for a
+    listener.
+    """
+    match = _OF_LISTENER.fullmatch(name)
+    if match is None:
         return None
-    return BROKER_PROPERTIES.get(found[2]) or BROKER_PROPERTIES.get(found[2].partition(".")[2])
+    return BROKER_PROPERTIES.get(match[2]) or BROKER_PROPERTIES.get(match[2].partition(".")[2])
 
 
 def _problems_of_listeners(given: Mapping[str, str]) -> list[Problem]:

@@ -31,7 +31,7 @@ class Rule(Generic[T]):
 
 
 def at_least(low: int) -> Rule[int]:
-    """A lower bound, inclusive."""
+    """Return a lower bound, inclusive."""
     return Rule(f"at least {low}", lambda value: value >= low)
 
 
@@ -51,12 +51,12 @@ def one_of(*names: str) -> Rule[str]:
 
 
 def each_of(*names: str) -> Rule[tuple[str, ...]]:
-    """A list of some of these names."""
+    """Return a list of some of these names."""
     return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names))
 
 
 def known_version(versions: Sequence[str]) -> Rule[str]:
-    """A Kafka version such as 2.8-IV1; text after its significant part is ignored.  `versions` is in order."""
+    """Return a Kafka version such as 2.8-IV1; text after its significant part is ignored.  `versions` is in order."""
     return Rule(f"a Kafka version up to {versions[-1]}", lambda value: significant(value) in versions)
 
 
@@ -130,7 +130,7 @@ class Property:
         return self.kind.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> object:
-        """The value of `text`.  Raises ValueError with the reason."""
+        """Return the value of `text`.  Raises ValueError with the reason."""
         value = self.kind.parse(text)
         for rule in self.rules:
             if not rule.accepts(value):
@@ -138,7 +138,7 @@ class Property:
         return cast(object, value)
 
     def format(self, value: object) -> str | None:
-        """The text of a value; None if there is none."""
+        """Return the text of a value; None if there is none."""
         return None if value is None else self.kind.format(value)
 
 
@@ -155,7 +155,7 @@ def prop(
     server: str | None = ...,
     unused: str | None = ...,
 ) -> T:
-    """A property that always has a value."""
+    """Return a property that always has a value."""
 
 
 @overload
@@ -171,7 +171,7 @@ def prop(
     server: str | None = ...,
     unused: str | None = ...,
 ) -> T | None:
-    """A property without a default."""
+    """Return a property without a default."""
 
 
 def prop(
@@ -186,7 +186,7 @@ def prop(
     server: str | None = None,
     unused: str | None = None,
 ) -> Any:
-    """Declares a dataclass field that holds the property `name`.
+    """Declare a dataclass field that holds the property `name`.
 
     A default of None means no value; other properties always have one.  `unused` is the reason why a property has no
     effect, without a period; existing configurations may have it.  The repr of the dataclass leaves passwords out.
@@ -197,7 +197,7 @@ def prop(
 
 @functools.cache
 def properties_of(table: type) -> Mapping[str, Property]:
-    """The properties declared by a class, by name, in the order of declaration."""
+    """Return the properties declared by a class, by name, in the order of declaration."""
     declared = (entry.metadata.get("property") for entry in fields(table))
     return {described.name: described for described in declared if described is not None}
 

@@ -90,7 +90,7 @@ def describe_broker(view: ConfigView) -> list[DescribedConfig]:
 
 
 def describe_broker_defaults(view: ConfigView) -> list[DescribedConfig]:
-    """The dynamic defaults of all brokers."""
+    """Return the dynamic defaults of all brokers."""
     described = []
     for name, text in view.dynamic_default.items():
         entry = BROKER_PROPERTIES.get(name)
@@ -119,7 +119,7 @@ def _described(
 
 
 def _foreign(name: str, synonyms: list[Synonym]) -> DescribedConfig:
-    """An unknown property; its value is hidden, because it may be a password of a plug-in."""
+    """Return an unknown property; its value is hidden, because it may be a password of a plug-in."""
     entry = DYNAMIC_ONLY_PROPERTIES.get(name)
     if entry is not None:
         value = synonyms[0].value if synonyms else None
@@ -130,7 +130,7 @@ def _foreign(name: str, synonyms: list[Synonym]) -> DescribedConfig:
 
 
 def _broker_synonyms(view: ConfigView, name: str) -> Iterator[Synonym]:
-    """The synonyms of `name`, including fallbacks, starting with the first source that sets `name` itself.
+    """Yield the synonyms of `name`, including fallbacks, starting with the first source that sets `name` itself.
 
     As in Kafka 2.8, log.retention.ms has no synonyms if only log.retention.hours is set.
     """

@@ -64,7 +64,7 @@ class ConfigView:
     """
 
     def __init__(self, static: Mapping[str, str]) -> None:
-        """`static` holds the properties of server.properties and the command line, checked by `load_broker_config`."""
+        """Take `static`, the properties of server.properties and the command line, checked by `load_broker_config`."""
         self.static: Mapping[str, str] = dict(static)
         self.dynamic_broker: Mapping[str, str] = {}
         self.dynamic_default: Mapping[str, str] = {}
@@ -84,15 +84,15 @@ class ConfigView:
         return {**self.static, **self.dynamic_default, **self.dynamic_broker}
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """Calls `changed` after each change of the broker's or a topic's configuration."""
+        """Call `changed` after each change of the broker's or a topic's configuration."""
         self._subscribers.append(changed)
 
     def add_check(self, check: Check) -> None:
-        """Calls `check` before a client's change of the broker's configuration is stored."""
+        """Call `check` before a client's change of the broker's configuration is stored."""
         self._checks.append(check)
 
     def set_dynamic_broker(self, overrides: Mapping[str, str]) -> list[Problem]:
-        """Replaces the values of /config/brokers/N."""
+        """Replace the values of /config/brokers/N."""
         usable, problems = _usable(overrides, per_broker=True)
         fitting, contradicting = _fitting(usable, lambda given: {**self.static, **self.dynamic_default, **given})
         if fitting is not None:
@@ -100,7 +100,7 @@ class ConfigView:
         return problems + contradicting
 
     def set_dynamic_default(self, overrides: Mapping[str, str]) -> list[Problem]:
-        """Replaces the values of /config/brokers/<default>."""
+        """Replace the values of /config/brokers/<default>."""
         usable, problems = _usable(overrides, per_broker=False)
         fitting, contradicting = _fitting(usable, lambda given: {**self.static, **given, **self.dynamic_broker})
         if fitting is not None:
@@ -108,19 +108,19 @@ class ConfigView:
         return problems + contradicting
 
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
-        """Replaces the values of /config/topics/T."""
+        """Replace the values of /config/topics/T."""
         self.topic_overrides[topic] = dict(overrides)
         self._topics[topic], ignored = self._topic_config(overrides)
         self.notify()
         return ignored
 
     def forget_topic(self, topic: str) -> None:
-        """Removes the overrides of a deleted topic."""
+        """Remove the overrides of a deleted topic."""
         self.topic_overrides.pop(topic, None)
         self._topics.pop(topic, None)
 
     def topic(self, topic: str) -> TopicConfig:
-        """The values in force for a topic, with or without overrides."""
+        """Return the values in force for a topic, with or without overrides."""
         known = self._topics.get(topic)
         if known is None:
             known, _ = self._topic_config(self.topic_overrides.get(topic, {}))
@@ -135,7 +135,7 @@ class ConfigView:
         return self._without_overrides, []
 
     def dynamic_only(self, name: str) -> int:
-        """The value of one of DYNAMIC_ONLY_PROPERTIES: this broker's, else the cluster's."""
+        """Return the value of one of DYNAMIC_ONLY_PROPERTIES: this broker's, else the cluster's."""
         described = DYNAMIC_ONLY_PROPERTIES[name]
         text = self.dynamic_broker.get(name) or self.dynamic_default.get(name)
         value = described.default if text is None else described.parse(text)
@@ -143,7 +143,7 @@ class ConfigView:
         return value
 
     async def validate(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-        """Validates new overrides of /config/brokers/N (or <default>), also with the components that use them.
+        """Validate new overrides of /config/brokers/N (or <default>), also with the components that use them.
 
         Raises ApiError: INVALID_REQUEST, as Kafka 2.8 (later versions: INVALID_CONFIG), for a property that is
         read-only, cannot be a cluster-wide default, or has a value that is invalid, or that the component which it
@@ -171,14 +171,14 @@ class ConfigView:
         self.notify()
 
     def notify(self) -> None:
-        """Calls the subscribers; also after a change of a logger's level, which is not stored here."""
+        """Call the subscribers; also after a change of a logger's level, which is not stored here."""
         for changed in self._subscribers:
             changed()
 
 
 def _refusal(problems: Sequence[Problem]) -> str:
-    """The text of an error, with the words of Kafka's DynamicBrokerConfig if it has any: clients look for them."""
-    words = dict.fromkeys(_WORDS_OF_KAFKA[each.reason] for each in problems if each.reason in _WORDS_OF_KAFKA)
+    """Return the text of an error, with the words of Kafka's DynamicBrokerConfig, for which clients look, if any."""
+    words = dict.fromkeys(_WORDS_OF_KAFKA[problem.reason] for problem in problems if problem.reason in _WORDS_OF_KAFKA)
     return ": ".join([*words, "; ".join(map(str, problems))])
 
 
@@ -207,24 +207,24 @@ def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
 def _fitting(
     usable: Mapping[str, str], properties_with: Callable[[Mapping[str, str]], Mapping[str, str]]
 ) -> tuple[dict[str, str] | None, list[Problem]]:
-    """The overrides without those that contradict other properties, and the contradictions.
+    """Return the overrides without those that contradict other properties, and the contradictions.
 
     `properties_with` returns all properties with some of the overrides.  None if leaving out no override helps.
     """
 
     def problems_without(name: str | None) -> list[Problem]:
-        given = {each: text for each, text in known.items() if each != name}
+        given = {known_name: text for known_name, text in known.items() if known_name != name}
         return _contradictions(_snapshot(properties_with(given)))
 
     known = {name: text for name, text in usable.items() if name in BROKER_PROPERTIES}
     fitting = dict(usable)
-    problems = found = problems_without(None)
-    while found:
+    problems = problems_left = problems_without(None)
+    while problems_left:
         remaining = {name: problems_without(name) for name in known}
         removed = min(remaining, key=lambda name: len(remaining[name]), default=None)
-        if removed is None or len(remaining[removed]) >= len(found):
+        if removed is None or len(remaining[removed]) >= len(problems_left):
             return None, problems
-        found = remaining[removed]
+        problems_left = remaining[removed]
         del fitting[removed], known[removed]
     return fitting, problems
 
@@ -232,7 +232,7 @@ def _fitting(
 def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | None:
     if name in KRAFT_ONLY:
         return Problem(name, text, KRAFT_ONLY[name], "remove it")
-    if any(name == each or name.endswith("." + each) for each in _TOKEN_PROPERTIES):
+    if any(name == secret or name.endswith("." + secret) for secret in _TOKEN_PROPERTIES):
         return _read_only(name, text)
     of_listener = _OF_LISTENER.match(name)
     if of_listener is not None:
@@ -259,7 +259,7 @@ def _read_only(name: str, shown: str) -> Problem:
 
 
 def _listener_problem(name: str, general_name: str, text: str, *, per_broker: bool) -> Problem | None:
-    """The problem of `listener.name.X.<general_name>`; names that are not known may belong to a plug-in."""
+    """Return the problem of `listener.name.X.<general_name>`; names that are not known may belong to a plug-in."""
     described = BROKER_PROPERTIES.get(general_name)
     if general_name not in _CLUSTER_WIDE_OF_LISTENERS and not per_broker:
         return _no_default(name, "[hidden]")

@@ -78,7 +78,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def format_double(value: float) -> str:
-    """Formats as Java's Double.toString: 0.5, 1.0E10, Infinity."""
+    """Format as Java's Double.toString: 0.5, 1.0E10, Infinity."""
     if math.isinf(value) or math.isnan(value):
         return {True: "Infinity", False: "-Infinity"}[value > 0] if math.isinf(value) else "NaN"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

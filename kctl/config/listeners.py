@@ -49,7 +49,8 @@ def control_plane_listener(config: BrokerConfig) -> str | None:
 
 
 def listener_properties(properties: Mapping[str, str], listener: str) -> dict[str, str]:
-    """The properties of a listener: those that begin with `listener.name.<listener in lower case>.` override others.
+    """Return the properties of a listener: those that begin with `listener.name.<listener in lower case>.` override
+    others.
 
     Kafka: AbstractConfig.valuesWithPrefixOverride.
     """
@@ -249,7 +250,7 @@ def _role_problems(
 
 
 def listener_property(properties: Mapping[str, str], name: str, *, listener: str, mechanism: str = "") -> object:
-    """The parsed value of a property for a listener, and for one of its mechanisms if it is named.
+    """Return the parsed value of a property for a listener, and for one of its mechanisms if it is named.
 
     Raises ConfigError, without the value if it is secret.
     """
@@ -265,7 +266,7 @@ def listener_property(properties: Mapping[str, str], name: str, *, listener: str
 
 
 def mechanism_property_name(name: str, *, listener: str, mechanism: str) -> str:
-    """The name of a property of one mechanism of a listener."""
+    """Return the name of a property of one mechanism of a listener."""
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
 
 

@@ -16,7 +16,7 @@ _BLANKS = " \t\f"
 
 
 def decode_properties(data: bytes) -> str:
-    """Decodes a file as UTF-8 if it is valid UTF-8, else as ISO 8859-1, Java's encoding."""
+    """Decode a file as UTF-8 if it is valid UTF-8, else as ISO 8859-1, Java's encoding."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -41,7 +41,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """A file that `parse_properties` reads back as the same names and values."""
+    """Return a file that `parse_properties` reads back as the same names and values."""
     return "".join(f"{_escape(name, in_name=True)}={_escape(value)}\n" for name, value in properties.items())
 
 
@@ -161,19 +161,19 @@ def is_reference(value: str) -> bool:
 
 
 def files_of(value: str) -> list[str]:
-    """The files that the references in a value name."""
-    found = []
+    """Return the files that the references in a value name."""
+    paths = []
     for kind, place in _REFERENCE.findall(value):
         folder, colon, name = place.rpartition(":")
         if kind == "directory" and colon:
-            found.append(f"{folder}/{name}")
+            paths.append(f"{folder}/{name}")
         elif kind == "file" and colon:
-            found.append(folder)
-    return found
+            paths.append(folder)
+    return paths
 
 
 def resolve(name: str, value: str, readers: Readers) -> str:
-    """The value of a property with all references replaced.  Raises UsageError with the reference."""
+    """Return the value of a property with all references replaced.  Raises UsageError with the reference."""
 
     def replace(match: re.Match[str]) -> str:
         secret = _read(name, match, readers)

@@ -21,7 +21,8 @@ _USER_OF_URL = re.compile(r"(?<=://)[^/@\s,]*@")
 
 
 def general_property(name: str) -> Property | None:
-    """The declaration of a property, also with the prefix of a listener, and of a SASL mechanism; None if unknown.
+    """Return the declaration of a property, also with the prefix of a listener, and of a SASL mechanism; None if
+    unknown.
 
     Such as sasl.jaas.config for listener.name.internal.scram-sha-256.sasl.jaas.config.
     """
@@ -40,18 +41,18 @@ def is_secret(name: str) -> bool:
 
 
 def redacted(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties in the order of their names, without secrets."""
+    """Return the properties in the order of their names, without secrets."""
     return {name: _shown(name, text) for name, text in sorted(properties.items())}
 
 
-def secrets_of(properties: Mapping[str, str]) -> list[str]:
+def collect_secrets(properties: Mapping[str, str]) -> list[str]:
     """Texts that must not appear elsewhere: the values of passwords, and the passwords inside of them."""
-    found: dict[str, None] = {}
+    secrets: dict[str, None] = {}
     for name, text in properties.items():
         if text.strip() and is_secret(name):
-            found[text.strip()] = None
-            found.update(dict.fromkeys(_INNER_SECRET.findall(text)))
-    return list(found)
+            secrets[text.strip()] = None
+            secrets.update(dict.fromkeys(_INNER_SECRET.findall(text)))
+    return list(secrets)
 
 
 def _shown(name: str, text: str) -> str:

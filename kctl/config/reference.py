@@ -46,7 +46,7 @@ These can be set when a topic is created or altered; the default is the value of
 
 
 def config_reference() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     broker = "".join(_row(entry, _dynamic(entry)) for entry in _sorted(BROKER_PROPERTIES.values()))
     dynamic_only = "".join(_row(entry, _dynamic(entry)) for entry in _sorted(DYNAMIC_ONLY_PROPERTIES.values()))
     topic = "".join(_row(entry, f"`{entry.server}`" if entry.server else "") for entry in TOPIC_PROPERTIES.values())

@@ -250,12 +250,12 @@ TOPIC_PROPERTIES: Mapping[str, Property] = properties_of(TopicConfig)
 
 
 def validate_topic_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Raises ApiError(INVALID_CONFIG) for a null, an unknown name, or invalid or inconsistent values."""
+    """Raise ApiError(INVALID_CONFIG) for a null, an unknown name, or invalid or inconsistent values."""
     _parse_overrides(overrides)
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str | None] | None = None) -> TopicConfig:
-    """The values in force for a topic with these overrides.  Raises ApiError(INVALID_CONFIG)."""
+    """Return the values in force for a topic with these overrides.  Raises ApiError(INVALID_CONFIG)."""
     values: dict[str, Any] = topic_defaults(broker)
     values.update(_parse_overrides(overrides or {}))
     return TopicConfig(**values)
@@ -297,7 +297,7 @@ def topic_defaults(broker: BrokerConfig) -> dict[str, Any]:
 
 
 def _parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, object]:
-    """Parsed values by attribute."""
+    """Return parsed values by attribute."""
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"No value given for topic configs: {', '.join(nulls)}")

@@ -244,11 +244,13 @@ def _damage(file: File, base_offset: int, position: int, end: int, reason: str) 
         return Problem(
             f"{size} zero bytes at the end, preallocated and not trimmed before a crash", position, size
         ), end
-    found = find_batch(file, base_offset, position + 1, end)
-    size = (end if found is None else found) - position
-    if found is None:
+    next_batch = find_batch(file, base_offset, position + 1, end)
+    size = (end if next_batch is None else next_batch) - position
+    if next_batch is None:
         return Problem(f"the remaining {size} bytes are not batches: {reason}", position, size), end
-    return Problem(f"{size} bytes are not batches: {reason}; the next batch is at {found}", position, size), found
+    return Problem(
+        f"{size} bytes are not batches: {reason}; the next batch is at {next_batch}", position, size
+    ), next_batch
 
 
 def find_batch(file: File, base_offset: int | None, start: int, end: int) -> int | None:

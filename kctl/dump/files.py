@@ -118,7 +118,9 @@ def check_records(line: BatchLine) -> Problem | None:
 
 
 def _is_dense(line: BatchLine) -> bool:
-    """True if the batch is valid and its records have the offset deltas 0, 1, 2 and so on, as producers write them."""
+    """Return True if the batch is valid and its records have the offset deltas 0, 1, 2 and so on, as producers write
+    them.
+    """
     try:
         return walk_records(line.region(), line.header.record_count)[0]
     except (CorruptBatch, IndexError, ValueError):
@@ -132,9 +134,9 @@ def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
         raise CorruptLog(path, error.start, "not text") from error
     separator = ":" if os.path.basename(path) == PARTITION_METADATA else "="
     for line in lines:
-        name, found, value = line.partition(separator)
+        name, has_separator, value = line.partition(separator)
         if line.strip() and not line.startswith("#"):
-            yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is not a property")
+            yield PropertyLine(name.strip(), value.strip()) if has_separator else Problem(f"'{line}' is not a property")
 
 
 def _quorum_state(data: bytes, path: str) -> Iterator[PropertyLine]:
@@ -242,7 +244,7 @@ def exclusive(directories: list[str]) -> Iterator[None]:
         yield
 
 
-def logs_of(paths: list[str]) -> list[str]:
+def find_logs(paths: list[str]) -> list[str]:
     """Return the `.log` files that these files belong to, without duplicates."""
     logs: dict[str, None] = {}
     for path in paths:

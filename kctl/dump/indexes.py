@@ -35,7 +35,7 @@ class LogBeside:
     __slots__ = ("_file", "size")
 
     def __init__(self, index_path: str) -> None:
-        """Raises FileNotFoundError if the log is not beside the index, and other OSErrors."""
+        """Raise FileNotFoundError if the log is not beside the index, and other OSErrors."""
         stem, _ = file_stem(os.path.basename(index_path))
         self._file = open_file(os.path.join(os.path.dirname(index_path), stem + LOG_SUFFIX))
         self.size = self._file.size()

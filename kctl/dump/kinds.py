@@ -95,14 +95,14 @@ def base_offset_of(path: str) -> int:
     if (parsed := parse_offset_file_name(name)) is not None:
         return parsed[0]
     kind = recognized_kind(path)
-    found = None
+    base_offset = None
     if kind == LOG_SUFFIX:
-        found = _base_of_log(path)
+        base_offset = _base_of_log(path)
     elif kind in {INDEX_SUFFIX, TIME_INDEX_SUFFIX}:
-        found = _base_of_index(path, kind)
-    if found is None and _DIGITS.fullmatch(stem := file_stem(name)[0]):
-        found = int(stem)
-    return min(found or 0, _OFFSET_MAX)
+        base_offset = _base_of_index(path, kind)
+    if base_offset is None and _DIGITS.fullmatch(stem := file_stem(name)[0]):
+        base_offset = int(stem)
+    return min(base_offset or 0, _OFFSET_MAX)
 
 
 def files_of(path: str) -> list[str]:
@@ -163,8 +163,8 @@ def _base_of_index(path: str, kind: str) -> int | None:
             first = None
         with suppress(CorruptLog):
             differences = _differences_of_times(path, log) if kind == TIME_INDEX_SUFFIX else _differences(path, log)
-            found = max((one for one in differences if one >= 0), default=first)
-            return found if first is None or found is None else min(found, first)
+            smallest = max((difference for difference in differences if difference >= 0), default=first)
+            return smallest if first is None or smallest is None else min(smallest, first)
         return first
     finally:
         log.close()

@@ -61,15 +61,15 @@ class LogSummary:
     @property
     def lost_bytes(self) -> int:
         """Size of all damage."""
-        return sum(one.size_bytes for one in self.lost)
+        return sum(lost.size_bytes for lost in self.lost)
 
     @property
     def lost_offsets(self) -> int:
         """Number of lost offsets, without those of ranges with an unknown end."""
-        return sum(one.last - one.first + 1 for one in self.lost if one.last is not None)
+        return sum(lost.last - lost.first + 1 for lost in self.lost if lost.last is not None)
 
     def add_batch(self, header: BatchHeader, *, after_damage: bool) -> None:
-        """Adds the next valid batch."""
+        """Add the next valid batch."""
         if self.first_offset is None or self.last_offset is None:
             self.first_offset = header.base_offset
         elif not after_damage:
@@ -96,15 +96,15 @@ def summarize(logs: Sequence[str], progress: Progress | None = None) -> LogSumma
         try:
             end = file.size()
             after_damage = False
-            for one in _parts(file, path, end, next_base):
-                if isinstance(one, LostRange):
-                    summary.lost.append(one)
+            for part in _parts(file, path, end, next_base):
+                if isinstance(part, LostRange):
+                    summary.lost.append(part)
                     after_damage = True
                     continue
-                summary.add_batch(one, after_damage=after_damage)
+                summary.add_batch(part, after_damage=after_damage)
                 after_damage = False
                 if progress is not None:
-                    progress(done_bytes + one.end)
+                    progress(done_bytes + part.end)
         finally:
             file.close()
         summary.segments += 1
@@ -114,7 +114,7 @@ def summarize(logs: Sequence[str], progress: Progress | None = None) -> LogSumma
 
 
 def salvage(path: str, target: str, progress: Progress | None = None) -> LogSummary:
-    """Copies the valid batches of one `.log` file, byte for byte, to a new file, and summarizes them.
+    """Copy the valid batches of one `.log` file, byte for byte, to a new file, and summarize them.
 
     Raises FileExistsError if the target exists, OSError, and KctlError if there is no valid batch; in both of the last
     cases no file is left behind.
@@ -125,17 +125,17 @@ def salvage(path: str, target: str, progress: Progress | None = None) -> LogSumm
         with open(target, "xb") as copy:
             try:
                 after_damage = False
-                for one in _parts(file, path, file.size(), None):
-                    if isinstance(one, LostRange):
-                        summary.lost.append(one)
+                for part in _parts(file, path, file.size(), None):
+                    if isinstance(part, LostRange):
+                        summary.lost.append(part)
                         after_damage = True
                         continue
-                    copy.writelines(_bytes_of(file, one))
-                    summary.add_batch(one, after_damage=after_damage)
-                    summary.size_bytes += one.size
+                    copy.writelines(_read_bytes(file, part))
+                    summary.add_batch(part, after_damage=after_damage)
+                    summary.size_bytes += part.size
                     after_damage = False
                     if progress is not None:
-                        progress(one.end)
+                        progress(part.end)
                 if not summary.batches:
                     raise KctlError(f"{path} has no valid batch")
                 copy.flush()
@@ -155,14 +155,14 @@ def _parts(file: RealFile, path: str, end: int, next_base: int | None) -> Iterat
     end_offset = base_offset + RELATIVE_OFFSET_MAX
     if next_base is not None:
         end_offset = min(end_offset, next_base)
-    for one in read_all_parts(file, base_offset, end, end_offset=end_offset):
-        if isinstance(one, BatchHeader):
-            yield one
+    for part in read_all_parts(file, base_offset, end, end_offset=end_offset):
+        if isinstance(part, BatchHeader):
+            yield part
             continue
-        is_open = next_base is None and one.last_offset == end_offset - 1
-        yield LostRange(path, one.offset, None if is_open else one.last_offset, one.size, one.reason)
+        is_open = next_base is None and part.last_offset == end_offset - 1
+        yield LostRange(path, part.offset, None if is_open else part.last_offset, part.size, part.reason)
 
 
-def _bytes_of(file: RealFile, header: BatchHeader) -> Iterator[bytes]:
+def _read_bytes(file: RealFile, header: BatchHeader) -> Iterator[bytes]:
     for position in range(header.position, header.end, COPY_SIZE):
         yield file.read_at(position, min(COPY_SIZE, header.end - position))

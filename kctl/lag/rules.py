@@ -70,7 +70,7 @@ AFTER_END = "the committed offset is after the end: the topic was created again,
 
 
 def judge(facts: Facts) -> Judgement:
-    """The lag and the verdict."""
+    """Return the lag and the verdict."""
     lag = _lag(facts)
     time_lag_ms = _time_lag_ms(facts, lag)
     consumed, produced = consumed_per_s(facts), produced_per_s(facts)
@@ -134,7 +134,7 @@ def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
             yield Verdict.STOPPED, "no member reads the partition, and nothing is committed"
         elif _is_waiting(facts, found) and _still_ms(facts) >= facts.window_ms:
             yield Verdict.STALLED, "the committed offset has not moved, although records are unread"
-    if facts.committed is not None and any(one.offset > facts.committed for one in _positions(facts)):
+    if facts.committed is not None and any(position.offset > facts.committed for position in _positions(facts)):
         yield Verdict.REWOUND, "the committed offset was set back"
     if facts.committed is None and facts.log.end > facts.log.start:
         yield Verdict.WARN, "there is no committed offset: it has expired, or there never was one"
@@ -219,11 +219,11 @@ def _catch_up(lag: int | None, consumed: float | None, produced: float | None) -
 
 
 def _time_left_ms(facts: Facts, lag: int | None, produced: float | None) -> int | None:
-    """The earliest time at which a limit can reach the committed offset."""
+    """Return the earliest time at which a limit can reach the committed offset."""
     if not lag:
         return None
     limits = (_until_expiry_ms(facts), _until_size_ms(facts, produced), _until_start_ms(facts))
-    return min((one for one in limits if one is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _until_expiry_ms(facts: Facts) -> int | None:
@@ -248,7 +248,7 @@ def _until_size_ms(facts: Facts, produced: float | None) -> int | None:
 
 
 def _unread_bytes(facts: Facts) -> int | None:
-    """The part of the log's size that is after the committed offset, in proportion to the offsets."""
+    """Return the part of the log's size that is after the committed offset, in proportion to the offsets."""
     log = facts.log
     if facts.size_bytes is None or facts.committed is None or log.high_watermark <= log.start:
         return None
@@ -280,23 +280,23 @@ def _window_start(facts: Facts) -> int:
 
 
 def _positions(facts: Facts) -> list[Position]:
-    """The known committed offsets of the window, from commits and samples, in the order of time."""
+    """Return the known committed offsets of the window, from commits and samples, in the order of time."""
     start_ms = _window_start(facts)
-    return sorted(one for one in (*facts.commits, *_looks_with_commit(facts)) if one.time_ms >= start_ms)
+    return sorted(look for look in (*facts.commits, *_looks_with_commit(facts)) if look.time_ms >= start_ms)
 
 
 def _has_moved(facts: Facts) -> bool:
     """Whether the committed offset is known to have changed in the window."""
-    return any(one.offset != facts.committed for one in _positions(facts))
+    return any(position.offset != facts.committed for position in _positions(facts))
 
 
 def _still_ms(facts: Facts) -> int:
     """How long the committed offset is known to be unchanged."""
     since_ms = facts.now_ms
-    for one in sorted((*facts.commits, *_looks_with_commit(facts)), reverse=True):
-        if one.offset != facts.committed:
+    for look in sorted((*facts.commits, *_looks_with_commit(facts)), reverse=True):
+        if look.offset != facts.committed:
             break
-        since_ms = min(since_ms, one.time_ms)
+        since_ms = min(since_ms, look.time_ms)
     else:
         if not facts.commits and facts.commits_since_ms is not None:
             since_ms = min(since_ms, facts.commits_since_ms)
@@ -344,7 +344,9 @@ class GroupLag:
     @property
     def verdict(self) -> Verdict:
         """The most severe verdict of its partitions."""
-        return max((one.judgement.verdict for one in self.partitions if one.judgement), default=Verdict.OK)
+        return max(
+            (partition.judgement.verdict for partition in self.partitions if partition.judgement), default=Verdict.OK
+        )
 
 
 # Sums of lag by group, topic, member, or over everything. Pure.
@@ -385,19 +387,19 @@ class Subject(NamedTuple):
 
 
 def totals_by(groups: Iterable[GroupLag], grouping: Grouping) -> list[tuple[Subject, LagTotal]]:
-    """The totals of groups without an error."""
-    found: dict[object, tuple[Subject, list[PartitionLag]]] = {}
+    """Return the totals of groups without an error."""
+    partitions_by_key: dict[object, tuple[Subject, list[PartitionLag]]] = {}
     for group in groups:
         if not group.outcome.is_done:
             continue
         if grouping is Grouping.GROUP:
-            found[group.outcome.name] = (Subject(group, None, None), [])
-        for one in group.partitions:
-            key, subject = _subject(grouping, group, one)
-            found.setdefault(key, (subject, []))[1].append(one)
-    if grouping is Grouping.ALL and not found:
-        return [(Subject(None, None, None), total_of([]))]
-    return [(subject, total_of(partitions)) for subject, partitions in found.values()]
+            partitions_by_key[group.outcome.name] = (Subject(group, None, None), [])
+        for partition in group.partitions:
+            key, subject = _subject(grouping, group, partition)
+            partitions_by_key.setdefault(key, (subject, []))[1].append(partition)
+    if grouping is Grouping.ALL and not partitions_by_key:
+        return [(Subject(None, None, None), sum_partitions([]))]
+    return [(subject, sum_partitions(partitions)) for subject, partitions in partitions_by_key.values()]
 
 
 def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[object, Subject]:
@@ -413,52 +415,57 @@ def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[ob
             return None, Subject(None, None, None)
 
 
-def total_of(partitions: Sequence[PartitionLag]) -> LagTotal:
-    """The total of these partitions."""
-    judged = [one.judgement for one in partitions if one.judgement is not None]
+def sum_partitions(partitions: Sequence[PartitionLag]) -> LagTotal:
+    """Return the total of these partitions."""
+    judged = [partition.judgement for partition in partitions if partition.judgement is not None]
     return LagTotal(len(partitions), len(partitions) - len(judged), _combined(judged, is_empty=not partitions))
 
 
 def _combined(judged: Sequence[Judgement], *, is_empty: bool) -> Judgement:
-    """The judgement on all partitions together; without partitions there is no lag, rather than an unknown one."""
-    behind = [one for one in judged if one.lag]
+    """Return the judgement on all partitions together; without partitions there is no lag, not an unknown one."""
+    behind = [judgement for judgement in judged if judgement.lag]
     worst = max(judged, key=lambda one: one.verdict, default=None)
-    lags = [one.lag for one in judged if one.lag is not None]
+    lags = [judgement.lag for judgement in judged if judgement.lag is not None]
     return Judgement(
         lag=sum(lags) if lags or is_empty else None,
-        lost=sum(one.lost for one in judged),
-        time_lag_ms=_longest(one.time_lag_ms for one in behind) if lags or is_empty else None,
-        consumed_per_s=_sum(one.consumed_per_s for one in judged),
-        produced_per_s=_sum(one.produced_per_s for one in judged),
+        lost=sum(judgement.lost for judgement in judged),
+        time_lag_ms=_longest(judgement.time_lag_ms for judgement in behind) if lags or is_empty else None,
+        consumed_per_s=_sum(judgement.consumed_per_s for judgement in judged),
+        produced_per_s=_sum(judgement.produced_per_s for judgement in judged),
         catches_up=_catches_up(behind),
-        catch_up_ms=_longest(one.catch_up_ms for one in behind),
-        commit_age_ms=min((one.commit_age_ms for one in judged if one.commit_age_ms is not None), default=None),
-        commit_age_ms_min=min(
-            (one.commit_age_ms_min for one in judged if one.commit_age_ms_min is not None), default=None
+        catch_up_ms=_longest(judgement.catch_up_ms for judgement in behind),
+        commit_age_ms=min(
+            (judgement.commit_age_ms for judgement in judged if judgement.commit_age_ms is not None), default=None
         ),
-        time_left_ms=min((one.time_left_ms for one in judged if one.time_left_ms is not None), default=None),
+        commit_age_ms_min=min(
+            (judgement.commit_age_ms_min for judgement in judged if judgement.commit_age_ms_min is not None),
+            default=None,
+        ),
+        time_left_ms=min(
+            (judgement.time_left_ms for judgement in judged if judgement.time_left_ms is not None), default=None
+        ),
         verdict=worst.verdict if worst else Verdict.OK,
         reason=worst.reason if worst else "",
     )
 
 
 def _longest(times_ms: Iterable[int | None]) -> int | None:
-    """The longest time, 0 for none; None if one is unknown."""
+    """Return the longest time, 0 for none; None if one is unknown."""
     longest = 0
-    for one in times_ms:
-        if one is None:
+    for time_ms in times_ms:
+        if time_ms is None:
             return None
-        longest = max(longest, one)
+        longest = max(longest, time_ms)
     return longest
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:
-    """The sum; None if one is unknown, or there is none."""
+    """Return the sum; None if one is unknown, or there is none."""
     known = list(rates)
-    return sum(one for one in known if one is not None) if known and None not in known else None
+    return sum(rate for rate in known if rate is not None) if known and None not in known else None
 
 
 def _catches_up(behind: Sequence[Judgement]) -> bool | None:
-    if any(one.catches_up is False for one in behind):
+    if any(judgement.catches_up is False for judgement in behind):
         return False
-    return None if any(one.catches_up is None for one in behind) else True
+    return None if any(judgement.catches_up is None for judgement in behind) else True

@@ -59,7 +59,7 @@ class Search:
 
 
 def advance(searches: Sequence[Search], fetched: FetchedPartition, isolation: IsolationLevel) -> None:
-    """Counts the records of one response, which was fetched from the first of the searches, and moves positions.
+    """Count the records of one response, which was fetched from the first of the searches, and moves positions.
 
     All searches are in that partition, have this isolation level, and are sorted by position.  Raises CorruptBatch.
     """
@@ -113,7 +113,7 @@ class _Batch:
         self._timestamps: list[int] = []
 
     def from_offset(self, first: int, end: int) -> tuple[int, int]:
-        """The number of records from one offset up to another, and the timestamp of the first of them."""
+        """Return the number of records from one offset up to another, and the timestamp of the first of them."""
         header = self.header
         is_whole = first <= header.base_offset and header.last_offset < end
         # In a compacted batch, the base timestamp may be that of a removed record.
@@ -158,7 +158,7 @@ async def find_unread(
             # A partition whose first search is not over needs a larger response.
             stuck += [some[0] for some in by_partition.values() if not some[0].is_over]
             passed = {id(search) for search in stuck}
-            open_searches = [one for one in open_searches if not one.is_over and id(one) not in passed]
+            open_searches = [search for search in open_searches if not search.is_over and id(search) not in passed]
         open_searches = sorted(stuck, key=lambda search: (search.tp, search.position))
 
 
@@ -169,7 +169,7 @@ async def _fetch(
     count: int,
     known: ClusterMetadata | None,
 ) -> int:
-    """Fetches once for each partition, from the position of its first search; returns the bytes that were read."""
+    """Fetch once for each partition, from the position of its first search; returns the bytes that were read."""
     limits = FetchLimits(
         max_wait_ms=0, min_bytes=0, max_bytes=partition_bytes * count, partition_max_bytes=partition_bytes
     )
@@ -182,9 +182,9 @@ async def _fetch(
             some = [tp for tp in tps if searches[tp][0].isolation is isolation]
             for start in range(0, len(some), count):
                 positions = {tp: searches[tp][0].position for tp in some[start : start + count]}
-                for one in await fetch_batches(connection, positions, limits=limits, isolation=isolation):
-                    read_bytes += len(one.records)
-                    outcomes[one.tp] = _advanced(searches[one.tp], one, isolation)
+                for batch in await fetch_batches(connection, positions, limits=limits, isolation=isolation):
+                    read_bytes += len(batch.records)
+                    outcomes[batch.tp] = _advanced(searches[batch.tp], batch, isolation)
         return outcomes
 
     # An error of a partition leaves its searches as they are: the error itself is known from ListOffsets.
@@ -196,7 +196,7 @@ def _advanced(searches: Sequence[Search], fetched: FetchedPartition, isolation: 
     if fetched.error is not ErrorCode.NONE:
         return ApiError(fetched.error)
     try:
-        advance([one for one in searches if one.isolation is isolation], fetched, isolation)
+        advance([search for search in searches if search.isolation is isolation], fetched, isolation)
     except CorruptBatch:
         return ApiError(ErrorCode.CORRUPT_MESSAGE)
     return None

@@ -80,7 +80,7 @@ def label_text(**labels: str) -> str:
 
 
 def escaped(value: str) -> str:
-    """A label's value, escaped.  Characters that cannot be encoded in UTF-8 become question marks."""
+    """Return a label's value, escaped.  Characters that cannot be encoded in UTF-8 become question marks."""
     if not value.isprintable() or "\\" in value or '"' in value:
         value = value.encode("utf-8", "replace").decode()
         value = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
@@ -91,7 +91,7 @@ NO_LABELS = ""
 
 
 def single(definition: Definition, value: float) -> Family:
-    """A family with one value and without labels."""
+    """Return a family with one value and without labels."""
     return Family(definition, ((NO_LABELS, value),))
 
 
@@ -129,7 +129,7 @@ class SeriesName(NamedTuple):
 
 
 def series_names(definition: Definition, dialect: Dialect) -> tuple[SeriesName, ...]:
-    """The families of a metric; more than one where dashboards of the same dialect use two names."""
+    """Return the families of a metric; more than one where dashboards of the same dialect use two names."""
     prefix = definition.domain.replace(".", "_")
     if definition.is_attribute:
         return (SeriesName(_attribute_name(prefix, definition, dialect), "gauge"),)
@@ -176,7 +176,7 @@ QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 
 def summarize(values: Iterable[float], count: int) -> HistogramValue:
-    """The quantiles of the values, by linear interpolation as in Kafka; zeros if there are none."""
+    """Return the quantiles of the values, by linear interpolation as in Kafka; zeros if there are none."""
     ordered = sorted(values)
     return HistogramValue(count, tuple((text, _quantile(ordered, float(text))) for text in QUANTILES))
 
@@ -207,6 +207,6 @@ class Durations:
         self.latest_ms: deque[float] = deque(maxlen=SAMPLES_MAX)
 
     def record(self, took_ms: float) -> None:
-        """Adds one operation and its duration."""
+        """Add one operation and its duration."""
         self.count += 1
         self.latest_ms.append(took_ms)

@@ -47,22 +47,23 @@ class _Range(NamedTuple):
 
 
 def preferences(accept: str) -> list[str]:
-    """The media types with their parameters, such as a version, most preferred first; those refused are left out.
+    """Return the media types with their parameters, such as a version, most preferred first; those refused are left
+    out.
 
     Types of the same quality stay in the order of the header.  A wildcard stands for the types that it covers and the
     header does not name.
     """
     ranges = list(_ranges(accept))
-    named = {each.media_type for each in ranges}
-    found: list[str] = []
-    for each in sorted(ranges, key=lambda one: -one.quality):
-        if each.quality <= 0:
+    named = {media_range.media_type for media_range in ranges}
+    media_types: list[str] = []
+    for media_range in sorted(ranges, key=lambda one: -one.quality):
+        if media_range.quality <= 0:
             continue
-        if each.media_type.endswith("/*"):
-            found += [own for own in _OWN if own not in named and _covers(each.media_type, own)]
-        elif each.media_type in _OWN:
-            found.append(";".join((each.media_type, *each.parameters)))
-    return found
+        if media_range.media_type.endswith("/*"):
+            media_types += [own for own in _OWN if own not in named and _covers(media_range.media_type, own)]
+        elif media_range.media_type in _OWN:
+            media_types.append(";".join((media_range.media_type, *media_range.parameters)))
+    return media_types
 
 
 def _ranges(accept: str) -> Iterator[_Range]:
@@ -81,7 +82,7 @@ def _ranges(accept: str) -> Iterator[_Range]:
 
 
 def _quality(text: str) -> float:
-    """The number; 1, which is the default, for what is none."""
+    """Return the number; 1, which is the default, for what is none."""
     try:
         value = float(text)
     except ValueError:
@@ -108,7 +109,7 @@ class Format:
         self.is_openmetrics = self.content_type.startswith(OPENMETRICS)
 
     def metrics(self, metrics: Iterable[Metric]) -> bytes:
-        """The text of metrics of `prometheus_client`."""
+        """Return the text of metrics of `prometheus_client`."""
         return self._encode(_Collected(metrics)).removesuffix(_END_OF_OPENMETRICS)
 
     @property
@@ -118,7 +119,7 @@ class Format:
 
 
 def _encoder(accept: str) -> tuple[Encode, str]:
-    """The encoder and the content type that the client prefers; the plain text format if it accepts none."""
+    """Return the encoder and the content type that the client prefers; the plain text format if it accepts none."""
     for preference in preferences(accept):
         try:
             encode, content_type = choose_encoder(preference)
@@ -140,7 +141,7 @@ class _Collected(Collector):
 
 
 async def exposition(families: Iterable[AnyFamily | Metric | None], form: Format, dialect: Dialect) -> list[bytes]:
-    """The text of all families; None among them is a point at which to look at the clock.
+    """Return the text of all families; None among them is a point at which to look at the clock.
 
     Other work of the event loop is done in between, every METRICS_SLICE_MS.
     """
@@ -211,7 +212,7 @@ Families = dict[str, tuple[list[str], list[str]]]
 
 
 def labelled(text: str, broker_id: int) -> Families:
-    """The families of one broker's exposition, in either text format, with the label added to each sample.
+    """Return the families of one broker's exposition, in either text format, with the label added to each sample.
 
     Samples without a description before them are left out: the endpoints of kctl write none.
     """
@@ -229,16 +230,16 @@ def labelled(text: str, broker_id: int) -> Families:
 
 
 def merged(brokers: Iterable[Mapping[str, tuple[list[str], list[str]]]]) -> Iterator[bytes]:
-    """The text of all families, a piece for each; the description is that of the first broker that has it."""
-    found = list(brokers)
-    for name in dict.fromkeys(name for families in found for name in families):
-        parts = [families[name] for families in found if name in families]
+    """Yield the text of all families, a piece for each; the description is that of the first broker that has it."""
+    families_by_broker = list(brokers)
+    for name in dict.fromkeys(name for families in families_by_broker for name in families):
+        parts = [families[name] for families in families_by_broker if name in families]
         lines = [*parts[0][0], *(line for _, samples in parts for line in samples), ""]
         yield "\n".join(lines).encode()
 
 
 def _with_label(line: str, label: str) -> str:
-    """A sample is `name value` or `name{labels} value`."""
+    """Return a sample is `name value` or `name{labels} value`."""
     name, brace, rest = line.partition("{")
     if brace and " " not in name:
         comma = "" if rest.startswith("}") else ","

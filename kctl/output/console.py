@@ -158,7 +158,7 @@ class Console:
         quiet: bool = False,
         human: bool = False,
     ) -> Console:
-        """The console of this process.  NO_COLOR, TERM=dumb and --no-color disable colours."""
+        """Return the console of this process.  NO_COLOR, TERM=dumb and --no-color disable colours."""
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
@@ -298,7 +298,9 @@ class Console:
         return None if answer is None else answer.lower() in {"y", "yes"}
 
     def ask(self, question: str) -> str | None:
-        """The line that the user types after the question, empty if it is not text; None if there is no terminal."""
+        """Return the line that the user types after the question, empty if it is not text; None if there is no
+        terminal.
+        """
         if self.stdin is None or not self.can_ask:
             return None
         self.stderr.write(f"{escape(question)} ")
@@ -309,7 +311,7 @@ class Console:
             return ""
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
-        """A line on stderr with the progress of a long command; --quiet suppresses it."""
+        """Return a line on stderr with the progress of a long command; --quiet suppresses it."""
         return Progress(self, label, total, unit)
 
     def clear_screen(self) -> None:
@@ -334,7 +336,7 @@ _STREAMS: dict[Format, type[RowStream]] = {
 
 
 def uses_colors() -> bool:
-    """False if NO_COLOR is set or TERM is dumb."""
+    """Return False if NO_COLOR is set or TERM is dumb."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -30,7 +30,8 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def parse_json(text: str | bytes, **settings: Any) -> Any:
-    """The value of a JSON document in UTF-8.  Raises ValueError, also for half a surrogate pair, and RecursionError.
+    """Return the value of a JSON document in UTF-8.  Raises ValueError, also for half a surrogate pair, and
+    RecursionError.
 
     Such a half is not a character: a name with it cannot be encoded when it is sent or stored.  `settings` are those of
     json.loads.
@@ -47,7 +48,7 @@ def parse_json(text: str | bytes, **settings: Any) -> Any:
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of a JSON document of a user.  Raises UsageError, also for NaN and a member that is given twice."""
+    """Return the value of a user's JSON document.  Raises UsageError, also for NaN and a member that is there twice."""
     try:
         return parse_json(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -55,7 +56,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def json_problem(error: ValueError | RecursionError) -> str:
-    """What is wrong with a JSON document, from the error that `json.loads` or `parse_json` has raised."""
+    """Return what is wrong with a JSON document, from the error that `json.loads` or `parse_json` has raised."""
     match error:
         case UnicodeDecodeError():
             return f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
@@ -68,11 +69,11 @@ def json_problem(error: ValueError | RecursionError) -> str:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        raise UsageError(f"not clear: '{next(one for one in names if names.count(one) > 1)}' is given twice")
-    return found
+        raise UsageError(f"not clear: '{next(name for name in names if names.count(name) > 1)}' is given twice")
+    return members
 
 
 def _refuse_constant(name: str) -> float:
@@ -80,7 +81,9 @@ def _refuse_constant(name: str) -> float:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """A value as JSON, on one line unless `indent` is given; JSON has no infinite numbers and no NaN: they are null."""
+    """Return a value as JSON, on one line unless `indent` is given; JSON has no infinite numbers and no NaN: they are
+    null.
+    """
     try:
         text = _json_encoder(indent).encode(value)
     except ValueError:
@@ -100,18 +103,18 @@ def _without_non_finite(value: Any) -> Any:
 
 @functools.cache
 def _json_encoder(indent: int | None) -> json.JSONEncoder:
-    """Cached, because creating an encoder takes as long as encoding a record."""
+    """Return the encoder; cached, because creating one takes as long as encoding a record."""
     separators = (",", ": ") if indent else (",", ":")
     return json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
 
 
 def yaml_text(value: object) -> str:
-    """A value as one YAML document of complete lines."""
+    """Return a value as one YAML document of complete lines."""
     return "".join(_block(value, 0, "")) if _is_block(value) else _scalar(value) + "\n"
 
 
 def _block(value: Any, indent: int, start: str) -> Iterator[str]:
-    """The lines of a list or mapping that is not empty; `start` is the beginning of the first line."""
+    """Yield the lines of a list or mapping that is not empty; `start` is the beginning of the first line."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _entry(f"{start}{_key(key, indent)}:", inner, indent)

@@ -65,7 +65,7 @@ class LiveScreen:
         return size.columns or 80, size.lines or 24
 
     def draw(self, lines: Iterable[Iterable[tuple[str, str]]]) -> None:
-        """Replaces the screen.  A line is a sequence of escaped text and a style of rich."""
+        """Replace the screen.  A line is a sequence of escaped text and a style of rich."""
         if self._live is None:
             return
         text = Text(no_wrap=True, overflow="crop", end="")

@@ -115,12 +115,12 @@ class Folding(Generic[T]):
         return False
 
     def next_due_ms(self) -> int | None:
-        """The end of the first window with counts; None if there is none."""
+        """Return the end of the first window with counts; None if there is none."""
         counting = (window.end_ms for window in self._windows.values() if window.has_counts)
         return min(counting, default=None)
 
     def due(self, now_ms: int) -> list[Folded[T]]:
-        """The lines that were left out in the windows that have ended, in the order of their events."""
+        """Return the lines that were left out in the windows that have ended, in the order of their events."""
         ended = [event for event, window in self._windows.items() if now_ms >= window.end_ms]
         counts = []
         for event in ended:
@@ -135,13 +135,13 @@ class Folding(Generic[T]):
         return counts
 
     def close(self) -> list[Folded[T]]:
-        """The lines that were left out in all windows, which end."""
+        """Return the lines that were left out in all windows, which end."""
         return [folded for event in list(self._windows) for folded in self._close(event)]
 
     def _close(self, event: Hashable) -> list[Folded[T]]:
         window = self._windows.pop(event)
         self._line_count -= len(window.lines)
-        folded = [Folded(each.last, each.count, True) for each in window.lines.values() if each.last is not None]
+        folded = [Folded(line.last, line.count, True) for line in window.lines.values() if line.last is not None]
         if window.others.last is not None:
             folded.append(Folded(window.others.last, window.others.count, False))
         return folded

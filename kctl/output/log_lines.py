@@ -68,8 +68,8 @@ class Event(NamedTuple):
     fields: dict[str, Value]
 
 
-def event_of(template: str, arguments: tuple[object, ...]) -> Event:
-    """The event and the fields of a record.  Raises ValueError or TypeError if they do not fit each other."""
+def extract_event(template: str, arguments: tuple[object, ...]) -> Event:
+    """Return the event and the fields of a record.  Raises ValueError or TypeError if they do not fit each other."""
     if not arguments:
         template = template.replace("%", "%%")  # logging leaves it unformatted.
     words: list[str] = []
@@ -92,7 +92,7 @@ def _parts(template: str) -> tuple[_Part, ...]:
     parts = []
     for word in template.split():
         named = _NAME.fullmatch(word)
-        conversions = sum(each != "%%" for each in _CONVERSION.findall(word))
+        conversions = sum(conversion != "%%" for conversion in _CONVERSION.findall(word))
         parts.append(_Part(named[1], named[2], conversions) if named else _Part(None, word, conversions))
     return tuple(parts)
 
@@ -155,7 +155,7 @@ class JsonFormatter(logging.Formatter):
 def _event(record: logging.LogRecord) -> Event:
     """Other libraries' records may have no template that can be taken apart; their message is the event."""
     try:
-        return event_of(str(record.msg), record.args if isinstance(record.args, tuple) else ())
+        return extract_event(str(record.msg), record.args if isinstance(record.args, tuple) else ())
     except (ValueError, TypeError):
         return Event(record.getMessage(), {})
 
@@ -182,14 +182,14 @@ class EscapingFormatter(logging.Formatter):
         self._end = "" if process is None else f" process={process}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """The log line without traceback: escaped, and cut to LOG_MESSAGE_CHARACTERS_MAX."""
+        """Return the log line without traceback: escaped, and cut to LOG_MESSAGE_CHARACTERS_MAX."""
         message = super().formatMessage(record)
         if len(message) > LOG_MESSAGE_CHARACTERS_MAX:
             message = message[: LOG_MESSAGE_CHARACTERS_MAX - 3] + "..."
         return escape(message) + self._end
 
     def format(self, record: logging.LogRecord) -> str:
-        """The log line with the traceback, if there is one, on lines of its own."""
+        """Return the log line with the traceback, if there is one, on lines of its own."""
         return escape_lines(super().format(record))
 
 
@@ -232,7 +232,7 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes the record unless it is folded.  Called with the handler's lock held."""
+        """Write the record unless it is folded.  Called with the handler's lock held."""
         now_ms = _monotonic_ms()
         try:
             self._write(self._folding.due(now_ms))
@@ -246,7 +246,7 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
             self._start_timer(now_ms)
 
     def close(self) -> None:
-        """Writes the counts of all open windows."""
+        """Write the counts of all open windows."""
         self.acquire()
         try:
             if self._timer is not None:
@@ -287,15 +287,19 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
         )
 
     def _write(self, folded: list[Folded[logging.LogRecord]]) -> None:
-        for each in folded:
-            name = "repeated" if each.is_equal else "similar"
-            each.line.msg = f"{each.line.msg} {name}=%d"
-            each.line.args = (*each.line.args, each.omitted) if isinstance(each.line.args, tuple) else (each.omitted,)
-            super().emit(each.line)
+        for folded_line in folded:
+            name = "repeated" if folded_line.is_equal else "similar"
+            folded_line.line.msg = f"{folded_line.line.msg} {name}=%d"
+            folded_line.line.args = (
+                (*folded_line.line.args, folded_line.omitted)
+                if isinstance(folded_line.line.args, tuple)
+                else (folded_line.omitted,)
+            )
+            super().emit(folded_line.line)
 
 
 def set_up_logging(stream: TextIO | None, log_format: LogFormat, process: int | None = None) -> None:
-    """Replaces all handlers of the root logger; a `stream` of None discards all lines.
+    """Replace all handlers of the root logger; a `stream` of None discards all lines.
 
     `process` is the number of this process among those that write to the stream, for a key in each line.
     """
@@ -313,7 +317,7 @@ def set_up_logging(stream: TextIO | None, log_format: LogFormat, process: int | 
 
 
 def continue_logging(stream: TextIO) -> None:
-    """Writes the lines from now on to another stream, after those that are in a stream in memory."""
+    """Write the lines from now on to another stream, after those that are in a stream in memory."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, FoldingHandler):
             handler.acquire()
@@ -331,16 +335,16 @@ def _monotonic_ms() -> int:
 
 
 def _error(record: logging.LogRecord) -> object:
-    """The values that distinguish the failures of one event."""
+    """Return the values that distinguish the failures of one event."""
     try:
-        fields = event_of(str(record.msg), record.args if isinstance(record.args, tuple) else ()).fields
+        fields = extract_event(str(record.msg), record.args if isinstance(record.args, tuple) else ()).fields
     except (ValueError, TypeError):
         fields = {}
     return fields.get("error", fields.get("reason")), _exception(record)
 
 
 def _exception(record: logging.LogRecord) -> object:
-    """The type, text and origin of the record's exception."""
+    """Return the type, text and origin of the record's exception."""
     if not record.exc_info or record.exc_info[1] is None:
         return None
     traceback = record.exc_info[2]
@@ -351,10 +355,10 @@ def _exception(record: logging.LogRecord) -> object:
 
 
 def _kept(record: logging.LogRecord) -> logging.LogRecord:
-    """A copy without references to the values, which may be large: they are kept as short texts."""
+    """Return a copy without references to the values, which may be large: they are kept as short texts."""
     msg, arguments = str(record.msg), tuple[Any, ...]()
     if record.args and isinstance(record.args, tuple):
-        arguments = tuple(_short(each) for each in record.args)
+        arguments = tuple(_short(argument) for argument in record.args)
     else:
         msg = record.getMessage()[:LOG_MESSAGE_CHARACTERS_MAX].replace("%", "%%")
     kept = logging.LogRecord(record.name, record.levelno, record.pathname, record.lineno, msg, arguments, None)

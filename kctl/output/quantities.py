@@ -20,7 +20,8 @@ _COUNTS = frozenset({"lag", "total_lag", "records", "offsets"})
 
 
 def readable(name: str, value: object) -> object:
-    """The value of a field as --human shows it; other values than sizes, durations and counts are returned unchanged.
+    """Return the value of a field as --human shows it; other values than sizes, durations and counts are returned
+    unchanged.
 
     The name of the field has its unit: `bytes_to_move`, `duration_ms`, `lag`.
     """
@@ -36,7 +37,7 @@ def readable(name: str, value: object) -> object:
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number and its noun: 0 records, 1 record, 2,000 records; without `plural` that is the noun with an s."""
+    """Return a number and its noun: 0 records, 1 record, 2,000 records; without `plural` that is the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -56,7 +57,7 @@ def compact(value: float | None) -> str:
 
 
 def format_size(size_bytes: float) -> str:
-    """A number of bytes in powers of 1,024: 999 B, 1.5 KiB, 20 GiB."""
+    """Return a number of bytes in powers of 1,024: 999 B, 1.5 KiB, 20 GiB."""
     sign, size, unit = ("-" if size_bytes < 0 else ""), abs(float(size_bytes)), 0
     while size >= 999.5 and unit < len(_UNITS) - 1:
         size /= 1024
@@ -67,7 +68,7 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_duration(duration_ms: int) -> str:
-    """The two largest units of a length of time: `350ms`, `12s`, `3m5s`, `2d4h`."""
+    """Return the two largest units of a length of time: `350ms`, `12s`, `3m5s`, `2d4h`."""
     if duration_ms < 1000:
         return f"{duration_ms}ms"
     seconds = duration_ms // 1000
@@ -92,9 +93,9 @@ _SHOWN_MAX = 40
 
 
 def parse_integer(text: str, what: str, *, low: int = 0, high: int = INT32_MAX) -> int:
-    """The integer in `text`.  `what` names it in the error.  Raises UsageError with the valid range."""
-    found = _DIGITS.fullmatch(text)
-    number = int(found[1] + found[2]) if found else None
+    """Return the integer in `text`.  `what` names it in the error.  Raises UsageError with the valid range."""
+    match = _DIGITS.fullmatch(text)
+    number = int(match[1] + match[2]) if match else None
     if number is None or not low <= number <= high:
         shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
         raise UsageError(f"{what} is a whole number from {low} to {high}, not '{shown}'")

@@ -26,13 +26,13 @@ class Output(Protocol):
         """Columns of the terminal; None for no limit."""
 
     def document(self, value: object) -> None:
-        """Writes the one document of json and yaml."""
+        """Write the one document of json and yaml."""
 
     def line(self, value: Mapping[str, Any]) -> None:
-        """Writes one object of jsonl."""
+        """Write one object of jsonl."""
 
     def note(self, text: str) -> None:
-        """Writes a message to stderr."""
+        """Write a message to stderr."""
 
 
 class RowStream:

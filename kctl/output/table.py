@@ -122,7 +122,7 @@ JSON_ONLY = object()
 
 
 def is_present(text: str) -> bool:
-    """True for the text of a cell that is not empty."""
+    """Return True for the text of a cell that is not empty."""
     return text not in {"", NOTHING}
 
 
@@ -177,11 +177,11 @@ def columns_of(row: type[TypedRow], *omitted: str) -> tuple[Column, ...]:
 
 
 def as_mapping(row: Row) -> Mapping[str, Any]:
-    """The fields of a row by name, in order; rows within rows become mappings too."""
-    return row if isinstance(row, Mapping) else _fields_of(row)
+    """Return the fields of a row by name, in order; rows within rows become mappings too."""
+    return row if isinstance(row, Mapping) else _read_fields(row)
 
 
-def _fields_of(row: TypedRow) -> dict[str, Any]:
+def _read_fields(row: TypedRow) -> dict[str, Any]:
     fields = row._asdict()
     for name, value in fields.items():
         if isinstance(value, (list, tuple)):
@@ -191,12 +191,12 @@ def _fields_of(row: TypedRow) -> dict[str, Any]:
 
 def _nested(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return _fields_of(value)
-    return [_nested(one) if isinstance(one, (list, tuple)) else one for one in value]
+        return _read_fields(value)
+    return [_nested(item) if isinstance(item, (list, tuple)) else item for item in value]
 
 
 def cell(value: object) -> str:
-    """A value as one cell.
+    """Return a value as one cell.
 
     Null and empty lists are `-`, the empty string is `""`; control characters are escaped and backslashes doubled.  A
     list is joined by commas, which are escaped within its elements.  A mapping is `name=value` joined by commas, and
@@ -316,12 +316,12 @@ class TableLayout:
         self._shown = every
 
     def head(self, paint: Paint) -> Iterator[str]:
-        """The line of titles; no line if rows are blocks."""
+        """Yield the line of titles; no line if rows are blocks."""
         if self._widths is not None:
             yield from self._lines(self._widths, self._titles, paint)
 
     def row(self, cells: Sequence[str], paint: Paint) -> Iterator[str]:
-        """The lines of one row."""
+        """Yield the lines of one row."""
         if self._widths is not None:
             yield from self._lines(self._widths, cells, paint)
             return

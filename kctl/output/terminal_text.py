@@ -82,7 +82,7 @@ def display_width(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Truncates escaped text to `width` columns, with an ellipsis if something is cut off."""
+    """Truncate escaped text to `width` columns, with an ellipsis if something is cut off."""
     if display_width(text) <= width:
         return text
     taken, left = [], width - 3
@@ -95,7 +95,7 @@ def cut(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Pads text with blanks to `width` columns, on the left if `right` is set."""
+    """Pad text with blanks to `width` columns, on the left if `right` is set."""
     blanks = " " * (width - display_width(text))
     return blanks + text if right else text + blanks
 
@@ -104,7 +104,7 @@ _WORD = re.compile(r"[^ ,]*,* *")
 
 
 def words_of(text: str) -> list[str]:
-    """Splits text where a line may be broken: after blanks and commas."""
+    """Split text where a line may be broken: after blanks and commas."""
     return [word for word in _WORD.findall(text) if word]
 
 
@@ -114,7 +114,7 @@ def word_width(text: str) -> int:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wraps text into lines of at most `width` columns; a longer word gets a line of its own."""
+    """Wrap text into lines of at most `width` columns; a longer word gets a line of its own."""
     if display_width(text) <= width:
         return [text]
     lines: list[str] = []

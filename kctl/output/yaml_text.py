@@ -68,7 +68,7 @@ class _Open:
 
 
 def read_yaml(data: bytes, path: str) -> Yaml:
-    """The only document of a file.  Raises UsageError with the path and the line."""
+    """Return the only document of a file.  Raises UsageError with the path and the line."""
     if len(data) > YAML_BYTES_MAX:
         raise UsageError(f"{path} has more than {YAML_BYTES_MAX} bytes")
     try:
@@ -83,7 +83,7 @@ def read_yaml(data: bytes, path: str) -> Yaml:
 
 
 def write_yaml(document: Any) -> str:
-    """The document as `read_yaml` reads it back; numbers and true and false become text."""
+    """Return the document as `read_yaml` reads it back; numbers and true and false become text."""
     events = [
         yaml.StreamStartEvent(),
         yaml.DocumentStartEvent(explicit=False),
@@ -95,7 +95,7 @@ def write_yaml(document: Any) -> str:
 
 
 def _events(value: Any) -> Iterator[Any]:
-    """The events of a value.  `yaml.dump` builds a graph of nodes first, which takes twice as long."""
+    """Yield the events of a value.  `yaml.dump` builds a graph of nodes first, which takes twice as long."""
     if isinstance(value, dict):
         yield yaml.MappingStartEvent(None, None, implicit=True, flow_style=False)
         for key, item in value.items():
@@ -126,7 +126,7 @@ def _implicit_for(text: str) -> tuple[bool, bool]:
 
 
 def plain(text: str) -> str | int | bool:
-    """The value that `write_yaml` writes without quotation marks, if `text` is a usual number, true or false."""
+    """Return the value that `write_yaml` writes without quotation marks, if `text` is a usual number, true or false."""
     if text in {"true", "false"}:
         return text == "true"
     number = text.removeprefix("-")
@@ -136,7 +136,7 @@ def plain(text: str) -> str | int | bool:
 
 def _read(text: str, path: str) -> Yaml:
     opened: list[_Open] = []
-    found: Yaml = None
+    document: Yaml = None
     documents = 0
     for event in yaml.parse(text, Loader=_LOADER):
         match event:
@@ -150,7 +150,7 @@ def _read(text: str, path: str) -> Yaml:
             case yaml.ScalarEvent() | yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 _check(event, path)
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                found = opened.pop().value
+                document = opened.pop().value
                 continue
             case _:
                 continue
@@ -162,12 +162,12 @@ def _read(text: str, path: str) -> Yaml:
         if opened:
             opened[-1].add(item, event, path)
         else:
-            found = item
+            document = item
         if isinstance(item, (dict, list)):
             opened.append(_Open(item))
             if len(opened) > YAML_DEPTH_MAX:
                 _fail(path, event, f"more than {YAML_DEPTH_MAX} mappings or lists are inside each other")
-    return found
+    return document
 
 
 def _check(event: Any, path: str) -> None:

@@ -132,23 +132,25 @@ def is_long_to_encode(message: object) -> bool:
 
 
 def arrays_of(message: object) -> Iterator[Sequence[object]]:
-    """The arrays of structs in a message that are not empty, without those in their elements."""
+    """Yield the arrays of structs in a message that are not empty, without those in their elements."""
     for name in _names_of_arrays(message.__class__):
         elements = getattr(message, name)
         if elements:
             yield elements
 
 
-def _names_of_arrays_of(cls: type) -> tuple[str, ...]:
+def _collect_array_names(cls: type) -> tuple[str, ...]:
     fields = definition_of(cls).fields
     return tuple(field.name for field in fields if field.element is not None and field.element.struct is not None)
 
 
-_names_of_arrays: Callable[[type], tuple[str, ...]] = cache(_names_of_arrays_of)
+_names_of_arrays: Callable[[type], tuple[str, ...]] = cache(_collect_array_names)
 
 
-def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:
-    """The strings and bytes of a message; and its arrays, whether their elements have such fields, or are strings."""
+def _collect_long_fields(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:
+    """Return the strings and bytes of a message; and its arrays, whether their elements have such fields, or are
+    strings.
+    """
     fields = definition_of(cls).fields
     arrays = ((field.name, field.element) for field in fields if field.element is not None)
     return (
@@ -161,7 +163,7 @@ def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, 
 
 
 _TEXTS = frozenset({"string", "bytes"})
-_long_fields: Callable[[type], tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]] = cache(_long_fields_of)
+_long_fields: Callable[[type], tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]] = cache(_collect_long_fields)
 
 
 def encode(message: object, version: int) -> list[Chunk]:

@@ -69,7 +69,7 @@ class Definition:
     """Maximum cost of decoding; None for messages from brokers and files, which have no bound."""
 
     def is_flexible(self, version: int) -> bool:
-        """True if this version has compact lengths and tagged fields (KIP-482)."""
+        """Return True if this version has compact lengths and tagged fields (KIP-482)."""
         return version in self.flexible
 
 

@@ -70,17 +70,17 @@ def boolean(
 
 
 def int8(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
-    """A signed byte."""
+    """Return a signed byte."""
     return cast("int", _field("int8", versions, default=default, ignorable=ignorable, tag=tag))
 
 
 def int16(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
-    """A signed integer of 2 bytes."""
+    """Return a signed integer of 2 bytes."""
     return cast("int", _field("int16", versions, default=default, ignorable=ignorable, tag=tag))
 
 
 def uint16(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
-    """An unsigned integer of 2 bytes."""
+    """Return an unsigned integer of 2 bytes."""
     return cast("int", _field("uint16", versions, default=default, ignorable=ignorable, tag=tag))
 
 
@@ -92,25 +92,25 @@ def int32(
     tag: int | None = None,
     is_partition: bool = False,
 ) -> int:
-    """A signed integer of 4 bytes; `is_partition` declares that it is the number of a partition."""
+    """Return a signed integer of 4 bytes; `is_partition` declares that it is the number of a partition."""
     role = Role.PARTITION if is_partition else None
     return cast("int", _field("int32", versions, default=default, ignorable=ignorable, tag=tag, role=role))
 
 
 def uint32(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
-    """An unsigned integer of 4 bytes."""
+    """Return an unsigned integer of 4 bytes."""
     return cast("int", _field("uint32", versions, default=default, ignorable=ignorable, tag=tag))
 
 
 def int64(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
-    """A signed integer of 8 bytes."""
+    """Return a signed integer of 8 bytes."""
     return cast("int", _field("int64", versions, default=default, ignorable=ignorable, tag=tag))
 
 
 def float64(
     versions: str = "0+", *, default: float = _REQUIRED, ignorable: bool = False, tag: int | None = None
 ) -> float:
-    """An IEEE 754 double."""
+    """Return an IEEE 754 double."""
     return cast("float", _field("float64", versions, default=default, ignorable=ignorable, tag=tag))
 
 
@@ -130,7 +130,7 @@ def string(
     is_topic: bool = ...,
     is_cluster_id: bool = ...,
 ) -> str:
-    """A field that is never null."""
+    """Return a field that is never null."""
 
 
 @overload
@@ -145,7 +145,7 @@ def string(
     is_topic: bool = ...,
     is_cluster_id: bool = ...,
 ) -> str | None:
-    """A field that is null in the `nullable` versions."""
+    """Return a field that is null in the `nullable` versions."""
 
 
 def string(
@@ -190,14 +190,14 @@ def partition_number() -> int:
 
 @overload
 def bytes_(versions: str = ..., *, default: bytes = ..., ignorable: bool = ..., secret: bool = ...) -> bytes:
-    """A field that is never null."""
+    """Return a field that is never null."""
 
 
 @overload
 def bytes_(
     versions: str = ..., *, nullable: str, default: bytes | None = ..., ignorable: bool = ..., secret: bool = ...
 ) -> bytes | None:
-    """A field that is null in the `nullable` versions."""
+    """Return a field that is null in the `nullable` versions."""
 
 
 def bytes_(
@@ -228,7 +228,7 @@ def array(
     ignorable: bool = ...,
     tag: int | None = ...,
 ) -> list[T]:
-    """A field that is never null."""
+    """Return a field that is never null."""
 
 
 @overload
@@ -241,7 +241,7 @@ def array(
     ignorable: bool = ...,
     tag: int | None = ...,
 ) -> list[T] | None:
-    """A field that is null in the `nullable` versions."""
+    """Return a field that is null in the `nullable` versions."""
 
 
 def array(
@@ -253,7 +253,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> list[T] | None:
-    """A list of structs (pass the class) or of plain values (pass the specifier: `array(int32)`)."""
+    """Return a list of structs (pass the class) or of plain values (pass the specifier: `array(int32)`)."""
     spec = _field(
         "array",
         versions,
@@ -268,19 +268,19 @@ def array(
 
 @overload
 def nested(struct_class: type[T], versions: str = ...) -> T:
-    """A field that is never null."""
+    """Return a field that is never null."""
 
 
 @overload
 def nested(
     struct_class: type[T], versions: str = ..., *, nullable: str, default: T | None = ..., tag: int | None = ...
 ) -> T | None:
-    """A field that is null in the `nullable` versions."""
+    """Return a field that is null in the `nullable` versions."""
 
 
 @overload
 def nested(struct_class: type[T], versions: str = ..., *, tag: int, default: None) -> T | None:
-    """A tagged field that may be absent."""
+    """Return a tagged field that may be absent."""
 
 
 def nested(
@@ -291,7 +291,7 @@ def nested(
     default: T | None = _REQUIRED,
     tag: int | None = None,
 ) -> T | None:
-    """A struct outside of arrays.
+    """Return a struct outside of arrays.
 
     A nullable struct (KIP-893) is preceded by a number that is negative or 0 for null.  In a tagged field, null and
     absent differ unless the default is None; a tagged struct that is not nullable is None if it is absent.
@@ -325,7 +325,7 @@ def _element(element: Callable[..., Any]) -> Field:
     ),
 )
 def struct(cls: type[T]) -> type[T]:
-    """A struct inside of messages; it has the versions of the message that contains it."""
+    """Return a struct inside of messages; it has the versions of the message that contains it."""
     return _define(cls, None, "0+", "0+")
 
 
@@ -351,7 +351,7 @@ def struct(cls: type[T]) -> type[T]:
 def request(
     *, key: int, versions: str, flexible: str, served: str | None = None, cost_max: int = REQUEST_COST_MAX
 ) -> Callable[[type[T]], type[T]]:
-    """A request of the API with this key; decoding fails if it costs more than `cost_max`.
+    """Return a request of the API with this key; decoding fails if it costs more than `cost_max`.
 
     `versions` are those that our client can send, `served` those that our broker serves: all of them by
     default, "none" for an API that only our client uses.
@@ -385,7 +385,7 @@ def request(
     ),
 )
 def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """A response of the API with this key."""
+    """Return a response of the API with this key."""
     return lambda cls: _define(cls, key, versions, flexible)
 
 
@@ -409,7 +409,7 @@ def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], t
     ),
 )
 def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """A message inside of another one or of a record, such as a consumer's subscription."""
+    """Return a message inside of another one or of a record, such as a consumer's subscription."""
     return lambda cls: _define(cls, None, versions, flexible)
 
 

@@ -56,18 +56,18 @@ _apis: dict[int, Api] = {}
 
 
 def api(key: int) -> Api | None:
-    """The API with this key, None when unknown."""
-    found = _apis.get(key)
-    if found is None:
+    """Return the API with this key, None when unknown."""
+    known = _apis.get(key)
+    if known is None:
         if key not in REQUESTS:
             _import_all()
         if key in REQUESTS:
-            found = _apis[key] = _described(REQUESTS[key])
-    return found
+            known = _apis[key] = _described(REQUESTS[key])
+    return known
 
 
 def api_named(name: str) -> Api:
-    """The API with this name in snake case; KeyError when unknown."""
+    """Return the API with this name in snake case; KeyError when unknown."""
     if name not in _names():
         raise KeyError(name)
     module = import_module(f"{apis.__name__}.{name}")
@@ -75,12 +75,12 @@ def api_named(name: str) -> Api:
 
 
 def api_of(message_class: type) -> Api:
-    """The API that a request or response class belongs to; KeyError for other classes."""
+    """Return the API that a request or response class belongs to; KeyError for other classes."""
     key = definition_of(message_class).key
-    found = api(key) if key is not None else None
-    if found is None:
+    known = api(key) if key is not None else None
+    if known is None:
         raise KeyError(message_class.__name__)
-    return found
+    return known
 
 
 def all_apis() -> dict[int, Api]:

@@ -33,7 +33,7 @@ class _Named(IntEnum):
 
     @classmethod
     def of_label(cls, text: str) -> Self:
-        """Parses a name in any case, with or without separators.  Raises ValueError."""
+        """Parse a name in any case, with or without separators.  Raises ValueError."""
         normalized = text.replace("_", "").replace("-", "").lower()
         for member in cls:
             if member.name.replace("_", "").lower() == normalized:
@@ -211,7 +211,7 @@ class AclFilter:
         )
 
     def exact_patterns(self) -> tuple[ResourcePattern, ...]:
-        """The patterns that the filter can select, if it names them; empty if it has to search."""
+        """Return the patterns that the filter can select, if it names them; empty if it has to search."""
         if self.resource_type is ResourceType.ANY or self.name is None or self.pattern_type is PatternType.MATCH:
             return ()
         kinds = (

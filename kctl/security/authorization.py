@@ -91,7 +91,7 @@ class AccessPolicy:
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """The principals in `super.users`, which are separated by semicolons.  Raises ValueError."""
+    """Return the principals in `super.users`, which are separated by semicolons.  Raises ValueError."""
     names = [name.strip() for name in text.split(";")]
     while names and not names[-1]:
         names.pop()  # Java's split leaves trailing empty strings out.
@@ -131,7 +131,7 @@ class AclIndex:
             self.replace(pattern, entries)
 
     def replace(self, pattern: ResourcePattern, entries: Iterable[AclEntry] | None) -> None:
-        """Replaces the ACLs of a pattern; None means that they cannot be read."""
+        """Replace the ACLs of a pattern; None means that they cannot be read."""
         was_present = pattern in self._entries
         self._forget(pattern)
         stored = tuple(dict.fromkeys(entries or ()))
@@ -166,7 +166,7 @@ class AclIndex:
             del self._prefix_lengths[pattern.type]
 
     def entries(self, pattern: ResourcePattern) -> tuple[AclEntry, ...]:
-        """The ACLs of exactly this pattern."""
+        """Return the ACLs of exactly this pattern."""
         return self._entries.get(pattern, ())
 
     def patterns(self) -> Iterable[ResourcePattern]:
@@ -180,15 +180,15 @@ class AclIndex:
                 yield AclBinding(pattern, entry)
 
     def unreadable_names(self, kind: ResourceType, shape: PatternType) -> set[str]:
-        """The names of the patterns of a type whose ACLs cannot be read."""
-        return {each.name for each in self._unreadable if each.type is kind and each.pattern_type is shape}
+        """Return the names of the patterns of a type whose ACLs cannot be read."""
+        return {pattern.name for pattern in self._unreadable if pattern.type is kind and pattern.pattern_type is shape}
 
     def is_unreadable(self, pattern: ResourcePattern) -> bool:
         """Whether the ACLs of the pattern cannot be read."""
         return pattern in self._unreadable
 
     def applying(self, kind: ResourceType, name: str) -> list[ResourcePattern]:
-        """The patterns with ACLs that apply to a resource."""
+        """Return the patterns with ACLs that apply to a resource."""
         candidates = chain(
             (ResourcePattern(kind, name), ResourcePattern(kind, WILDCARD))
             if name != WILDCARD
@@ -204,15 +204,15 @@ class AclIndex:
     def names(
         self, client: Client, operation: Operation, permission: Permission, kind: ResourceType, shape: PatternType
     ) -> list[set[str]]:
-        """The names of the patterns with an ACL for this client and operation, or for all of them."""
-        found = []
+        """Return the names of the patterns with an ACL for this client and operation, or for all of them."""
+        names_by_rule = []
         for principal in (client.principal, EVERY_USER):
             for host in (client.host, WILDCARD):
-                for each in (operation, Operation.ALL):
-                    names = self._names.get(_RuleKey(AclEntry(principal, host, each, permission), kind, shape))
+                for possible in (operation, Operation.ALL):
+                    names = self._names.get(_RuleKey(AclEntry(principal, host, possible, permission), kind, shape))
                     if names:
-                        found.append(names)
-        return found
+                        names_by_rule.append(names)
+        return names_by_rule
 
 
 def decide(
@@ -296,7 +296,7 @@ def _has_denied_prefix(name: str, denied_prefixes: list[set[str]]) -> bool:
 
 
 def java_address(client_host: str) -> str:
-    """The address in the form of InetAddress.getHostAddress, which ACLs use: IPv6 without `::`.
+    """Return the address in the form of InetAddress.getHostAddress, which ACLs use: IPv6 without `::`.
 
     Takes the text of a Peer, with a slash.
     """

@@ -89,7 +89,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The one login module of a `sasl.jaas.config` value.  Raises JaasError."""
+    """Return the one login module of a `sasl.jaas.config` value.  Raises JaasError."""
     if len(text) > JAAS_CHARACTERS_MAX:
         raise JaasError(f"the value has {len(text)} characters; the limit is {JAAS_CHARACTERS_MAX}")
     tokens = _tokens(text)
@@ -132,7 +132,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,80}")
 
 
 def _shown(name: str) -> str:
-    """The name of an option for an error text; other text is hidden, because it may be part of a password."""
+    """Return the name of an option for an error text; other text is hidden, because it may be part of a password."""
     return name if _NAME.fullmatch(name) else "(unreadable)"
 
 
@@ -144,19 +144,19 @@ def _tokens(text: str) -> Iterator[tuple[str, bool]]:
     """Each token, and whether it is a word or a quoted string and not one of the marks `=` and `;`."""
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             raise JaasError(f"a quotation mark is not closed at character {position + 1}")
-        position = found.end()
-        if (quoted := found["double"] if found["double"] is not None else found["single"]) is not None:
+        position = match.end()
+        if (quoted := match["double"] if match["double"] is not None else match["single"]) is not None:
             yield _ESCAPE.sub(_unescaped, quoted), True
-        elif found["word"]:
-            yield found["word"], True
-        elif unquoted := found["mark"] or found["other"]:
+        elif match["word"]:
+            yield match["word"], True
+        elif unquoted := match["mark"] or match["other"]:
             yield unquoted, False
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """The character of an escape sequence of java.io.StreamTokenizer."""
+    """Return the character of an escape sequence of java.io.StreamTokenizer."""
     code = found[1]
     return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)

@@ -88,7 +88,7 @@ def derivation_problem(data: bytes) -> str | None:
 
 
 def _parameters(elements: tuple[_Element, ...]) -> Iterator[list[int]]:
-    """The integers that follow a salt, from the whole tree."""
+    """Yield the integers that follow a salt, from the whole tree."""
     numbers: list[int] | None = None
     for element in elements:
         if element.tag in {_OCTETS, _OCTETS_IN_PARTS}:
@@ -103,7 +103,7 @@ def _parameters(elements: tuple[_Element, ...]) -> Iterator[list[int]]:
 
 
 def _elements(data: bytes, position: int, end: int, depth: int) -> tuple[tuple[_Element, ...], int]:
-    """The elements up to `end` or to a mark of the end, and the position after them.
+    """Return the elements up to `end` or to a mark of the end, and the position after them.
 
     Raises ValueError and IndexError for other data.
     """
@@ -178,7 +178,7 @@ class KeyPair:
 
 
 def key_pair_of_store(data: bytes, *, store_password: str | None, key_password: str | None) -> KeyPair:
-    """The key and certificates of a key store's content.  Raises KeyStoreError."""
+    """Return the key and certificates of a key store's content.  Raises KeyStoreError."""
     if _PEM_MARK in data:
         text = _ascii(data)
         return key_pair_of_pem(certificates=text, key=text, key_password=key_password)
@@ -190,18 +190,18 @@ def key_pair_of_store(data: bytes, *, store_password: str | None, key_password: 
 
 
 def key_pair_of_pem(*, certificates: str, key: str, key_password: str | None) -> KeyPair:
-    """The key and certificates of PEM texts (KIP-651).  Raises KeyStoreError."""
-    found = _PEM_KEY.search(_compact(key))
-    if found is None:
+    """Return the key and certificates of PEM texts (KIP-651).  Raises KeyStoreError."""
+    match = _PEM_KEY.search(_compact(key))
+    if match is None:
         raise KeyStoreError("has no private key: add the PEM block that begins with -----BEGIN PRIVATE KEY-----")
-    is_encrypted = "ENCRYPTED" in found[0]
+    is_encrypted = "ENCRYPTED" in match[0]
     if is_encrypted and key_password is None:
         raise KeyStoreError("the private key is encrypted: set ssl.key.password")
-    if found[1] == _ENCRYPTED_KEY:
-        _check_derivations(_pem_content(found[0]), "the private key")
+    if match[1] == _ENCRYPTED_KEY:
+        _check_derivations(_pem_content(match[0]), "the private key")
     try:
         loaded = load_pem_private_key(
-            found[0].encode(), key_password.encode() if is_encrypted and key_password is not None else None
+            match[0].encode(), key_password.encode() if is_encrypted and key_password is not None else None
         )
     except Exception as error:
         if is_encrypted:
@@ -211,7 +211,7 @@ def key_pair_of_pem(*, certificates: str, key: str, key_password: str | None) ->
 
 
 def certificates_of_store(data: bytes, *, password: str | None) -> tuple[Certificate, ...]:
-    """The certificates of a trust store's content; a key store also has some.  Raises KeyStoreError."""
+    """Return the certificates of a trust store's content; a key store also has some.  Raises KeyStoreError."""
     if _PEM_MARK in data:
         return certificates_of_pem(_ascii(data))
     if data.startswith(_JKS_MARKS):
@@ -222,7 +222,7 @@ def certificates_of_store(data: bytes, *, password: str | None) -> tuple[Certifi
 
 
 def certificates_of_pem(text: str) -> tuple[Certificate, ...]:
-    """The certificates of a PEM text.  Raises KeyStoreError."""
+    """Return the certificates of a PEM text.  Raises KeyStoreError."""
     try:
         return tuple(load_pem_x509_certificates(_compact(text).encode()))
     except Exception:
@@ -232,12 +232,14 @@ def certificates_of_pem(text: str) -> tuple[Certificate, ...]:
 
 
 def _compact(text: str) -> str:
-    """The PEM text without blank lines and other spaces in blocks.  Java ignores them, and `cryptography` does not."""
+    """Return the PEM text without blank lines and other spaces in blocks.  Java ignores them, and `cryptography` does
+    not.
+    """
     return _PEM_BLOCK.sub(lambda found: f"{found[1]}\n{''.join(found[3].split())}\n{found[4]}", text)
 
 
 def _pem_content(block: str) -> bytes:
-    """Raises KeyStoreError."""
+    """Raise KeyStoreError."""
     try:
         return base64.b64decode("".join(block.split("-----")[2].split()), validate=True)
     except ValueError:
@@ -245,7 +247,7 @@ def _pem_content(block: str) -> bytes:
 
 
 def _check_derivations(encoded: bytes, what: str = "") -> None:
-    """Raises KeyStoreError if the password must not be tried, because that would take too long."""
+    """Raise KeyStoreError if the password must not be tried, because that would take too long."""
     if problem := derivation_problem(encoded):
         raise KeyStoreError(f"{what} {problem}: {_NEW_FILE}".lstrip())
 
@@ -259,7 +261,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _matching(key: object, certificates: Sequence[Certificate]) -> KeyPair:
-    """The key with its chain, leaf first.  Raises KeyStoreError if no certificate belongs to the key."""
+    """Return the key with its chain, leaf first.  Raises KeyStoreError if no certificate belongs to the key."""
     if not isinstance(
         key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey
     ):
@@ -271,7 +273,7 @@ def _matching(key: object, certificates: Sequence[Certificate]) -> KeyPair:
 
 
 def _chain(leaf: Certificate, certificates: Sequence[Certificate]) -> tuple[Certificate, ...]:
-    """The leaf and its issuers in order; stores keep them in any order."""
+    """Return the leaf and its issuers in order; stores keep them in any order."""
     chain = [leaf]
     others = [entry for entry in certificates if entry != leaf]
     while others and chain[-1].issuer != chain[-1].subject:
@@ -346,10 +348,10 @@ def _jks_certificates(data: bytes, password: str | None) -> tuple[Certificate, .
 
 
 def pem(certificates: Sequence[Certificate]) -> str:
-    """The certificates as PEM text."""
+    """Return the certificates as PEM text."""
     return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)
 
 
 def der(certificates: Sequence[Certificate]) -> bytes:
-    """The certificates, DER encoded, one after the other."""
+    """Return the certificates, DER encoded, one after the other."""
     return b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)

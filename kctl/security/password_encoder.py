@@ -39,7 +39,7 @@ class PasswordEncoder:
     iterations: int = 4096
 
     def encode(self, password: str) -> str:
-        """The encrypted text of a password.  Raises PasswordEncoderError for unsupported parameters."""
+        """Return the encrypted text of a password.  Raises PasswordEncoderError for unsupported parameters."""
         _check(self.key_factory, self.cipher, self.key_bits, self.iterations)
         salt, vector = os.urandom(_SALT_BYTES), os.urandom(_BLOCK_BYTES)
         key = _key(self.secret, self.key_factory, salt, self.iterations, self.key_bits)
@@ -59,7 +59,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, text: str) -> str:
-        """The password.  Raises PasswordEncoderError."""
+        """Return the password.  Raises PasswordEncoderError."""
         secrets = [self.secret, *([self.old_secret] if self.old_secret is not None else [])]
         for secret in secrets:
             password = _decoded(secret, text)
@@ -71,7 +71,7 @@ class PasswordEncoder:
 
 
 def _decoded(secret: str, text: str) -> str | None:
-    """The password; None if it was encrypted with another secret.  Raises PasswordEncoderError."""
+    """Return the password; None if it was encrypted with another secret.  Raises PasswordEncoderError."""
     try:
         fields = dict(entry.split(":", 1) for entry in text.split(","))
         key_bits, iterations = int(fields["keyLength"]), int(fields["iterations"])

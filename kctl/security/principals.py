@@ -54,7 +54,7 @@ class Attribute:
 
 
 def distinguished_name(names: Sequence[Sequence[Attribute]]) -> str:
-    """The RFC 2253 text of a distinguished name, given in the order of the certificate, as Java prints it."""
+    """Return the RFC 2253 text of a distinguished name, given in the order of the certificate, as Java prints it."""
     return ",".join("+".join(_attribute_text(attribute) for attribute in name) for name in reversed(names))
 
 
@@ -91,12 +91,12 @@ class PrincipalRules:
     """Parsed ssl.principal.mapping.rules; the first rule that matches decides."""
 
     def __init__(self, text: str) -> None:
-        """Raises ConfigError for an invalid rule."""
+        """Raise ConfigError for an invalid rule."""
         self._text = text
         self._rules = tuple(_parsed(text))
 
     def user_name(self, name: str) -> str:
-        """The user name for a distinguished name.  Raises NoMatchingRuleError."""
+        """Return the user name for a distinguished name.  Raises NoMatchingRuleError."""
         for rule in self._rules:
             result = rule.apply(name)
             if result is not None:
@@ -106,35 +106,35 @@ class PrincipalRules:
 
 def _parsed(text: str) -> list[_Rule]:
     rules = []
-    for found in _RULE_SPLITTER.finditer(text.strip()):
-        parts = _RULE.match(found[1])
-        if parts is None or parts.end() != len(found[1]):
-            raise ConfigError(_PROPERTY, text, f"the rule {found[1]!r} is not RULE:pattern/replacement/[LU] or DEFAULT")
+    for match in _RULE_SPLITTER.finditer(text.strip()):
+        parts = _RULE.match(match[1])
+        if parts is None or parts.end() != len(match[1]):
+            raise ConfigError(_PROPERTY, text, f"the rule {match[1]!r} is not RULE:pattern/replacement/[LU] or DEFAULT")
         if parts[1] is not None:
             rules.append(_Rule(None))
         elif parts[2] is not None:
             pattern = _compiled(parts[2], text)
             if problem := replacement_problem(parts[3], pattern):
-                raise ConfigError(_PROPERTY, text, f"the rule {found[1]!r} {problem}: correct it")
+                raise ConfigError(_PROPERTY, text, f"the rule {match[1]!r} {problem}: correct it")
             rules.append(_Rule(pattern, parts[3], parts[4]))
     return rules
 
 
 def replacement_problem(replacement: str, pattern: re.Pattern[str]) -> str | None:
     """Why Java's Matcher.replaceAll would refuse the replacement, or Kafka the clients whose name it gives."""
-    for found in _REFERENCE.finditer(replacement):
-        if found[3] and found[3] not in pattern.groupindex:
-            return f"has no group ${{{found[3]}}}"
-        if found[2] and int(found[2]) and not pattern.groups:
-            return f"has no group ${found[2]}"
+    for match in _REFERENCE.finditer(replacement):
+        if match[3] and match[3] not in pattern.groupindex:
+            return f"has no group ${{{match[3]}}}"
+        if match[2] and int(match[2]) and not pattern.groups:
+            return f"has no group ${match[2]}"
     rest = _REFERENCE.sub("", replacement)
     return "has a $ without a group, or a backslash without a character" if "$" in rest or "\\" in rest else None
 
 
 def java_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression of Java.  Raises re.error, also for what would mean something else in Python."""
-    for found in _CHARACTER_CLASS.finditer(pattern):
-        content = re.sub(r"\\.", "", found["content"] or "", flags=re.DOTALL)
+    """Return a regular expression of Java.  Raises re.error, also for what would mean something else in Python."""
+    for match in _CHARACTER_CLASS.finditer(pattern):
+        content = re.sub(r"\\.", "", match["content"] or "", flags=re.DOTALL)
         if "[" in content or "&&" in content:
             raise re.error("character classes inside of others, and intersections of them, are not supported")
     return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern), re.ASCII)
@@ -175,7 +175,7 @@ def java_replacement(replacement: str, found: re.Match[str]) -> str:
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of a DER encoded certificate in RFC 2253 form, as Java prints it.  Raises ValueError."""
+    """Return the subject of a DER encoded certificate in RFC 2253 form, as Java prints it.  Raises ValueError."""
     try:
         return name_text(x509.load_der_x509_certificate(certificate).subject)
     except (TypeError, x509.InvalidVersion) as error:  # TypeError: a name in a bit string.
@@ -183,7 +183,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def name_text(name: x509.Name) -> str:
-    """The RFC 2253 form of a name, as Java prints it."""
+    """Return the RFC 2253 form of a name, as Java prints it."""
     return distinguished_name([[_attribute(entry) for entry in rdn] for rdn in name.rdns])
 
 
@@ -193,7 +193,7 @@ def _attribute(entry: x509.NameAttribute[str | bytes]) -> Attribute:
 
 
 def _encoded_value(entry: x509.NameAttribute[str | bytes]) -> bytes:
-    """The DER encoding of the value: the last element of Name, RelativeDistinguishedName, AttributeTypeAndValue."""
+    """Return the DER encoding of the value, the last part of Name, RelativeDistinguishedName, AttributeTypeAndValue."""
     encoded = x509.Name([entry]).public_bytes()
     for _ in range(3):
         encoded = encoded[_header_size(encoded) :]
@@ -244,16 +244,16 @@ class Rule:
 
 
 def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
-    """The rules in order.  Raises KerberosNameError."""
+    """Return the rules in order.  Raises KerberosNameError."""
     return tuple(_rule(text.strip()) for text in texts)
 
 
 def user_name(principal: str, rules: Sequence[Rule], *, default_realm: str) -> str:
-    """The name by the first rule that applies.  Raises KerberosNameError if none does."""
-    found = _PRINCIPAL.fullmatch(principal)
-    if found is None:
+    """Return the name by the first rule that applies.  Raises KerberosNameError if none does."""
+    match = _PRINCIPAL.fullmatch(principal)
+    if match is None:
         raise KerberosNameError("the client's principal is malformed")
-    name, host, realm = found.groups()
+    name, host, realm = match.groups()
     if realm is None and host is None:
         return name
     parameters = [realm or "", name, *([host] if host else [])]
@@ -269,18 +269,18 @@ def user_name(principal: str, rules: Sequence[Rule], *, default_realm: str) -> s
 def _rule(text: str) -> Rule:
     if text == "DEFAULT":
         return Rule()
-    found = _KERBEROS_RULE.fullmatch(text)
-    if found is None:
+    match = _KERBEROS_RULE.fullmatch(text)
+    if match is None:
         raise KerberosNameError(f"'{text}' is neither DEFAULT nor RULE:[n:text](regexp)s/pattern/new/")
     try:
         rule = Rule(
-            parts=int(found["parts"]),
-            text=found["text"],
-            match=None if found["match"] is None else java_pattern(found["match"]),
-            pattern=None if found["pattern"] is None else java_pattern(found["pattern"]),
-            new=found["new"] or "",
-            is_repeated=found["all"] is not None,
-            case=found["case"] or "",
+            parts=int(match["parts"]),
+            text=match["text"],
+            match=None if match["match"] is None else java_pattern(match["match"]),
+            pattern=None if match["pattern"] is None else java_pattern(match["pattern"]),
+            new=match["new"] or "",
+            is_repeated=match["all"] is not None,
+            case=match["case"] or "",
         )
     except re.error as error:
         raise KerberosNameError(f"'{text}' has an invalid regular expression: {error}") from None
@@ -295,7 +295,7 @@ def _has_unknown_groups(replacement: str, pattern: re.Pattern[str]) -> bool:
 
 
 def _applied(rule: Rule, parameters: Sequence[str], default_realm: str) -> str | None:
-    """The name that the rule gives; None if it does not apply."""
+    """Return the name that the rule gives; None if it does not apply."""
     if rule.parts is None:
         return parameters[1] if parameters[0] == default_realm else None
     if len(parameters) - 1 != rule.parts:

@@ -69,7 +69,7 @@ class QuotaEntity(NamedTuple):
     client_id: Name | None
 
     def group(self, user: str, client_id: str) -> QuotaGroup:
-        """The clients with which a client shares its rate when the quota of this entity applies to it."""
+        """Return the clients with which a client shares its rate when the quota of this entity applies to it."""
         return QuotaGroup("" if self.user is None else user, "" if self.client_id is None else client_id)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class QuotaEntity(NamedTuple):
 
 
 def name_text(name: str | None, default: str = DEFAULT_NAME) -> str:
-    """The text for a name, and for None, the default; `parse_name` is the inverse.
+    """Return the text for a name, and for None, the default; `parse_name` is the inverse.
 
     A user can have the name `<default>`: its text is `+<default>`, and that of the user `+<default>` has two of `+`.
     """
@@ -92,14 +92,14 @@ def name_text(name: str | None, default: str = DEFAULT_NAME) -> str:
 
 
 def parse_name(text: str, reserved: str = DEFAULT_NAME) -> str | None:
-    """The name in a text of `name_text`; None for the reserved text itself."""
+    """Return the name in a text of `name_text`; None for the reserved text itself."""
     if text == reserved:
         return None
     return text[1:] if text.lstrip("+") == reserved else text
 
 
 def joined_names(entity: Sequence[tuple[str, str | None]], separator: str) -> str:
-    """The texts of the names of an entity, joined so that no other entity has the same text.
+    """Return the texts of the names of an entity, joined so that no other entity has the same text.
 
     In a name, `+` is put before each separator, and `+` before a separator is doubled.
     """
@@ -113,7 +113,7 @@ def joined_names(entity: Sequence[tuple[str, str | None]], separator: str) -> st
 
 
 def candidates(user: str, client_id: str) -> tuple[QuotaEntity, ...]:
-    """The entities whose quota can apply to the client, the most specific first."""
+    """Return the entities whose quota can apply to the client, the most specific first."""
     if not client_id:
         return (QuotaEntity(user, None), QuotaEntity(DEFAULT, None))
     return (

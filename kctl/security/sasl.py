@@ -47,7 +47,7 @@ class PlainMessage:
 
 
 def parse_plain(message: bytes) -> PlainMessage:
-    """The authorization id, the user and the password, separated by NUL.  Raises PlainError."""
+    """Return the authorization id, the user and the password, separated by NUL.  Raises PlainError."""
     try:
         parts = message.decode().split("\0")
     except UnicodeDecodeError:
@@ -63,7 +63,7 @@ def parse_plain(message: bytes) -> PlainMessage:
 
 
 def plain_users(options: Mapping[str, str]) -> dict[str, str]:
-    """The passwords by user in the options of a PlainLoginModule."""
+    """Return the passwords by user in the options of a PlainLoginModule."""
     return {
         name.removeprefix(USER_OPTION_PREFIX): password
         for name, password in options.items()
@@ -108,25 +108,25 @@ class OAuthBearerMessage:
 
 
 def parse_oauthbearer(message: bytes) -> OAuthBearerMessage:
-    """The token, the authorization id and the extensions.  Raises OAuthBearerError."""
+    """Return the token, the authorization id and the extensions.  Raises OAuthBearerError."""
     if len(message) > OAUTHBEARER_MESSAGE_BYTES_MAX:
         raise OAuthBearerError(
             f"the OAUTHBEARER message has {len(message)} bytes; the limit is {OAUTHBEARER_MESSAGE_BYTES_MAX}"
         )
     try:
-        found = _MESSAGE.fullmatch(message.decode())
+        match = _MESSAGE.fullmatch(message.decode())
     except UnicodeDecodeError:
         raise OAuthBearerError("the OAUTHBEARER message is not UTF-8") from None
-    if found is None:
+    if match is None:
         raise OAuthBearerError("the OAUTHBEARER message is malformed")
-    pairs = dict(each.partition("=")[::2] for each in found["pairs"].split("\x01") if each)
+    pairs = dict(pair.partition("=")[::2] for pair in match["pairs"].split("\x01") if pair)
     authorization = _BEARER.fullmatch(pairs.pop("auth", ""))
     if authorization is None:
         raise OAuthBearerError("the OAUTHBEARER message has no bearer token")
-    name = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+    name = (match["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
     return OAuthBearerMessage(authorization["token"], name, pairs)
 
 
 def invalid_token_message() -> bytes:
-    """The message of a server that refuses a token."""
+    """Return the message of a server that refuses a token."""
     return json.dumps({"status": "invalid_token"}, separators=(",", ":")).encode()

@@ -21,11 +21,11 @@ class SaslClient(Protocol):
     """One authentication with one mechanism."""
 
     def first(self) -> bytes:
-        """The message that begins the exchange."""
+        """Return the message that begins the exchange."""
         ...
 
     def respond(self, message: bytes) -> bytes | None:
-        """The reply to a message of the server; None if that message completes the exchange.  Raises KctlError."""
+        """Return the reply to a message of the server; None if that completes the exchange.  Raises KctlError."""
         ...
 
 
@@ -37,7 +37,7 @@ class PlainClient:
     password: str = field(repr=False)
 
     def first(self) -> bytes:
-        """An empty authorization id, the user and the password."""
+        """Return an empty authorization id, the user and the password."""
         return f"\0{self.user}\0{self.password}".encode()
 
     def respond(self, message: bytes) -> None:
@@ -55,7 +55,7 @@ class OAuthBearerClient:
     _reason: str = field(default="", init=False)
 
     def first(self) -> bytes:
-        """The token without an authorization id, and the extensions."""
+        """Return the token without an authorization id, and the extensions."""
         pairs = {"auth": f"Bearer {self.token}", **self.extensions}
         return ("n,,\x01" + "".join(f"{name}={value}\x01" for name, value in pairs.items()) + "\x01").encode()
 
@@ -87,11 +87,11 @@ class GssapiClient:
         self._is_final = False
 
     def first(self) -> bytes:
-        """The ticket for the service."""
+        """Return the ticket for the service."""
         return bytes(self._context.step() or b"")
 
     def respond(self, message: bytes) -> bytes | None:
-        """The context's messages until it is established, then the choice of no security layer."""
+        """Return the context's messages until it is established, then the choice of no security layer."""
         if self._is_final:
             return None
         if not self._context.complete:

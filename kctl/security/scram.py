@@ -86,7 +86,7 @@ class ClientFirst:
         return self.extensions.get(TOKEN_AUTH, "").lower() == "true"
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the message."""
         return (self.gs2_header + self.bare).encode()
 
 
@@ -100,7 +100,7 @@ class ServerFirst:
     iterations: int
 
     def text(self) -> str:
-        """The message as text, which is signed."""
+        """Return the message as text, which is signed."""
         return f"r={self.nonce},s={_base64(self.salt)},i={self.iterations}"
 
 
@@ -118,63 +118,63 @@ class ClientFinal:
         return f"c={_base64(self.gs2_header.encode())},r={self.nonce}"
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the message."""
         return f"{self.unsigned},p={_base64(self.proof)}".encode()
 
 
 def parse_client_first(message: bytes) -> tuple[ClientFirst, str]:
-    """The message, and the part of its text that is signed.  Raises ScramError."""
-    found = _matched(_CLIENT_FIRST, message, "client-first")
-    pairs = (each.partition("=") for each in found["extensions"].split(",")[1:])
+    """Return the message, and the part of its text that is signed.  Raises ScramError."""
+    match = _matched(_CLIENT_FIRST, message, "client-first")
+    pairs = (pair.partition("=") for pair in match["extensions"].split(",")[1:])
     first = ClientFirst(
-        user=unescaped(found["user"]),
-        nonce=found["nonce"],
-        authorization_id=unescaped(found["authzid"] or ""),
+        user=unescaped(match["user"]),
+        nonce=match["nonce"],
+        authorization_id=unescaped(match["authzid"] or ""),
         extensions={name: value for name, _, value in pairs},
-        gs2_header=found["gs2"],
+        gs2_header=match["gs2"],
     )
-    return first, found["bare"]
+    return first, match["bare"]
 
 
 def parse_server_first(message: bytes) -> tuple[ServerFirst, str]:
-    """The message and its text.  Raises ScramError, also for too few or too many iterations (CVE-2026-10143)."""
-    found = _matched(_SERVER_FIRST, message, "server-first")
-    iterations = int(found["iterations"])
+    """Return the message and its text.  Raises ScramError, also for too few or too many iterations (CVE-2026-10143)."""
+    match = _matched(_SERVER_FIRST, message, "server-first")
+    iterations = int(match["iterations"])
     if not ITERATIONS_MIN <= iterations <= SCRAM_ITERATIONS_MAX:
         raise ScramError(
             f"the server requires {iterations} iterations; {ITERATIONS_MIN} to {SCRAM_ITERATIONS_MAX} are accepted"
         )
-    return ServerFirst(found["nonce"], _unbase64(found["salt"], "server-first"), iterations), found[0]
+    return ServerFirst(match["nonce"], _unbase64(match["salt"], "server-first"), iterations), match[0]
 
 
 def parse_client_final(message: bytes) -> tuple[ClientFinal, str]:
-    """The message, and the part of its text that is signed.  Raises ScramError."""
-    found = _matched(_CLIENT_FINAL, message, "client-final")
-    binding = _unbase64(found["binding"], "client-final")
-    proof = _unbase64(found["proof"], "client-final")
-    return ClientFinal(found["nonce"], proof, binding.decode("utf-8", "replace")), found["unsigned"]
+    """Return the message, and the part of its text that is signed.  Raises ScramError."""
+    match = _matched(_CLIENT_FINAL, message, "client-final")
+    binding = _unbase64(match["binding"], "client-final")
+    proof = _unbase64(match["proof"], "client-final")
+    return ClientFinal(match["nonce"], proof, binding.decode("utf-8", "replace")), match["unsigned"]
 
 
 def server_final(signature: bytes) -> bytes:
-    """The message that ends a successful exchange."""
+    """Return the message that ends a successful exchange."""
     return f"v={_base64(signature)}".encode()
 
 
 def parse_server_final(message: bytes) -> bytes:
-    """The server's signature.  Raises ScramError, also if the server reports that the authentication failed."""
-    found = _matched(_SERVER_FINAL, message, "server-final")
-    if found["error"] is not None:
+    """Return the server's signature.  Raises ScramError, also if the server reports that the authentication failed."""
+    match = _matched(_SERVER_FINAL, message, "server-final")
+    if match["error"] is not None:
         raise ScramError("the server refused the proof")
-    return _unbase64(found["signature"], "server-final")
+    return _unbase64(match["signature"], "server-final")
 
 
 def escaped(name: str) -> str:
-    """A user name as `saslname`."""
+    """Return a user name as `saslname`."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescaped(text: str) -> str:
-    """The user name of a `saslname`."""
+    """Return the user name of a `saslname`."""
     return _ESCAPED.sub(lambda found: "," if found[0] == "=2C" else "=", text)
 
 
@@ -185,10 +185,10 @@ def _matched(pattern: re.Pattern[str], message: bytes, name: str) -> re.Match[st
         text = message.decode()
     except UnicodeDecodeError:
         raise ScramError(f"{name} is not UTF-8") from None
-    found = pattern.fullmatch(text)
-    if found is None:
+    match = pattern.fullmatch(text)
+    if match is None:
         raise ScramError(f"{name} is malformed")
-    return found
+    return match
 
 
 def _base64(data: bytes) -> str:
@@ -235,8 +235,8 @@ class Mechanism(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Mechanism | None:
-        """The mechanism with a name such as `SCRAM-SHA-256`, or None."""
-        return next((each for each in cls if each.config_key == name), None)
+        """Return the mechanism with a name such as `SCRAM-SHA-256`, or None."""
+        return next((mechanism for mechanism in cls if mechanism.config_key == name), None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -250,7 +250,7 @@ class ScramCredential:
 
 
 def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The key from which all others are derived.  4,096 iterations take about 2 ms, so call it in a thread.
+    """Return the key from which all others are derived.  4,096 iterations take about 2 ms, so call it in a thread.
 
     Like Kafka's, the password is not prepared by SASLprep.
     """
@@ -258,22 +258,22 @@ def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations
 
 
 def client_key(mechanism: Mechanism, salted: bytes) -> bytes:
-    """The key that the client proves to have."""
+    """Return the key that the client proves to have."""
     return hmac.digest(salted, b"Client Key", mechanism.hash_name)
 
 
 def server_key(mechanism: Mechanism, salted: bytes) -> bytes:
-    """The key that the server proves to have."""
+    """Return the key that the server proves to have."""
     return hmac.digest(salted, b"Server Key", mechanism.hash_name)
 
 
 def stored_key(mechanism: Mechanism, key: bytes) -> bytes:
-    """The hash of the client key, which the server stores."""
+    """Return the hash of the client key, which the server stores."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 
 def credential_of_salted(mechanism: Mechanism, salted: bytes, *, salt: bytes, iterations: int) -> ScramCredential:
-    """The credential of a salted password."""
+    """Return the credential of a salted password."""
     return ScramCredential(
         salt=salt,
         stored_key=stored_key(mechanism, client_key(mechanism, salted)),
@@ -283,13 +283,13 @@ def credential_of_salted(mechanism: Mechanism, salted: bytes, *, salt: bytes, it
 
 
 def credential_of_password(mechanism: Mechanism, password: str, *, salt: bytes, iterations: int) -> ScramCredential:
-    """The credential of a password; see `salted_password` for the time that it takes."""
+    """Return the credential of a password; see `salted_password` for the time that it takes."""
     salted = salted_password(mechanism, password, salt, iterations)
     return credential_of_salted(mechanism, salted, salt=salt, iterations=iterations)
 
 
 def credential_text(credential: ScramCredential) -> str:
-    """The credential as it is stored in ZooKeeper: `salt=...,stored_key=...,server_key=...,iterations=4096`."""
+    """Return the credential as it is stored in ZooKeeper: `salt=...,stored_key=...,server_key=...,iterations=4096`."""
     return ",".join(
         (
             f"salt={base64.b64encode(credential.salt).decode()}",
@@ -305,7 +305,7 @@ _ITERATIONS = re.compile("[0-9]{1,10}")
 
 
 def parse_credential(mechanism: Mechanism, text: str) -> ScramCredential:
-    """Reads a stored credential.  Raises ScramError, whose text contains no part of the credential.
+    """Read a stored credential.  Raises ScramError, whose text contains no part of the credential.
 
     Fewer than 4,096 iterations are refused, as clients refuse them.
     """
@@ -398,7 +398,7 @@ class ScramServer:
         return self._first is not None and self._first.is_token
 
     def respond(self, message: bytes) -> bytes:
-        """The next message of the server.  Raises ScramError if the exchange fails, and what `lookup` raises."""
+        """Return the next message of the server.  Raises ScramError if the exchange fails, and what `lookup` raises."""
         phase, self.phase = self.phase, Phase.FAILED
         if phase is Phase.FIRST:
             reply = self._server_first(message)
@@ -452,13 +452,13 @@ class ScramClient:
         self.phase = Phase.FIRST
 
     def first(self) -> bytes:
-        """The first message of the exchange."""
+        """Return the first message of the exchange."""
         assert self.phase is Phase.FIRST
         self.phase = Phase.FINAL
         return self._first.encode()
 
     def respond(self, message: bytes) -> bytes | None:
-        """The client's reply to server-first; None after server-final, which completes the exchange.
+        """Return the client's reply to server-first; None after server-final, which completes the exchange.
 
         Raises ScramError.  The reply to server-first hashes the password as often as the server requires, up to
         SCRAM_ITERATIONS_MAX times, which takes a second, so call it in a thread.

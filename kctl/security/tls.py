@@ -43,22 +43,22 @@ _SIGNAL = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 
 
 def suites(names: Iterable[str]) -> tuple[str, ...]:
-    """The names that stand for suites."""
+    """Return the names that stand for suites."""
     return tuple(name for name in names if name != _SIGNAL)
 
 
 def tls_1_3_suites(names: Iterable[str]) -> frozenset[str]:
-    """The suites of TLS 1.3 among the names; OpenSSL uses IANA's names for them."""
+    """Return the suites of TLS 1.3 among the names; OpenSSL uses IANA's names for them."""
     return frozenset(name for name in suites(names) if name.startswith("TLS_") and "_WITH_" not in name)
 
 
 def openssl_ciphers(names: Iterable[str]) -> tuple[str, ...]:
-    """The suites of TLS 1.2 among the names, as OpenSSL calls them; names of OpenSSL are kept."""
+    """Return the suites of TLS 1.2 among the names, as OpenSSL calls them; names of OpenSSL are kept."""
     return tuple(_openssl_name(name) for name in suites(names) if not tls_1_3_suites((name,)))
 
 
 def unknown_suites(names: Iterable[str]) -> tuple[str, ...]:
-    """The names of suites that OpenSSL cannot offer to a server.
+    """Return the names of suites that OpenSSL cannot offer to a server.
 
     OpenSSL itself ignores names that it does not know, and takes patterns such as `HIGH` and commands such as
     `@SECLEVEL=0` for names.  Java refuses a list with an unknown name as well.
@@ -111,7 +111,7 @@ def _names(context: ssl.SSLContext) -> frozenset[str]:
 
 
 def _unverified(version: ssl.TLSVersion | None) -> ssl.SSLContext:
-    """A client's context for connections in memory, which never leave the process."""
+    """Return a client's context for connections in memory, which never leave the process."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -187,7 +187,7 @@ class TlsSettings:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> TlsSettings:
-        """The settings of properties; the names that are not `ssl.*` are ignored.
+        """Return the settings of properties; the names that are not `ssl.*` are ignored.
 
         Raises ConfigError for invalid values and for combinations that Kafka refuses.
         """
@@ -230,7 +230,7 @@ class TlsSettings:
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context for accepted connections.  Raises ConfigError."""
+    """Return a context for accepted connections.  Raises ConfigError."""
     if not settings.has_key:
         raise ConfigError(
             "ssl.keystore.location", "", "a TLS listener needs a key and a certificate: set ssl.keystore.location"
@@ -253,7 +253,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context for outgoing connections, which are always verified.  Raises ConfigError.
+    """Return a context for outgoing connections, which are always verified.  Raises ConfigError.
 
     The caller passes `server_hostname`: the host as the user or the cluster named it, never the result of a reverse
     look-up (CVE-2026-24281).
@@ -268,7 +268,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def store_problems(properties: Mapping[str, str]) -> list[ConfigError]:
-    """What is wrong with the key store and with the trust store among `ssl.*` properties.
+    """Return what is wrong with the key store and with the trust store among `ssl.*` properties.
 
     `server_context` and `client_context` raise the first problem only.
     """
@@ -283,7 +283,7 @@ def store_problems(properties: Mapping[str, str]) -> list[ConfigError]:
 
 
 def with_contents(settings: TlsSettings) -> TlsSettings:
-    """The settings of a client with the contents of its stores as PEM texts in place of their paths.
+    """Return the settings of a client with the contents of its stores as PEM texts in place of their paths.
 
     Processes on other machines can use them.  Raises ConfigError.
     """
@@ -323,7 +323,7 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _versions_with_ciphers(settings: TlsSettings) -> list[str]:
-    """The enabled versions for which ssl.cipher.suites, if it is set, has a suite."""
+    """Return the enabled versions for which ssl.cipher.suites, if it is set, has a suite."""
     versions = list(settings.enabled_protocols)
     name, value = "ssl.cipher.suites", ",".join(settings.cipher_suites)
     if not settings.cipher_suites:
@@ -418,7 +418,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _trusted(settings: TlsSettings) -> tuple[Certificate, ...]:
-    """The certificates of the trust store, at least one.  Raises ConfigError."""
+    """Return the certificates of the trust store, at least one.  Raises ConfigError."""
     from kctl.security import keystores  # noqa: PLC0415 - only TLS needs `cryptography`
 
     name, value = "ssl.truststore.location", settings.truststore_location or ""

@@ -38,7 +38,7 @@ class Timer(Protocol):
     """Runs callbacks on the event loop after a delay."""
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerTask:
-        """Calls `callback` once, `delay_ms` from now."""
+        """Call `callback` once, `delay_ms` from now."""
         ...
 
 
@@ -46,9 +46,9 @@ class Random(Protocol):
     """The part of random.Random that the broker uses."""
 
     def randrange(self, start: int, stop: int) -> int:
-        """A random integer from `start` to `stop - 1`."""
+        """Return a random integer from `start` to `stop - 1`."""
         ...
 
     def getrandbits(self, k: int) -> int:
-        """A random integer of `k` bits."""
+        """Return a random integer of `k` bits."""
         ...

@@ -30,17 +30,17 @@ OTHER_DESCRIPTORS = 1_000
 
 
 def raise_limit() -> int:
-    """Sets the soft limit to the hard one, if allowed; returns the new limit, -1 for none."""
+    """Set the soft limit to the hard one, if allowed; returns the new limit, -1 for none."""
     return raise_open_files_limit()
 
 
 def limit() -> int:
-    """The soft limit; -1 for none."""
+    """Return the soft limit; -1 for none."""
     return open_files_limit()
 
 
 def descriptors_for_connections(limit: int) -> int:
-    """Connections with this or a larger descriptor are refused; the rest is reserved for log files."""
+    """Return the descriptor from which on connections are refused; the rest is reserved for log files."""
     if limit < 0:
         return 1 << 31
     return limit - min(RESERVED_DESCRIPTORS, limit // 4)
@@ -54,7 +54,7 @@ def descriptors_for_segments(limit: int) -> int:
 
 
 def shortage(limit: int, *, segments: int) -> str | None:
-    """A warning if the limit is too low for all segments to be open at once; None if it is not."""
+    """Return a warning if the limit is too low for all segments to be open at once; None if it is not."""
     needed = segments + OTHER_DESCRIPTORS
     if limit < 0 or limit >= needed:
         return None

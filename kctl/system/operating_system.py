@@ -45,7 +45,7 @@ _M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
 
 
 def private_pages(size: int) -> mmap.mmap:
-    """New memory of `size` bytes, page-aligned and filled with zeros.  Raises OSError.
+    """Return new memory of `size` bytes, page-aligned and filled with zeros.  Raises OSError.
 
     Unlike the default of `mmap.mmap(-1, size)`, a process that is forked later does not share it: two brokers of which
     one process was the parent would write into each other's buffers.
@@ -54,7 +54,7 @@ def private_pages(size: int) -> mmap.mmap:
 
 
 def boot_id() -> str | None:
-    """What this start of the machine's kernel is called, which no other start and no other machine has.
+    """Return what this start of the machine's kernel is called, which no other start and no other machine has.
 
     None where the system has no such name.  Containers of one machine have the same.
     """
@@ -65,7 +65,7 @@ def boot_id() -> str | None:
 
 
 def flush_to_disk(descriptor: int) -> None:
-    """Returns when the content of a file or directory is on the disk.  Raises OSError.
+    """Return when the content of a file or directory is on the disk.  Raises OSError.
 
     On macOS fsync returns when the drive has the data in its cache, which is lost with the power.
     """
@@ -78,7 +78,7 @@ def flush_to_disk(descriptor: int) -> None:
 
 
 def send_file(target: int, source: int, position: int, size: int) -> int:
-    """Sends a range of a file to a socket; returns how many bytes, 0 at the end of the file.
+    """Send a range of a file to a socket; returns how many bytes, 0 at the end of the file.
 
     Without sendfile the bytes are copied, at most 128 KiB.  Raises OSError, BlockingIOError if the socket is full.
     """
@@ -89,7 +89,7 @@ def send_file(target: int, source: int, position: int, size: int) -> int:
 
 
 def read_into(source: int, buffer: memoryview, position: int) -> int:
-    """Reads a range of a file into a buffer; returns how many bytes, fewer than its size at the end of the file."""
+    """Read a range of a file into a buffer; returns how many bytes, fewer than its size at the end of the file."""
     if _HAS_PREADV:
         return os.preadv(source, [buffer], position)
     data = os.pread(source, len(buffer), position)
@@ -99,7 +99,7 @@ def read_into(source: int, buffer: memoryview, position: int) -> int:
 
 @contextlib.contextmanager
 def private_file(data: bytes) -> Iterator[str]:
-    """The path of a file that only this process can find, for libraries that read secrets from files only.
+    """Provide the path of a file that only this process can find, for libraries that read secrets from files only.
 
     It is in memory where the system supports that, else it has mode 0600 and is deleted on leaving.
     """
@@ -132,7 +132,7 @@ class HasDescriptor(Protocol):
     """What an event loop can wait for."""
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         ...
 
 
@@ -148,7 +148,7 @@ class _Descriptor:
 
 
 def end_of_process(pid: int) -> HasDescriptor | None:
-    """A descriptor that becomes readable when the process ends, whatever ends it; None if the system has none.
+    """Return a descriptor that becomes readable when the process ends, whatever ends it; None if the system has none.
 
     A pidfd on Linux, a kqueue on macOS.  Raises ProcessLookupError if there is no such process.
     """
@@ -181,7 +181,7 @@ def is_process_alive(pid: int) -> bool:
 
 
 def raise_open_files_limit() -> int:
-    """Raises the soft limit on open files as far as the system permits; returns it (-1 for none)."""
+    """Raise the soft limit on open files as far as the system permits; returns it (-1 for none)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     attempts = [hard]
     if hard == resource.RLIM_INFINITY:
@@ -194,7 +194,7 @@ def raise_open_files_limit() -> int:
 
 
 def open_files_limit() -> int:
-    """The soft limit on open files; -1 for none."""
+    """Return the soft limit on open files; -1 for none."""
     soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return -1 if soft == resource.RLIM_INFINITY else soft
 
@@ -221,7 +221,7 @@ def limit_freed_memory() -> bool:
 
 
 def heap_trim() -> Callable[[], object] | None:
-    """A function that returns free pages of the heap to the system; None where the C library has none.
+    """Return a function that returns free pages of the heap to the system; None where the C library has none.
 
     glibc itself returns only the end of the heap, when much of it is free.  The function may be called in any thread,
     and lets the others run Python meanwhile.
@@ -233,14 +233,18 @@ def heap_trim() -> Callable[[], object] | None:
 
 
 def resident_bytes() -> int | None:
-    """The memory of this process that is in use, in pages of the system; None where the system does not count it."""
+    """Return the memory of this process that is in use, in pages of the system; None where the system does not count
+    it.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int((_PROCESSES / "self" / "statm").read_bytes().split()[1]) * mmap.PAGESIZE
     return None
 
 
 def usable_processors() -> int:
-    """The number of processors that this process may use; all of the machine where the system does not restrict it."""
+    """Return the number of processors that this process may use; all of the machine where the system does not restrict
+    it.
+    """
     return len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
 
 
@@ -262,32 +266,35 @@ class ProcessorWaits:
             self._descriptor = os.open(_PROCESSES / "thread-self" / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
 
     def seconds(self) -> float:
-        """The sum since the thread began; 0 where the system does not count it."""
+        """Return the sum since the thread began; 0 where the system does not count it."""
         if self._descriptor is None:
             return 0.0
         return int(os.pread(self._descriptor, 100, 0).split()[1]) / 1e9
 
     def close(self) -> None:
-        """Closes the file of the system; the sum is 0 from now on."""
+        """Close the file of the system; the sum is 0 from now on."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def open_files_of(pid: int) -> list[str]:
-    """The paths of the files that a process has open.  Raises OSError, also on systems that do not report them."""
-    found = []
-    for each in (_PROCESSES / str(pid) / "fd").iterdir():
+def list_open_files(pid: int) -> list[str]:
+    """Return the paths of the files that a process has open.
+
+    Raises OSError, also on systems that do not report them.
+    """
+    paths = []
+    for descriptor in (_PROCESSES / str(pid) / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # Closed meanwhile.
-            found.append(os.readlink(each))
-    return found
+            paths.append(os.readlink(descriptor))
+    return paths
 
 
 # Commands of processes that kctl starts.
 
 
 def module_command(name: str) -> list[str]:
-    """The beginning of a command line that runs a module of kctl in a process of its own.
+    """Return the beginning of a command line that runs a module of kctl in a process of its own.
 
     With -P, Python does not search the current directory for modules.  Otherwise it would execute a file there that is
     named like a module of the standard library.

@@ -20,14 +20,14 @@ E = TypeVar("E", bound=BaseException)
 
 
 def copy_of(error: E) -> E:
-    """An equal error that was not raised yet: without traceback, cause and context."""
+    """Return an equal error that was not raised yet: without traceback, cause and context."""
     copy = type(error).__new__(type(error), *error.args)
     vars(copy).update(vars(error))
     return copy
 
 
 def transports_under(transport: object) -> tuple[Any, ...]:
-    """The transport of asyncio and, if it is that of a TLS connection, the one of the socket below it.
+    """Return the transport of asyncio and, if it is that of a TLS connection, the one of the socket below it.
 
     To be called when the connection is made: asyncio forgets the lower one before the protocol learns of the end.
     """
@@ -36,7 +36,7 @@ def transports_under(transport: object) -> tuple[Any, ...]:
 
 
 def free_transports(transports: Iterable[object]) -> None:
-    """Removes the references of closed transports to themselves; to be called when the connection is lost.
+    """Remove the references of closed transports to themselves; to be called when the connection is lost.
 
     asyncio keeps bound methods of a transport in its attributes (_read_ready_cb; since Python 3.12 _write_ready).
     """

@@ -29,7 +29,7 @@ class CannotWrite(OSError):
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[None]:
-    """Replaces the standard streams of this process, except those that tests have replaced, until the block ends."""
+    """Replace the standard streams of this process, except those that tests have replaced, until the block ends."""
     before = sys.stdin, sys.stdout, sys.stderr
     # In the order of their numbers, because each takes the lowest free one.
     if sys.stdin is None:
@@ -43,14 +43,14 @@ def standard_streams() -> Iterator[None]:
 
 
 def discard(stream: TextIO) -> None:
-    """Replaces the file of a stream by the null device, so that the flush at exit does not fail again."""
+    """Replace the file of a stream by the null device, so that the flush at exit does not fail again."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
 
 
 def _guarded(stream: TextIO | None, name: str) -> TextIO:
-    """A stream with the descriptor and the settings of a standard stream, else that stream."""
+    """Return a stream with the descriptor and the settings of a standard stream, else that stream."""
     if stream is None:
         return _text_stream(_Output(os.open(os.devnull, os.O_RDONLY), name, None), is_unbuffered=False)
     if type(stream) is not io.TextIOWrapper:
@@ -91,7 +91,7 @@ class _Output(io.RawIOBase):
     """Writes to a descriptor, which stays open."""
 
     def __init__(self, descriptor: int, name: str, replaced: TextIO | None) -> None:
-        """`replaced` would close the descriptor if it was freed."""
+        """Keep `replaced`, which would close the descriptor if it was freed."""
         self._descriptor = descriptor
         self._name = name
         self._replaced = replaced

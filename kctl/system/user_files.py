@@ -40,7 +40,7 @@ _OWN_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
 
 def check_regular(path: str) -> None:
-    """Raises OSError with the path if the file does not exist, is not accessible or is not a regular file."""
+    """Raise OSError with the path if the file does not exist, is not accessible or is not a regular file."""
     try:
         status = os.stat(path)
     except ValueError:  # It contains NUL, or characters that no file name has.
@@ -49,7 +49,7 @@ def check_regular(path: str) -> None:
 
 
 def open_regular(path: str) -> int:
-    """Opens a regular file for reading and returns its descriptor.  Raises OSError, also for other kinds of files."""
+    """Open a regular file for reading and return its descriptor.  Raises OSError, also for other kinds of files."""
     check_regular(path)
     # The file may have been replaced since the check: open without blocking and check again.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -62,7 +62,7 @@ def open_regular(path: str) -> int:
 
 
 def read_regular(path: str) -> bytes:
-    """The contents of a regular file.  Raises OSError, also for more than NAMED_FILE_BYTES_MAX bytes."""
+    """Return the contents of a regular file.  Raises OSError, also for more than NAMED_FILE_BYTES_MAX bytes."""
     return _read(open_regular(path), path)
 
 
@@ -80,14 +80,14 @@ def is_pipe(path: str) -> bool:
 
 
 def open_input(path: str) -> int:
-    """Opens what `read_input` reads, and returns the descriptor.  Raises OSError."""
+    """Open what `read_input` reads, and return the descriptor.  Raises OSError."""
     if path == STANDARD_INPUT:
         return os.dup(0)
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if is_pipe(path) else open_regular(path)
 
 
 def read_text(path: str) -> str:
-    """The text of what `read_input` reads, without a byte order mark.  Raises UsageError with the path."""
+    """Return the text of what `read_input` reads, without a byte order mark.  Raises UsageError with the path."""
     try:
         return read_input(path).decode("utf-8-sig")  # Spreadsheet programs write a byte order mark.
     except OSError as error:
@@ -103,7 +103,8 @@ def _refuse_others(status: os.stat_result, path: str) -> None:
 
 
 def read_piece(descriptor: int, path: str) -> bytes:
-    """The next bytes of a descriptor, empty at its end; waits also for one that another process has made non-blocking.
+    """Return the next bytes of a descriptor, empty at its end; waits also for one that another process has made
+    non-blocking.
 
     Raises OSError with the path.
     """
@@ -134,7 +135,7 @@ def _read(descriptor: int, path: str) -> bytes:
 
 
 def replace_private(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Writes the file with mode 0600 in a folder that is made with mode 0700.  Raises OSError.
+    """Write the file with mode 0600 in a folder that is made with mode 0700.  Raises OSError.
 
     A symbolic link stays one: the file that it names is replaced.  Unless it `is_durable`, the new contents may be lost
     in a crash of the machine.

@@ -69,15 +69,17 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
 
     host and port are those of the first PLAINTEXT endpoint for readers older than 0.9, or null and -1.
     """
-    plain = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
+    plain = next((endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     znode: dict[str, object] = {
         "version": broker.version,
         "host": plain.host if plain else None,
         "port": plain.port if plain else -1,
         "jmx_port": broker.jmx_port,
         "timestamp": str(broker.timestamp_ms),
-        "endpoints": [_endpoint_text(each) for each in broker.endpoints],
-        "listener_security_protocol_map": {each.listener: each.security_protocol for each in broker.endpoints},
+        "endpoints": [_endpoint_text(endpoint) for endpoint in broker.endpoints],
+        "listener_security_protocol_map": {
+            endpoint.listener: endpoint.security_protocol for endpoint in broker.endpoints
+        },
     }
     if broker.rack is not None:
         znode["rack"] = broker.rack
@@ -90,10 +92,10 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
     """Return the registration of the broker with the id in the path."""
-    return decode_json(path, data, _broker_of)
+    return decode_json(path, data, _parse_broker)
 
 
-def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
+def _parse_broker(znode: dict[str, Any]) -> BrokerRegistration:
     version = int(znode["version"])
     if version < 1:
         raise ValueError(f"unknown version {version} of a broker registration")
@@ -101,7 +103,7 @@ def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
         endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(znode["host"]), int(znode["port"])),)
     else:
         protocols = znode.get("listener_security_protocol_map") or {}
-        endpoints = tuple(_endpoint_of(text, protocols) for text in znode["endpoints"])
+        endpoints = tuple(_parse_endpoint(text, protocols) for text in znode["endpoints"])
     features = znode.get("features") or {}
     for endpoint in endpoints:
         _check_text("listener", endpoint.listener)
@@ -116,13 +118,13 @@ def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
         timestamp_ms=int(znode.get("timestamp", -1)),
         rack=rack,
         jmx_port=int(znode.get("jmx_port", -1)),
-        features={name: (int(each["min_version"]), int(each["max_version"])) for name, each in features.items()},
+        features={name: (int(levels["min_version"]), int(levels["max_version"])) for name, levels in features.items()},
         version=version,
     )
 
 
 def _check_text(what: str, text: object) -> None:
-    """Raises ValueError for what a response cannot contain: one such broker would break Metadata for all clients."""
+    """Raise ValueError for what a response cannot contain: one such broker would break Metadata for all clients."""
     if not isinstance(text, str) or len(text.encode()) > INT16_MAX:
         raise ValueError(f"the {what} is not a text of at most {INT16_MAX} bytes")
 
@@ -137,7 +139,7 @@ def _endpoint_text(endpoint: Endpoint) -> str:
     return f"{endpoint.listener}://{host}:{endpoint.port}"
 
 
-def _endpoint_of(text: str, protocols: Mapping[str, str]) -> Endpoint:
+def _parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     """Parse an endpoint; without a protocol map the listener's name is its protocol, as before KIP-103."""
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")

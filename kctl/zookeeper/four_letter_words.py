@@ -34,7 +34,7 @@ def write_problem(connect: str) -> str | None:
 
 
 def _answer(host: str, port: int) -> str | None:
-    """The response to `isro`; empty without one, None without a connection."""
+    """Return the response to `isro`; empty without one, None without a connection."""
     try:
         with socket.create_connection((host, port), _TIMEOUT_S) as sock:
             sock.settimeout(_TIMEOUT_S)

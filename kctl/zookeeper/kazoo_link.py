@@ -65,7 +65,7 @@ class KazooRequests:
         self._security = security
 
     def full_path(self, path: str) -> str:
-        """The path on the server.
+        """Return the path on the server.
 
         Raises ZooKeeperError for text that has no encoding: kazoo's thread, and with it the session, would end.
         """
@@ -76,16 +76,16 @@ class KazooRequests:
         return self._chroot if path == "/" and self._chroot else self._chroot + path
 
     def relative_path(self, path: str) -> str:
-        """The path relative to the chroot."""
+        """Return the path relative to the chroot."""
         return path.removeprefix(self._chroot) or "/"
 
     def of(self, operation: Operation) -> Any:
-        """The request of one operation."""
+        """Return the request of one operation."""
         path = self.full_path(operation.path)
         match operation:
             case Create():
                 flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
-                return wire.Create(path, operation.data, self._acls_of(operation.path), flags)
+                return wire.Create(path, operation.data, self._convert_acls(operation.path), flags)
             case SetData():
                 return wire.SetData(path, operation.data, operation.version)
             case Delete():
@@ -94,28 +94,28 @@ class KazooRequests:
                 return wire.CheckVersion(path, operation.version)
 
     def multi(self, operations: Sequence[Operation]) -> Any:
-        """The request that performs all operations or none."""
-        return wire.Transaction([self.of(each) for each in operations])
+        """Return the request that performs all operations or none."""
+        return wire.Transaction([self.of(operation) for operation in operations])
 
     def multi_results(self, operations: Sequence[Operation], results: Sequence[Any]) -> list[OperationResult]:
-        """The results of a multi.  Raises ZooKeeperError for the operation that failed."""
+        """Return the results of a multi.  Raises ZooKeeperError for the operation that failed."""
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, Exception) and not isinstance(result, _ERRORS_OF_OTHER_OPERATIONS):
                 raise error_of(result, operation.path)
-        return [self._result_of(each) for each in results]
+        return [self._convert_result(result) for result in results]
 
     def chroot_creations(self) -> Iterator[tuple[str, Any]]:
-        """The path and the request of each znode of the chroot, parents first."""
+        """Yield the path and the request of each znode of the chroot, parents first."""
         end = self._chroot.find("/", 1)
         while self._chroot:
             path = self._chroot if end < 0 else self._chroot[:end]
-            yield path, wire.Create(path, b"", self._acls_of("/"), 0)
+            yield path, wire.Create(path, b"", self._convert_acls("/"), 0)
             if end < 0:
                 return
             end = self._chroot.find("/", end + 1)
 
-    def _acls_of(self, path: str) -> Any:
-        """The ACLs of a new znode."""
+    def _convert_acls(self, path: str) -> Any:
+        """Return the ACLs of a new znode."""
         match self._security.access_of(path):
             case Access.OPEN:
                 return OPEN_ACL_UNSAFE
@@ -124,14 +124,14 @@ class KazooRequests:
             case Access.PRIVATE:
                 return CREATOR_ALL_ACL
 
-    def _result_of(self, result: Any) -> OperationResult:
+    def _convert_result(self, result: Any) -> OperationResult:
         if isinstance(result, str):
             return self.relative_path(result)
         return True if result is True else ZnodeStat._make(result)
 
 
 def error_of(error: Exception, path: str) -> errors.ZooKeeperError:
-    """The error of a request for `path`, from kazoo's exception."""
+    """Return the error of a request for `path`, from kazoo's exception."""
     if isinstance(error, kazoo_errors.SessionExpiredError):  # kazoo's ConnectionClosedError is a subclass.
         return refusals.session_lost(path)
     if isinstance(error, kazoo_errors.ConnectionLoss):
@@ -226,7 +226,7 @@ class KazooLink:
         self._client.start_async()
 
     def _note_timeouts(self) -> None:
-        """Keeps the timeout of each connection, which kazoo returns only as its read timeout: two thirds of it."""
+        """Keep the timeout of each connection, which kazoo returns only as its read timeout: two thirds of it."""
         connection = self._client._connection
         connect = connection._connect
 
@@ -300,7 +300,8 @@ class KazooLink:
                 await self._write(path, request)
 
     def secured(self, sock: Any, host: str, timeout_s: float | None) -> Any:
-        """The socket with TLS, if the session uses it; `host` is the name in the connect string.  kazoo's thread.
+        """Return the socket with TLS, if the session uses it; `host` is the name in the connect string.  kazoo's
+        thread.
 
         A host name that a reverse look-up returns is never accepted (CVE-2026-24281).
         """
@@ -458,7 +459,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         self._running = False
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Connects, with TLS if the session uses it.  kazoo's thread."""
+        """Connect, with TLS if the session uses it.  kazoo's thread."""
         sock = super().create_connection(*args, **kwargs)
         return self._link.secured(sock, kwargs.get("hostname", ""), kwargs.get("timeout"))
 
@@ -517,7 +518,7 @@ class _Call:
 
 
 def in_order(names: list[str]) -> list[str]:
-    """The names, sorted in parts: other threads wait while one is sorted, 60 ms for 100,000 names at once."""
+    """Return the names, sorted in parts: other threads wait while one is sorted, 60 ms for 100,000 names at once."""
     parts = [sorted(names[start : start + _SORTED_AT_ONCE]) for start in range(0, len(names), _SORTED_AT_ONCE)]
     return list(heapq.merge(*parts))
 

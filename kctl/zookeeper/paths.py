@@ -58,7 +58,7 @@ def broker(broker_id: int) -> str:
 
 
 def topic(name: str) -> str:
-    """Assignment of a topic."""
+    """Return the path of the assignment of a topic."""
     return f"{TOPICS}/{name}"
 
 
@@ -78,17 +78,17 @@ def partition_state(topic_name: str, partition_id: int) -> str:
 
 
 def delete_topic(name: str) -> str:
-    """Deletion request of a topic."""
+    """Return the path of the deletion request of a topic."""
     return f"{DELETE_TOPICS}/{name}"
 
 
 def config_entity(entity_path: str) -> str:
-    """Configuration of an entity path such as `topics/orders` or `users/alice/clients/<default>`."""
+    """Return the path of the configuration of an entity, such as `topics/orders` or `users/alice/clients/<default>`."""
     return f"{CONFIG}/{entity_path}"
 
 
 def topic_config(name: str) -> str:
-    """Configuration of a topic."""
+    """Return the path of the configuration of a topic."""
     return f"{CONFIG}/topics/{name}"
 
 
@@ -113,7 +113,7 @@ def sequence_number(name: str) -> int:
 
 
 def sequence_digits(name: str) -> str:
-    """The end of a sequential znode's name, which sorts by age: ten digits."""
+    """Return the end of a sequential znode's name, which sorts by age: ten digits."""
     return name[-10:]
 
 
@@ -128,5 +128,5 @@ def desanitize(element: str) -> str:
 
 
 def delegation_token(token_id: str) -> str:
-    """A delegation token (KIP-48)."""
+    """Return a delegation token (KIP-48)."""
     return f"{DELEGATION_TOKENS}/{token_id}"

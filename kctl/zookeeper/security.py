@@ -51,14 +51,14 @@ class ZooKeeperSecurity:
     sets_acls: bool = False
 
     def access_of(self, path: str) -> Access:
-        """The access to a znode that this session creates.  `path` is relative to the chroot."""
+        """Return the access to a znode that this session creates.  `path` is relative to the chroot."""
         if not self.sets_acls or path == SHARED_PATH:
             return Access.OPEN
         return Access.PRIVATE if path.startswith(SENSITIVE_ROOTS) else Access.READABLE
 
 
 def zookeeper_security(properties: Mapping[str, str]) -> ZooKeeperSecurity | None:
-    """The security of the properties `zookeeper.ssl...` and `zookeeper.set.acl`; None without both.
+    """Return the security of the properties `zookeeper.ssl...` and `zookeeper.set.acl`; None without both.
 
     Reads the stores.  Raises ConfigError with the name of the property, without secrets.
     """
@@ -114,7 +114,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def refuse_client_section(environment: Mapping[str, str]) -> None:
-    """Raises ConfigError if KAFKA_OPTS names a JAAS file with a section for ZooKeeper, or one that cannot be read.
+    """Raise ConfigError if KAFKA_OPTS names a JAAS file with a section for ZooKeeper, or one that cannot be read.
 
     `-Dzookeeper.sasl.client=false` in KAFKA_OPTS switches SASL to ZooKeeper off, as for Apache Kafka.
     """
@@ -140,7 +140,7 @@ def refuse_client_section(environment: Mapping[str, str]) -> None:
 
 
 def _system_properties(options: str) -> dict[str, str]:
-    """The options -DNAME=VALUE.  Raises ConfigError if the text is malformed."""
+    """Return the options -DNAME=VALUE.  Raises ConfigError if the text is malformed."""
     try:
         words = shlex.split(options)
     except ValueError as error:

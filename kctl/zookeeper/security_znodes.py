@@ -59,7 +59,7 @@ _VERSION = 1
 
 
 def pattern_path(pattern: ResourcePattern) -> str:
-    """The znode of the ACLs of a pattern.  The name must have been checked by `name_problem`."""
+    """Return the znode of the ACLs of a pattern.  The name must have been checked by `name_problem`."""
     return f"{STORES[pattern.pattern_type]}/{pattern.type.label}/{pattern.name}"
 
 
@@ -75,7 +75,7 @@ def name_problem(name: str) -> str | None:
 
 
 def _is_forbidden(character: str) -> bool:
-    """The characters that PathUtils.validatePath of ZooKeeper refuses."""
+    """Return the characters that PathUtils.validatePath of ZooKeeper refuses."""
     return (
         character <= "\x1f"
         or "\x7f" <= character <= "\x9f"
@@ -100,7 +100,7 @@ def stored_problem(binding: AclBinding) -> str | None:
 
 
 def encode_entries(entries: Iterable[AclEntry]) -> bytes:
-    """The content of a pattern's znode."""
+    """Return the content of a pattern's znode."""
     acls = [
         {
             "principal": entry.principal,
@@ -114,7 +114,7 @@ def encode_entries(entries: Iterable[AclEntry]) -> bytes:
 
 
 def decode_entries(path: str, data: bytes) -> tuple[AclEntry, ...]:
-    """The ACLs of a pattern; none for an empty znode.  Raises ValueError with the path."""
+    """Return the ACLs of a pattern; none for an empty znode.  Raises ValueError with the path."""
     if not data:
         return ()
     try:
@@ -123,12 +123,12 @@ def decode_entries(path: str, data: bytes) -> tuple[AclEntry, ...]:
         znode = parse_json(data)
         if not isinstance(znode, dict) or znode["version"] != _VERSION:
             raise ValueError("not an object of version 1")
-        return tuple(dict.fromkeys(_entry_of(each) for each in znode["acls"]))
+        return tuple(dict.fromkeys(_parse_entry(entry) for entry in znode["acls"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: invalid ACLs: {type(error).__name__}: {error}") from error
 
 
-def _entry_of(znode: dict[str, Any]) -> AclEntry:
+def _parse_entry(znode: dict[str, Any]) -> AclEntry:
     principal, host = znode["principal"], znode["host"]
     if not isinstance(principal, str) or not isinstance(host, str):
         raise ValueError("principal and host are strings")
@@ -142,13 +142,13 @@ def _entry_of(znode: dict[str, Any]) -> AclEntry:
 
 
 def change_path(pattern: ResourcePattern) -> str:
-    """The path of a change notification, without its number."""
+    """Return the path of a change notification, without its number."""
     changes = LITERAL_CHANGES if pattern.pattern_type is PatternType.LITERAL else PREFIXED_CHANGES
     return f"{changes}/{_CHANGE_PREFIX}"
 
 
 def encode_change(pattern: ResourcePattern) -> bytes:
-    """The content of a change notification: text for a literal pattern, JSON for a prefixed one."""
+    """Return the content of a change notification: text for a literal pattern, JSON for a prefixed one."""
     if pattern.pattern_type is PatternType.LITERAL:
         return f"{pattern.type.name}:{pattern.name}".encode()
     change = {
@@ -161,7 +161,7 @@ def encode_change(pattern: ResourcePattern) -> bytes:
 
 
 def decode_change(path: str, data: bytes) -> ResourcePattern:
-    """The pattern that changed.  Raises ValueError with the path."""
+    """Return the pattern that changed.  Raises ValueError with the path."""
     try:
         if path.startswith(f"{LITERAL_CHANGES}/"):
             kind, separator, name = data.decode().partition(":")
@@ -205,11 +205,11 @@ class TokenZnode:
 
 
 def encode_token(token: TokenZnode) -> bytes:
-    """The content of the znode."""
+    """Return the content of the znode."""
     znode = {
         "version": _VERSION,
         "owner": paths.sanitize(token.owner),
-        "renewers": [paths.sanitize(each) for each in token.renewers],
+        "renewers": [paths.sanitize(renewer) for renewer in token.renewers],
         "issueTimestamp": token.issue_ms,
         "maxTimestamp": token.max_ms,
         "expiryTimestamp": token.expiry_ms,
@@ -219,7 +219,7 @@ def encode_token(token: TokenZnode) -> bytes:
 
 
 def decode_token(path: str, data: bytes) -> TokenZnode:
-    """Reads the content of the znode.  Raises ValueError with the path."""
+    """Read the content of the znode.  Raises ValueError with the path."""
     try:
         znode: Any = parse_json(data)
         if znode["version"] not in _VERSIONS_READ:
@@ -227,7 +227,7 @@ def decode_token(path: str, data: bytes) -> TokenZnode:
         token = TokenZnode(
             token_id=str(znode["tokenId"]),
             owner=_principal(znode["owner"]),
-            renewers=tuple(_principal(each) for each in znode["renewers"]),
+            renewers=tuple(_principal(renewer) for renewer in znode["renewers"]),
             issue_ms=int(znode["issueTimestamp"]),
             max_ms=int(znode["maxTimestamp"]),
             expiry_ms=int(znode["expiryTimestamp"]),

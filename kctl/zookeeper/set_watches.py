@@ -75,17 +75,17 @@ class IgnoredResponse:
 
 
 def batches(watches: list[Watch]) -> list[list[Watch]]:
-    """Splits watches so that each request stays far below jute.maxbuffer."""
-    found: list[list[Watch]] = []
+    """Split watches so that each request stays far below jute.maxbuffer."""
+    batches_of_watches: list[list[Watch]] = []
     room = 0
     for watch in watches:
         size = len(watch.path.encode()) + 4
         if size > room:
-            found.append([])
+            batches_of_watches.append([])
             room = SET_WATCHES_BYTES_MAX
-        found[-1].append(watch)
+        batches_of_watches[-1].append(watch)
         room -= size
-    return found
+    return batches_of_watches
 
 
 def _string(text: str) -> bytes:

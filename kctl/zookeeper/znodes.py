@@ -100,12 +100,12 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
     """Return the assignment of the topic in the path."""
-    return decode_json(path, data, _topic_of)
+    return decode_json(path, data, _parse_topic)
 
 
-def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
+def _parse_topic(znode: dict[str, Any]) -> TopicAssignment:
     check_version(znode, _TOPIC_VERSION)
-    replicas = _replicas_of(znode["partitions"])
+    replicas = _parse_replicas(znode["partitions"])
     if len(replicas) > PARTITIONS_PER_TOPIC_MAX:
         raise ValueError(f"{len(replicas)} partitions are more than the {PARTITIONS_PER_TOPIC_MAX} of a topic")
     for partition, ids in replicas.items():
@@ -115,8 +115,8 @@ def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
     return TopicAssignment(
         replicas=replicas,
         topic_id=parse_uuid(topic_id) if topic_id else None,
-        adding_replicas=_replicas_of(znode.get("adding_replicas") or {}),
-        removing_replicas=_replicas_of(znode.get("removing_replicas") or {}),
+        adding_replicas=_parse_replicas(znode.get("adding_replicas") or {}),
+        removing_replicas=_parse_replicas(znode.get("removing_replicas") or {}),
     )
 
 
@@ -206,10 +206,10 @@ def encode_config_change(entity_path: str) -> bytes:
 
 def decode_config_change(path: str, data: bytes) -> str:
     """Return the entity path; version 1 had the type and the name of a topic or client instead."""
-    return decode_json(path, data, _entity_path_of)
+    return decode_json(path, data, _parse_entity_path)
 
 
-def _entity_path_of(znode: dict[str, Any]) -> str:
+def _parse_entity_path(znode: dict[str, Any]) -> str:
     if check_version(znode, _CONFIG_CHANGE_VERSION) == 1:
         return f"{znode['entity_type']}/{znode['entity_name']}"
     return str(znode["entity_path"])
@@ -256,12 +256,12 @@ def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the target replicas in /admin/reassign_partitions, which tools before KIP-455 write."""
-    return decode_json(path, data, _reassignment_of)
+    return decode_json(path, data, _parse_reassignment)
 
 
-def _reassignment_of(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
+def _parse_reassignment(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
     check_version(znode, 1)
-    return {_partition_of(each): _ids(each["replicas"]) for each in znode["partitions"]}
+    return {_parse_partition(entry): _ids(entry["replicas"]) for entry in znode["partitions"]}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -272,12 +272,12 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     """Return the partitions."""
-    return decode_json(path, data, _partitions_of)
+    return decode_json(path, data, _parse_partitions)
 
 
-def _partitions_of(znode: dict[str, Any]) -> list[TopicPartition]:
+def _parse_partitions(znode: dict[str, Any]) -> list[TopicPartition]:
     check_version(znode, 1)
-    return [_partition_of(each) for each in znode["partitions"]]
+    return [_parse_partition(entry) for entry in znode["partitions"]]
 
 
 def encode_log_dir_event(event: LogDirEvent) -> bytes:
@@ -306,8 +306,8 @@ def decode_features(path: str, data: bytes) -> Features:
         lambda znode: Features(
             int(znode["status"]),
             {
-                name: (int(each.get("min_version_level", 1)), int(each["max_version_level"]))
-                for name, each in (znode.get("features") or {}).items()
+                name: (int(levels.get("min_version_level", 1)), int(levels["max_version_level"]))
+                for name, levels in (znode.get("features") or {}).items()
             },
         ),
     )
@@ -317,11 +317,11 @@ def _replica_lists(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[in
     return {str(partition): list(ids) for partition, ids in replicas.items()}
 
 
-def _replicas_of(lists: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
+def _parse_replicas(lists: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
     return {_number(partition): _ids(ids) for partition, ids in lists.items()}
 
 
-def _partition_of(entry: dict[str, Any]) -> TopicPartition:
+def _parse_partition(entry: dict[str, Any]) -> TopicPartition:
     topic, partition = str(entry["topic"]), int(entry["partition"])
     problem = partition_problem(topic, partition)
     if problem is not None:
@@ -332,7 +332,7 @@ def _partition_of(entry: dict[str, Any]) -> TopicPartition:
 def _ids(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list):
         raise TypeError(f"{values!r} is not a list of numbers")
-    return tuple(_number(each) for each in values)
+    return tuple(_number(value) for value in values)
 
 
 def _number(value: int | str, *, low: int = 0, high: int = INT32_MAX) -> int:

@@ -20,7 +20,7 @@ from kctl.output.log_lines import (
     JsonFormatter,
     LogFormat,
     by_peer,
-    event_of,
+    extract_event,
 )
 
 
@@ -84,7 +84,7 @@ def test_the_template_separates_event_and_fields(
 ) -> None:
     if "done=" in template:
         event, fields = "a of 2", {"done": None}
-    found = event_of(template, values)
+    found = extract_event(template, values)
     assert (found.text, found.fields) == (event, fields)
 
 

@@ -152,7 +152,7 @@ def test_what_only_linux_counts_is_unknown_elsewhere(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(operating_system, "_PROCESSES", tmp_path)
     assert operating_system.disk_bytes() is None
     with pytest.raises(FileNotFoundError):
-        operating_system.open_files_of(os.getpid())
+        operating_system.list_open_files(os.getpid())
 
 
 def test_only_one_module_uses_what_not_all_systems_have() -> None:

@@ -33,7 +33,7 @@ from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.secrets import exposed_files, read_properties
 from kctl.commands.frame.shown import shows, shows_one
-from kctl.config.redaction import redacted, secrets_of
+from kctl.config.redaction import collect_secrets, redacted
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.limits import BUNDLE_FILE_BYTES_MAX, Subject, bound
 from kctl.output.console import Column, Format
@@ -43,7 +43,7 @@ from kctl.server.process.host import DataFolder, RunningBroker, brokers_in
 from kctl.server.process.machine.layout import unexpected_data
 from kctl.server.process.preflight import Finding, Severity, findings
 from kctl.server.process.process import StartOptions
-from kctl.system.operating_system import open_files_of
+from kctl.system.operating_system import list_open_files
 from kctl.zookeeper.four_letter_words import write_problem
 
 BUNDLE_METRICS_BYTES_MAX = bound(
@@ -340,7 +340,7 @@ def bundle(
         *machine_parts(folder.path, log_dirs, [folder.output, *map(Path, log or [])]),
     ]
     try:
-        results = write_archive(path, parts, redactor(secrets_of(properties)))
+        results = write_archive(path, parts, redactor(collect_secrets(properties)))
     except OSError as error:
         raise KctlError(f"{path} cannot be written: {error.strerror}; choose another file with --output") from None
     missing = [MissingRow(each.name, each.problem) for each in results if each.problem is not None]
@@ -415,7 +415,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _folder_of(pid: int) -> Path:
     """The data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
     try:
-        opened = open_files_of(pid)
+        opened = list_open_files(pid)
     except OSError as error:
         raise UsageError(f"--pid {pid}: its open files cannot be listed: {error.strerror}; use --data-dir") from None
     for path in map(Path, opened):

@@ -18,7 +18,7 @@ from kctl.commands.dump_log.selection import classic_text
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.values import format_time
 from kctl.dump.batches import Problem
-from kctl.dump.files import IndexChange, InUse, exclusive, logs_of, rebuild_indexes, walk
+from kctl.dump.files import IndexChange, InUse, exclusive, find_logs, rebuild_indexes, walk
 from kctl.dump.indexes import sanity_problem
 from kctl.dump.kinds import base_offset_of, files_of, kind_of, recognized_kind
 from kctl.dump.summary import LogSummary, LostRange, salvage, summarize
@@ -306,7 +306,7 @@ def rebuild(console: Console, inputs: Inputs, *, dry_run: bool) -> ExitStatus:
         remedy = ": name it as brokers do, with 20 digits, which say the offset at which the indexes start"
         raise UsageError(f"{wrong[0]} is neither a log nor an index of one{remedy if is_segment else ''}")
     paths = inputs.paths
-    logs = logs_of([path for path in paths if kind_of(path) in _SEGMENT_KINDS])
+    logs = find_logs([path for path in paths if kind_of(path) in _SEGMENT_KINDS])
     has_problem = False
     try:
         with (

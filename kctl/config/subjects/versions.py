@@ -40,13 +40,13 @@ VERSION_NAMES = _names()
 
 
 def significant(version: str) -> str:
-    """The significant part of a version: without the patch release and what follows it.  ApiVersion.apply (2.8)."""
+    """Return the significant part of a version, without the patch release and the rest.  ApiVersion.apply (2.8)."""
     return ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])
 
 
 def version_rank(version: str) -> int:
-    """A number that increases with the version; a release, its last step and its patch releases have the same number.
-    Raises ValueError for an unknown version.
+    """Return a number that increases with the version; a release, its last step and its patch releases have the same
+    number. Raises ValueError for an unknown version.
     """
     name = significant(version)
     for release, steps in _RELEASES:

@@ -75,7 +75,7 @@ logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
 
 
 class S3Retries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
-    """Repeats requests to S3 as often as requests for data files are; pyarrow gives up after three attempts."""
+    """Repeats requests to S3 as often as requests for data files are; pyarrow stops after three attempts."""
 
     ATTEMPTS = 6
 

@@ -54,10 +54,10 @@ def resolved(acls: Iterable[Acl] | None, identities: Iterable[Id]) -> Acls:
     result: dict[Acl, None] = {}
     for acl in acls or ():
         if acl.id.scheme == "auth":
-            proven = [each for each in identities if each.scheme != "ip"]
+            proven = [identity for identity in identities if identity.scheme != "ip"]
             if not proven:
                 raise KeeperError(Code.INVALID_ACL)
-            result.update((Acl(acl.perms, each), None) for each in proven)
+            result.update((Acl(acl.perms, identity), None) for identity in proven)
         elif acl.id == ANYONE or _is_valid(acl.id):
             result[acl] = None
         else:
@@ -75,9 +75,9 @@ def require(acls: Acls, permission: int, identities: Iterable[Id]) -> None:
 
 
 def allows(acls: Acls, permission: int, identities: Iterable[Id]) -> bool:
-    """True if an entry grants one of the permission's bits to one of the identities."""
+    """Return True if an entry grants one of the permission's bits to one of the identities."""
     for acl in acls:
-        if acl.perms & permission and (acl.id == ANYONE or any(_matches(each, acl.id) for each in identities)):
+        if acl.perms & permission and (acl.id == ANYONE or any(_matches(identity, acl.id) for identity in identities)):
             return True
     return not acls
 
@@ -87,7 +87,7 @@ def visible(acls: Acls, identities: Iterable[Id]) -> Acls:
     require(acls, READ | ADMIN, identities)
     if allows(acls, ADMIN, identities):
         return acls
-    return tuple(_masked(each) for each in acls)
+    return tuple(_masked(acl) for acl in acls)
 
 
 def _masked(acl: Acl) -> Acl:

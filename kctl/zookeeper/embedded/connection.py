@@ -77,7 +77,7 @@ class InputTurns:
         self._is_begun = False
 
     def received(self, reader: Reader) -> None:
-        """The connection has received bytes."""
+        """Handle that the connection has received bytes."""
         if not self._is_begun:
             self._begin()
         if self._waiting or not self._may_continue() or not reader.read_frames(self._may_continue):
@@ -118,19 +118,19 @@ class Server(Protocol):
     """The callbacks of a connection, implemented by EmbeddedZooKeeper."""
 
     def connection_made(self, connection: Connection) -> bool:
-        """A client connected; returns False to refuse the connection."""
+        """Return a client connected; returns False to refuse the connection."""
 
     def frame_received(self, connection: Connection, frame: bytes) -> None:
-        """A complete frame arrived."""
+        """Handle a complete frame."""
 
     def four_letter_word_response(self, word: str) -> str | None:
         """Return the output of a four-letter word; None if it is not one."""
 
     def has_output(self, connection: Connection) -> None:
-        """The connection has output to be flushed."""
+        """Handle that the connection has output to be flushed."""
 
     def connection_lost(self, connection: Connection) -> None:
-        """The connection was closed."""
+        """Handle that the connection was closed."""
 
 
 class Connection(asyncio.Protocol):

@@ -95,16 +95,16 @@ def _srvr(snapshot: Snapshot) -> str:
 
 
 def _stat(snapshot: Snapshot) -> str:
-    clients = "".join(f" {_connection_text(each)}\n" for each in snapshot.connections)
+    clients = "".join(f" {_connection_text(connection)}\n" for connection in snapshot.connections)
     return f"{_version_line()}Clients:\n{clients}\n{_server_lines(snapshot)}"
 
 
 def _cons(snapshot: Snapshot) -> str:
     lines = []
-    for each in snapshot.connections:
-        session = snapshot.keeper.sessions.find(each.session_id)
+    for connection in snapshot.connections:
+        session = snapshot.keeper.sessions.find(connection.session_id)
         more = f",sid=0x{session.id:x},to={session.timeout_ms}" if session else ""
-        lines.append(f" {_connection_text(each).removesuffix(')')}{more})\n")
+        lines.append(f" {_connection_text(connection).removesuffix(')')}{more})\n")
     return "".join(lines) + "\n"
 
 
@@ -133,7 +133,7 @@ def _dump(snapshot: Snapshot) -> str:
     return (
         "SessionTracker dump:\n"
         f"Session Sets ({len(all_sessions)})/({len(all_sessions)}):\n"
-        + "".join(f"1 expire at {each.deadline_ms}:\n\t0x{each.id:x}\n" for each in sessions)
+        + "".join(f"1 expire at {session.deadline_ms}:\n\t0x{session.id:x}\n" for session in sessions)
         + "ephemeral nodes dump:\n"
         + f"Sessions with Ephemerals ({len(owners)}):\n"
         + "".join(f"0x{owner:x}:\n" + "".join(f"\t{path}\n" for path in paths) for owner, paths in owners.items())

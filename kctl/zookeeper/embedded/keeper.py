@@ -227,11 +227,11 @@ class Keeper:
             case requests.MultiRead():
                 return (yield from self._multi_read(client, request))
             case requests.GetEphemerals():
-                found: list[str] = []
+                names: list[str] = []
                 for some in _steps(self.tree.ephemerals.get(client.session_id, ())):
-                    found += [path for path in some if path.startswith(request.prefix or "/")]
+                    names += [path for path in some if path.startswith(request.prefix or "/")]
                     yield
-                return responses.Children(found)
+                return responses.Children(names)
             case requests.SetWatches():
                 yield from self._set_watches(client, request)
                 return None
@@ -296,7 +296,9 @@ class Keeper:
         return responses.Data(data, self.tree.stat(request.path))
 
     def _exists(self, client: Client, request: requests.Exists) -> responses.Changed:
-        """The only read that sets its watch even if the znode does not exist.  Requires READ, as in ZooKeeper 3.9."""
+        """Return the only read that sets its watch even if the znode does not exist.  Requires READ, as in ZooKeeper
+        3.9.
+        """
         node_paths.require_no_null_character(request.path)
         if self.tree.find(request.path) is not None:
             self._require_read(client, request.path)

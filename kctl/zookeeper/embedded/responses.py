@@ -122,7 +122,7 @@ class Identities:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        entries = (codes.string(each.scheme) + codes.string(each.id) for each in self.ids)
+        entries = (codes.string(identity.scheme) + codes.string(identity.id) for identity in self.ids)
         return codes.int32(len(self.ids)) + b"".join(entries)
 
 
@@ -156,7 +156,7 @@ class Results:
 
     def encode(self) -> bytes:
         """Return the body of the response."""
-        entries = (_MULTI_HEADER.pack(*_multi_header(each)) + each.encode() for each in self.results)
+        entries = (_MULTI_HEADER.pack(*_multi_header(result)) + result.encode() for result in self.results)
         return b"".join(entries) + _MULTI_END
 
 
@@ -192,12 +192,12 @@ def _multi_header(result: OperationResponse) -> tuple[int, bool, int]:
 
 
 def is_long(response: Response | None) -> bool:
-    """True if the response has so many names that it should be encoded in steps."""
+    """Return True if the response has so many names that it should be encoded in steps."""
     match response:
         case Children():
             return len(response.names) > ZOOKEEPER_NAMES_PER_STEP
         case Results():
-            names = (len(each.names) for each in response.results if isinstance(each, Children))
+            names = (len(result.names) for result in response.results if isinstance(result, Children))
             return sum(names) > ZOOKEEPER_NAMES_PER_STEP
     return False
 
@@ -205,18 +205,18 @@ def is_long(response: Response | None) -> bool:
 def encoded(response: Response) -> Steps[Encoded]:
     """Encode the body of a long response, in steps."""
     parts: list[bytes] = []
-    for each in response.results if isinstance(response, Results) else (response,):
+    for result in response.results if isinstance(response, Results) else (response,):
         if isinstance(response, Results):
-            assert isinstance(each, OperationResponse)
-            parts.append(_MULTI_HEADER.pack(*_multi_header(each)))
-        if not isinstance(each, Children):
-            parts.append(each.encode())
+            assert isinstance(result, OperationResponse)
+            parts.append(_MULTI_HEADER.pack(*_multi_header(result)))
+        if not isinstance(result, Children):
+            parts.append(result.encode())
             continue
-        parts.append(codes.int32(len(each.names)))
-        for start in range(0, len(each.names), ZOOKEEPER_NAMES_PER_STEP):
-            parts += map(codes.string, each.names[start : start + ZOOKEEPER_NAMES_PER_STEP])
+        parts.append(codes.int32(len(result.names)))
+        for start in range(0, len(result.names), ZOOKEEPER_NAMES_PER_STEP):
+            parts += map(codes.string, result.names[start : start + ZOOKEEPER_NAMES_PER_STEP])
             yield
-        parts.append(codes.stat(each.stat) if each.stat else b"")
+        parts.append(codes.stat(result.stat) if result.stat else b"")
     if isinstance(response, Results):
         parts.append(_MULTI_END)
     return Encoded(b"".join(parts))

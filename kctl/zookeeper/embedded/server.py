@@ -133,11 +133,11 @@ class EmbeddedZooKeeper:
         return self._keeper.sessions.find(session_id) is not None
 
     def bind(self) -> None:
-        """Takes the port, without accepting clients.  Raises ZooKeeperError."""
+        """Take the port, without accepting clients.  Raises ZooKeeperError."""
         self._bound()
 
     def _bound(self) -> socket.socket:
-        """The bound socket.  Raises ZooKeeperError."""
+        """Return the bound socket.  Raises ZooKeeperError."""
         if self._sock is not None:
             return self._sock
         # asyncio sets TCP_NODELAY only with the number of the protocol.  Without it, the second of two responses is
@@ -299,13 +299,13 @@ class EmbeddedZooKeeper:
             password = secrets.token_bytes(requests.PASSWORD_LENGTH)
             session = self._keeper.open_session(password, timeout_ms, now_ms=self._now_ms())
         else:
-            found = self._keeper.resume_session(request.session_id, request.password, timeout_ms, now_ms=self._now_ms())
-            if found is None:
+            known = self._keeper.resume_session(request.session_id, request.password, timeout_ms, now_ms=self._now_ms())
+            if known is None:
                 nothing = bytes(requests.PASSWORD_LENGTH)
                 connection.send(responses.connected(0, 0, nothing, knows_read_only=request.knows_read_only))
                 connection.end()
                 return
-            session = found
+            session = known
             self._leave_former_connection(session.id, connection)
         connection.begin_session(session.id)
         self._by_session[session.id] = connection
@@ -478,8 +478,8 @@ class EmbeddedZooKeeper:
 
     def _batch_done(self, arrived: list[float]) -> None:
         now = self._loop.time()
-        for each in arrived:
-            self._traffic.took((now - each) * 1000)
+        for arrival in arrived:
+            self._traffic.took((now - arrival) * 1000)
         with_output, self._with_output = self._with_output, {}
         for connection in with_output:
             connection.flush()
@@ -515,7 +515,7 @@ class EmbeddedZooKeeper:
             self._on_failure(error)
 
     async def _check_space(self) -> None:
-        """Accepts changes again if the disk can be written, else tries again later."""
+        """Accept changes again if the disk can be written, else try again later."""
         try:
             await self._in_writer(self._store.check_space)
         except (OSError, sqlite3.Error) as error:

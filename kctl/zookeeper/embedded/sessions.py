@@ -29,7 +29,7 @@ class Sessions:
             session_id: Session(session_id, password, timeout_ms, now_ms + timeout_ms)
             for session_id, password, timeout_ms in stored
         }
-        self._next_id = max(first_session_id(wall_ms), *(each + 1 for each in self._sessions), 0)
+        self._next_id = max(first_session_id(wall_ms), *(session_id + 1 for session_id in self._sessions), 0)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,11 +65,11 @@ class Sessions:
 
     def overdue(self, now_ms: int) -> list[int]:
         """Return the ids of the sessions whose deadline has passed."""
-        return [each.id for each in self._sessions.values() if each.deadline_ms <= now_ms]
+        return [session.id for session in self._sessions.values() if session.deadline_ms <= now_ms]
 
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline, None without sessions."""
-        return min((each.deadline_ms for each in self._sessions.values()), default=None)
+        return min((session.deadline_ms for session in self._sessions.values()), default=None)
 
 
 def first_session_id(wall_ms: int, server_id: int = 1) -> int:

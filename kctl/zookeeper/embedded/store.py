@@ -104,9 +104,9 @@ class Store:
                     execute(_UPDATE_COUNTERS, (now.pzxid, now.creations, path))
                 else:
                     execute(_UPSERT, (path, now.data, _acl_text(now.acl), *now[2:]))
-            sessions = [(each.id, each.password, each.timeout_ms) for each in changes.opened]
+            sessions = [(session.id, session.password, session.timeout_ms) for session in changes.opened]
             executemany("INSERT INTO session VALUES (?, ?, ?)", sessions)
-            executemany("DELETE FROM session WHERE id = ?", [(each,) for each in changes.closed])
+            executemany("DELETE FROM session WHERE id = ?", [(session_id,) for session_id in changes.closed])
             execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (changes.zxid,))
             execute("COMMIT")
         except sqlite3.Error:
@@ -173,7 +173,7 @@ class Store:
         if not (isinstance(path, str) and isinstance(data, bytes | None) and are_numbers):
             raise _Damage(f"znode {path!r} has invalid columns")
         try:
-            return path, Znode(data, _acl_of(str(acl)), *numbers)  # type: ignore[arg-type]  # just looked at
+            return path, Znode(data, _parse_acl(str(acl)), *numbers)  # type: ignore[arg-type]  # just looked at
         except (ValueError, TypeError) as error:
             raise _Damage(f"the ACL of znode {path!r} cannot be read") from error
 
@@ -222,7 +222,7 @@ def _acl_text(acl: Acls) -> str:
     return _OPEN_TEXT if acl is OPEN_ACL_UNSAFE else json.dumps(acl)
 
 
-def _acl_of(text: str) -> Acls:
+def _parse_acl(text: str) -> Acls:
     if text == _OPEN_TEXT:
         return OPEN_ACL_UNSAFE
     return tuple(Acl(perms, Id(*identity)) for perms, identity in json.loads(text))

@@ -96,7 +96,7 @@ class Tree:
             return len(self._nodes) - 1
         prefix, count, paths = path + "/", 0, iter(self._nodes)
         while some := list(islice(paths, _COUNTED_PER_STEP)):
-            count += sum(each.startswith(prefix) for each in some)
+            count += sum(path.startswith(prefix) for path in some)
             yield
         return count
 

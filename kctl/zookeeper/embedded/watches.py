@@ -88,7 +88,7 @@ class Watches:
         self._set(path, watcher, mode if present is None else present | mode)
 
     def has(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> bool:
-        """True if the watcher has a watch of one of these modes."""
+        """Return True if the watcher has a watch of one of these modes."""
         return bool(self._by_path.get(path, {}).get(watcher, _NONE) & modes)
 
     def remove(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> None:

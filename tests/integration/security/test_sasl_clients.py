@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).with_name("SaslClient.java")
 OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
-def secrets_of(mechanism: str) -> tuple[str, str]:
+def collect_secrets(mechanism: str) -> tuple[str, str]:
     return ("alice", PLAIN_PASSWORD) if mechanism == "PLAIN" else (SCRAM_USER, SCRAM_PASSWORD)
 
 
@@ -42,7 +42,7 @@ def rdkafka(broker: SaslBroker, mechanism: str, *, token: str = "", wrong: bool 
     if mechanism == "OAUTHBEARER":
         settings["oauth_cb"] = lambda _: (token or broker.issuer.token(), 4e9)
     else:
-        settings["sasl.username"], settings["sasl.password"] = secrets_of(mechanism)
+        settings["sasl.username"], settings["sasl.password"] = collect_secrets(mechanism)
         if wrong:
             settings["sasl.password"] += "-wrong"
     return settings
@@ -141,7 +141,7 @@ def java_properties(folder: Path, bootstrap: str, mechanism: str, **more: str) -
 
 
 def login(mechanism: str, *, wrong: bool = False) -> str:
-    user, password = secrets_of(mechanism)
+    user, password = collect_secrets(mechanism)
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     password += "-wrong" if wrong else ""
     return f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'

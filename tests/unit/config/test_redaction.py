@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kctl.config.broker import BROKER_PROPERTIES
-from kctl.config.redaction import HIDDEN, general_property, redacted, secrets_of
+from kctl.config.redaction import HIDDEN, collect_secrets, general_property, redacted
 
 JAAS = 'PlainLoginModule required username="admin" password="in-the-jaas" user_bob=bobs-password;'
 
@@ -43,7 +43,7 @@ def test_secrets_are_the_hidden_values_and_the_passwords_inside_of_them() -> Non
         "custom.metrics.folder": "/srv/metrics",
         "custom.api.token": "of-the-plug-in",
     }
-    assert secrets_of(given) == [JAAS, "in-the-jaas", "bobs-password", "of-the-store", "of-the-plug-in"]
+    assert collect_secrets(given) == [JAAS, "in-the-jaas", "bobs-password", "of-the-store", "of-the-plug-in"]
 
 
 @pytest.mark.parametrize("name", ["listener.name.x", "listener.name..y", "x.listener.name.y.num.partitions"])

@@ -21,7 +21,7 @@ def rows(heading: str) -> dict[str, list[list[str]]]:
 
 def paragraph(beginning: str) -> str:
     """A paragraph of the page, on one line."""
-    text = (ROOT / "docs" / "spark.md").read_text()
+    text = (ROOT / "docs" / "tables" / "index.md").read_text()
     return " ".join(text[text.index(beginning) :].split("\n\n")[0].split())
 
 
