@@ -14,6 +14,7 @@ from kctl.commands.frame.root import all_commands
 from kctl.commands.frame.shown import shown_by
 from kctl.commands.topics.options import CHANGE_COLUMNS
 from kctl.protocol.apis import delete_acls, describe_acls
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -42,8 +43,8 @@ def acls(cluster: FakeCluster) -> list[describe_acls.AclDescription]:
     return found
 
 
-@pytest.mark.parametrize(("noun", "verb"), LISTS)
-@pytest.mark.parametrize("format_", ["json", "yaml"])
+@for_rows("noun, verb", LISTS)
+@for_rows("format_", ["json", "yaml"])
 def test_command_without_rows_writes_an_empty_list(
     noun: str,
     verb: str,
