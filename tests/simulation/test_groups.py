@@ -12,6 +12,8 @@ import random
 from collections import defaultdict
 from typing import Any, TypeVar
 
+import pytest
+
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.retrying import COORDINATOR_MOVED
@@ -30,7 +32,6 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.rows import for_rows
 from tests.simulation.faults import CLIENT, PLAYS, Fault
 from tests.simulation.scene import at_times_twice, create_topic, raise_for, restart_the_dead, traced
 
@@ -353,6 +354,6 @@ def run(fault: Fault, seed: int) -> str:
     return traced(lambda loop: Run(loop).play(fault), seed)
 
 
-@for_rows("fault, seed", PLAYS)
+@pytest.mark.parametrize(("fault", "seed"), PLAYS)
 def test_group_invariants_hold_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)

@@ -17,6 +17,8 @@ import random
 from collections import defaultdict
 from contextlib import AsyncExitStack
 
+import pytest
+
 from kctl.client.cluster import ClusterClient, CoordinatorType
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.consumer import Consumer
@@ -27,7 +29,6 @@ from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTr
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.rows import for_rows
 from tests.simulation.faults import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, until_whole
 from tests.simulation.scene import create_topic, raise_for, restart_the_dead, traced
 from tests.simulation.transaction_reading import TransactionInvariants, check_log
@@ -307,6 +308,6 @@ def run(fault: Fault, seed: int) -> str:
     return traced(lambda loop: Run(loop).play(fault), seed)
 
 
-@for_rows("fault, seed", PLAYS)
+@pytest.mark.parametrize(("fault", "seed"), PLAYS)
 def test_transactions_are_atomic_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)
