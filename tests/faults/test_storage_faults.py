@@ -24,6 +24,7 @@ from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
+from tests.rows import for_rows
 from tests.unit.storage.log_builder import NOW_MS, read_records, unload_indexes
 from tests.unit.storage.manager_builder import remove_due_files
 
@@ -208,7 +209,7 @@ def test_a_failed_append_takes_only_its_log_directory_offline() -> None:
     assert not disk.exists(f"{first.log_directory.path}/.kafka_cleanshutdown")
 
 
-@pytest.mark.parametrize("keep", range(0, 200, 7))
+@for_rows("keep", range(0, 200, 7))
 def test_a_torn_tail_is_truncated_to_the_last_valid_batch(keep: int) -> None:
     disk = SimFiles()
     manager = manager_on(disk, ManualClock(start_ms=NOW_MS))

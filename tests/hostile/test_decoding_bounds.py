@@ -32,14 +32,11 @@ from kctl.protocol.varint import uvarint
 from kctl.server.network.channel import KeepsFrame
 from kctl.server.requests.context import Peer, RequestContext
 from tests.hostile.raw_client import Attacker
+from tests.rows import for_rows
 from tests.unit.protocol.reference_codec import decode_walk
 from tests.unit.server.quota_free import quota_free_dispatcher
 
-REQUESTS = [
-    pytest.param(each.request, version, id=f"{each.name} v{version}")
-    for each in registry.all_apis().values()
-    for version in each.versions
-]
+REQUESTS = [(each.request, version) for each in registry.all_apis().values() for version in each.versions]
 
 
 def arrays_of(definition: Definition, version: int) -> Iterator[Field]:
@@ -76,7 +73,7 @@ def with_elements(cls: type, version: int, array: Field, count: int) -> bytes:
     return body + (b"\0" if is_flexible else b"")
 
 
-@pytest.mark.parametrize(("cls", "version"), REQUESTS)
+@for_rows("cls, version", REQUESTS)
 def test_an_array_with_more_elements_than_the_bound_is_refused(cls: type, version: int) -> None:
     """CVE-2026-111108: elements of one byte became objects of a hundred bytes."""
     definition = definition_of(cls)
@@ -100,7 +97,7 @@ def test_the_interpreter_refuses_at_the_same_count_as_the_compiled_decoder() -> 
             decode(MetadataRequest, with_elements(MetadataRequest, 9, array, allowed + 1), 9)
 
 
-@pytest.mark.parametrize(("cls", "version"), REQUESTS)
+@for_rows("cls, version", REQUESTS)
 def test_small_requests_cannot_cost_more_than_the_bound(cls: type, version: int) -> None:
     """Small requests are decoded without counting their cost."""
     definition = definition_of(cls)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.parameters import Parameter, choices_of, is_argument, is_flag, name_of
 from kctl.commands.frame.root import all_commands
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
 
@@ -31,7 +30,7 @@ def valid_text(parameter: Parameter) -> str:
     return "1" if parameter.type.name in {"int", "int range"} else "x"
 
 
-@pytest.mark.parametrize(("noun", "command", "tried"), parameters(), ids=lambda one: getattr(one, "name", str(one)))
+@for_rows("noun, command, tried", parameters)
 def test_every_option_and_argument_refuses_an_empty_text(
     kctl: Kctl, noun: str, command: LocalCommand, tried: Parameter
 ) -> None:
@@ -51,8 +50,8 @@ def test_every_option_and_argument_refuses_an_empty_text(
     assert expected in ran.err
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
+@for_rows(
+    "line, words",
     [
         ("topics list --bootstrap-server :9092", "':9092' is not an address"),
         ("topics list --bootstrap-server []:9092", "'[]:9092' is not an address"),

@@ -29,6 +29,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.hostile.test_hostile_answers import LINES
 from tests.hostile.test_terminal_injection import unsafe_in
+from tests.rows import for_rows
 from tests.unit.admin.moving_cluster import MovingCluster
 from tests.unit.client.fake_cluster import FakeGroup
 
@@ -245,7 +246,7 @@ def test_values_of_properties_are_only_text(
     assert outside(tmp_path) == []
 
 
-@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a;b", "a b", "$(x)", "a/../../b", "..", f"a{UNSAFE}", "a\0b"])
+@for_rows("host", ["-oProxyCommand=x", "a;b", "a b", "$(x)", "a/../../b", "..", f"a{UNSAFE}", "a\0b"])
 def test_the_host_of_a_broker_is_one_harmless_word_of_a_restart_command(host: str) -> None:
     with pytest.raises(UsageError, match="must not be part of a command"):
         command_for("restart {host} /etc/{host}.conf", Broker(1, host, 9092))

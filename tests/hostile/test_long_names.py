@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from importlib import import_module
 
-import pytest
-
 from kctl.errors import ERROR_MESSAGE_CHARACTERS_MAX, ApiError, ErrorCode
 from kctl.protocol import registry
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -17,15 +15,11 @@ from kctl.protocol.varint import uvarint
 from kctl.server.requests.outcomes import Outcome
 from tests.hostile.raw_client import Attacker
 from tests.peers.kctl_broker import KctlBroker
+from tests.rows import for_rows
 
 LENGTH_MAX = 32_767
 PRODUCE = 0
-APIS = [
-    pytest.param(each, version, id=f"{each.name} v{version}")
-    for each in registry.all_apis().values()
-    for version in each.served
-    if each.key != PRODUCE
-]
+APIS = [(each, version) for each in registry.all_apis().values() for version in each.served if each.key != PRODUCE]
 
 
 def encoded(field: Field, version: int, text: bytes, *, is_flexible: bool) -> bytes:
@@ -49,16 +43,17 @@ def encoded_struct(cls: type, version: int, text: bytes, *, is_flexible: bool) -
     return b"".join(encoded(each, version, text, is_flexible=is_flexible) for each in present) + tags
 
 
-@pytest.mark.parametrize("text", [b"x" * LENGTH_MAX, "\u00e9".encode() * (LENGTH_MAX // 2)], ids=["ascii", "accents"])
-@pytest.mark.parametrize(("api", "version"), APIS)
+@for_rows("text", [b"x" * LENGTH_MAX, "\u00e9".encode() * (LENGTH_MAX // 2)])
+@for_rows("api, version", APIS)
 def test_every_api_responds_to_names_of_the_maximum_length(
-    broker: KctlBroker, attacker: Attacker, api: registry.Api, version: int, text: bytes
+    broker: KctlBroker, api: registry.Api, version: int, text: bytes
 ) -> None:
-    served = attacker.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
     cls = getattr(import_module(f"kctl.protocol.apis.{api.name}"), api.kafka_name + "Request")
     is_flexible = definition_of(cls).is_flexible(version)
     header = encode_request_header(RequestHeader(api.key, version, 7, "x" * LENGTH_MAX))
-    response = attacker.exchange(header + encoded_struct(cls, version, text, is_flexible=is_flexible))
+    with Attacker(broker.bootstrap) as attacker:
+        served = attacker.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
+        response = attacker.exchange(header + encoded_struct(cls, version, text, is_flexible=is_flexible))
     is_served = api.key in {each.api_key for each in served}
     assert response[:4] == (struct.pack(">i", 7) if is_served else b"")
     assert "Traceback" not in broker.log_text

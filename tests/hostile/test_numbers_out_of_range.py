@@ -28,6 +28,7 @@ from kctl.commands.frame.root import all_commands
 from kctl.errors import UsageError
 from kctl.output.quantities import INT64_MAX, is_integer, parse_integer
 from tests.peers.ran import Ran
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
@@ -95,9 +96,7 @@ def numeric_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     return [(noun, one, parameter) for noun, one in COMMANDS for parameter in one.own_params if number_range(parameter)]
 
 
-@pytest.mark.parametrize(
-    ("noun", "command", "parameter"), numeric_parameters(), ids=lambda one: getattr(one, "name", str(one))
-)
+@for_rows("noun, command, parameter", numeric_parameters)
 def test_every_numeric_option_refuses_what_is_out_of_its_range(
     kctl: Kctl, noun: str, command: LocalCommand, parameter: Parameter
 ) -> None:
@@ -120,9 +119,7 @@ def textual_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("noun", "command", "parameter"), textual_parameters(), ids=lambda one: getattr(one, "name", str(one))
-)
+@for_rows("noun, command, parameter", textual_parameters)
 def test_no_text_in_place_of_a_number_is_an_internal_error(
     bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, noun: str, command: LocalCommand, parameter: Parameter
 ) -> None:
@@ -142,8 +139,8 @@ def refused(ran: Ran, words: str) -> None:
     assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True), ran.err[:500]
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
+@for_rows(
+    "name, number",
     [
         ("partition", "-1"),
         ("timestamp_ms", "-9223372036854775808"),

@@ -26,6 +26,7 @@ from kctl.zookeeper.broker_znodes import decode_broker, decode_json
 from tests.hostile.fuzzing import unexpected_lines
 from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import kctl_broker
+from tests.rows import for_rows
 
 SEED = random.SystemRandom().randrange(1 << 31)
 ODD = (
@@ -136,7 +137,7 @@ def test_odd_znodes_stop_neither_a_running_nor_a_starting_broker(tmp_path: Path)
         assert "Traceback" not in broker.log_text, f"seed {SEED}"
 
 
-@pytest.mark.parametrize("changed", FOREIGN_BROKERS, ids=lambda changed: next(iter(changed)))
+@for_rows("changed", FOREIGN_BROKERS)
 def test_registrations_that_no_response_can_contain_are_refused(changed: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="/brokers/ids/7"):
         decode_broker("/brokers/ids/7", json.dumps({**REGISTRATION, **changed}).encode())

@@ -32,6 +32,7 @@ from tests.hostile.control_requests import (
     update_metadata,
 )
 from tests.peers.kctl_broker import KctlBroker
+from tests.rows import for_rows
 
 INVALID_TOPIC = ErrorCode.INVALID_TOPIC_EXCEPTION
 BAD_NAMES = ["../../victim", "..", ".", "/tmp/victim", "a/../../victim", "a/b", "x\0y", "", "a" * 250, "straße"]
@@ -70,7 +71,7 @@ def claims(impostor: Impostor) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("topic", BAD_NAMES)
+@for_rows("topic", BAD_NAMES)
 def test_leader_and_isr_with_an_impossible_topic_is_refused(impostor: Impostor, topic: str) -> None:
     request = leader_and_isr(topic, 0, **claims(impostor))
     response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
@@ -95,7 +96,7 @@ def test_leader_and_isr_with_a_path_in_the_topic_name_touches_no_file_outside(im
     assert "Traceback" not in impostor.broker.log_text
 
 
-@pytest.mark.parametrize("topic", BAD_NAMES)
+@for_rows("topic", BAD_NAMES)
 def test_update_metadata_with_an_impossible_topic_changes_nothing(impostor: Impostor, topic: str) -> None:
     host, _, port = impostor.broker.bootstrap.partition(":")
     endpoint = UpdateMetadataEndpoint(port=int(port), host=host, listener="PLAINTEXT", security_protocol=0)
@@ -107,7 +108,7 @@ def test_update_metadata_with_an_impossible_topic_changes_nothing(impostor: Impo
     assert topic not in {each.name for each in known.topics}
 
 
-@pytest.mark.parametrize("name", BAD_NAMES)
+@for_rows("name", BAD_NAMES)
 def test_no_log_is_created_for_an_impossible_topic(name: str) -> None:
     logs = LogManager(["/data"], files=SimFiles(), clock=ManualClock(), random=random.Random(1))
     logs.load()
@@ -116,7 +117,7 @@ def test_no_log_is_created_for_an_impossible_topic(name: str) -> None:
     assert refused.value.code is INVALID_TOPIC
 
 
-@pytest.mark.parametrize("name", BAD_DIRECTORIES)
+@for_rows("name", BAD_DIRECTORIES)
 def test_a_directory_with_an_impossible_name_is_no_log(name: str) -> None:
     assert parse_log_directory_name(name) is None
 
@@ -127,7 +128,7 @@ def test_a_checkpoint_with_an_impossible_partition_is_corrupt(line: str) -> None
         parse_offsets(f"0\n1\n{line}\n".encode(), "checkpoint")
 
 
-@pytest.mark.parametrize("topic", BAD_NAMES)
+@for_rows("topic", BAD_NAMES)
 def test_a_znode_that_names_an_impossible_topic_is_refused(topic: str) -> None:
     partition = {"topic": topic, "partition": 0, "replicas": [1]}
     data = json.dumps({"version": 1, "partitions": [partition]}).encode()
@@ -137,7 +138,7 @@ def test_a_znode_that_names_an_impossible_topic_is_refused(topic: str) -> None:
         znodes.decode_partitions("/admin/preferred_replica_election", data)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "partitions",
     ['{"-1": [1]}', '{"2147483648": [1]}', '{"0": [-1]}', '{"0": [2147483648]}', '{"0": [1e999]}', '{"0": ["/"]}'],
 )
@@ -169,7 +170,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
+@for_rows("path", OUTSIDE)
 def test_the_file_port_refuses_every_operation_outside_of_the_log_directories(
     disk: tuple[Files, str], path: str
 ) -> None:

@@ -18,6 +18,7 @@ from kctl.client.connections.blocking_transport import RESPONSE_READ_BYTES_MAX, 
 from kctl.client.connections.transport import Connection, ConnectionLost, Transport
 from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from tests.rows import for_rows
 
 Run = Callable[[Callable[[Transport], Coroutine[Any, Any, Any]]], Any]
 Behaviour = Callable[[socket.socket, threading.Event], None]
@@ -116,7 +117,7 @@ def test_large_response_before_the_connection_is_open_is_refused(run: Run) -> No
         run(lambda transport: connect(transport, port))
 
 
-@pytest.mark.parametrize("beginning", [b"SMTP", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])
+@for_rows("beginning", [b"SMTP", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])
 def test_impossible_response_size_closes_the_connection(run: Run, beginning: bytes) -> None:
     def greet(connection: socket.socket, done: threading.Event) -> None:
         connection.sendall(beginning)

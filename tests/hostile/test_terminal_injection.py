@@ -26,6 +26,7 @@ from kctl.output.log_lines import EscapingFormatter
 from kctl.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.test_groups import member
 
@@ -78,7 +79,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("format_", list(Format))
+@for_rows("format_", list(Format))
 @given(values=st.lists(VALUES, min_size=1, max_size=6))
 @settings(max_examples=20)
 def test_no_row_of_any_command_reaches_the_terminal_as_a_control(format_: Format, values: list[Any]) -> None:
@@ -93,7 +94,7 @@ def test_rows_of_every_command_are_tried() -> None:
     assert len(column_sets()) > 30
 
 
-@pytest.mark.parametrize("format_", list(Format))
+@for_rows("format_", list(Format))
 @given(text=HOSTILE)
 def test_all_console_output_escapes_control_characters(format_: Format, text: str) -> None:
     for console in consoles(format_):

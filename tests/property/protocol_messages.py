@@ -52,8 +52,6 @@ CLASSES: list[type] = [
 MESSAGES = [(cls, version) for cls in CLASSES for version in definition_of(cls).versions]
 """Every version of every message."""
 
-IDS = [f"{cls.__name__}-{version}" for cls, version in MESSAGES]
-
 
 @st.composite
 def versions_and_messages(draw: st.DrawFn, cls: type) -> tuple[int, Any]:

@@ -27,6 +27,7 @@ from kctl.output.documents import yaml_text
 from kctl.output.yaml_text import YAML_BYTES_MAX, YAML_DEPTH_MAX, Yaml, plain, read_yaml, write_yaml
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kctl.security.scram import Mechanism
+from tests.rows import for_rows
 
 TEXT = st.text(max_size=12)
 NAMES = st.sampled_from(["orders", "team-a", "team-b", "__internal"]) | st.text(min_size=1, max_size=6)
@@ -140,8 +141,8 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         write_yaml(read_yaml(data, "x"))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@for_rows(
+    "text, reason",
     [
         ("a: &x 1\nb: *x", "anchors and aliases are not supported"),
         ("a: &a [1]\nb: [*a, *a]", "anchors and aliases are not supported"),

@@ -14,6 +14,7 @@ from kctl.admin.placement.log_dirs import LogDir, LogDirReplica, Replica
 from kctl.errors import ErrorCode, KctlError
 from kctl.model import TopicPartition
 from tests.property.examples import examples
+from tests.rows import for_rows
 
 
 @st.composite
@@ -88,7 +89,7 @@ def test_loads_are_nearer_to_the_mean_and_a_second_plan_is_not_worse(log_dirs: l
             assert sum(load**2 for load in now) < sum(load**2 for load in before)
 
 
-@pytest.mark.parametrize("others", range(1, 11))
+@for_rows("others", range(1, 11))
 def test_small_replicas_are_balanced_within_the_tolerance(others: int) -> None:
     small = tuple(LogDirReplica(TopicPartition("small", number), 10_000_000, 0) for number in range(500))
     full = LogDir(7, "/full", ErrorCode.NONE, small)

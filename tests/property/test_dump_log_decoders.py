@@ -6,8 +6,6 @@ import io
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from kctl.commands.compat import internal_records as classic
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, control_text
 from kctl.commands.compat.java import KAFKA_4, KAFKA_28
@@ -20,6 +18,7 @@ from kctl.output.console import Console, Format
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.records.internal import entries
+from tests.rows import for_rows
 
 SEED = 848
 ROUNDS = 400
@@ -62,7 +61,7 @@ def damaged(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize("decode", [*CLASSIC, *OWN], ids=lambda decode: decode.__name__)
+@for_rows("decode", [*CLASSIC, *OWN])
 def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
     random, whole = Random(SEED), records()
     for _ in range(ROUNDS):
@@ -75,7 +74,7 @@ def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
         control_text(Record(1, 2, key, value), KAFKA_4)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "path",
     sorted(
         path
@@ -83,7 +82,6 @@ def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".txt" and path.stat().st_size
     ),
-    ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_damaged_file_is_shown_with_its_error(path: Path, tmp_path: Path) -> None:
     random, whole = Random(SEED), path.read_bytes()
@@ -105,8 +103,8 @@ def test_damaged_file_is_shown_with_its_error(path: Path, tmp_path: Path) -> Non
             dump.finish()
 
 
-@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "partition.metadata"])
-@pytest.mark.parametrize("content", ["0\n1\n%s", "%s\n1\n0 0"])
+@for_rows("name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "partition.metadata"])
+@for_rows("content", ["0\n1\n%s", "%s\n1\n0 0"])
 def test_long_line_of_a_text_file_is_shortened(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content % ("x" * 100_000))
     problems = [line for line in walk(str(tmp_path / name)) if isinstance(line, Problem)]

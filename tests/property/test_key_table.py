@@ -24,6 +24,7 @@ from kctl.records.key_table import DIGEST_SIZE, LONG_KEY_SIZE, SECRET_SIZE
 from kctl.storage.cleaning.compaction_batches import LatestRecords
 from tests.property import walk_inputs
 from tests.property.examples import examples
+from tests.rows import for_rows
 
 SECRET = random.Random(5).randbytes(SECRET_SIZE)
 SIZES = (0, 1, 6, 7, 8, 13, 14, 15, LONG_KEY_SIZE - 1, LONG_KEY_SIZE, 200)
@@ -95,7 +96,7 @@ def test_a_table_of_many_keys_grows_and_finds_all() -> None:
     assert sum(table.last_count(start, 777) for start in range(0, 777 * 193, 777)) == sum(stays[: 777 * 193])
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_rows("size", SIZES)
 def test_keys_that_differ_in_one_byte_or_in_their_size_differ(size: int) -> None:
     zeros = bytes(size)
     keys: list[bytes | None] = [zeros, zeros + b"\0", *(zeros[:at] + b"\1" + zeros[at + 1 :] for at in range(size))]

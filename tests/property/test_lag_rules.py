@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.lag.facts import Facts, LogRange, Look, Position, Retention, Unread
 from kctl.lag.rules import Verdict, judge
+from tests.rows import for_rows
 
 NOW = 10_000_000_000
 WINDOW = 300_000
@@ -96,7 +97,7 @@ VERDICTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", VERDICTS)
+@for_rows("case", VERDICTS)
 def test_facts_lead_to_the_expected_verdict(case: str) -> None:
     facts, verdict = VERDICTS[case]
     found = judge(facts)

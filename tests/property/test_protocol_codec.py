@@ -12,13 +12,14 @@ from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode, encode_bytes
 from kctl.protocol.definition import definition_of
 from tests.property.examples import share_of
-from tests.property.protocol_messages import CLASSES, IDS, MESSAGES, messages, versions_and_messages
+from tests.property.protocol_messages import CLASSES, MESSAGES, messages, versions_and_messages
+from tests.rows import for_rows
 from tests.unit.protocol.reference_codec import decode_walk, encode_walk
 
 few = settings(max_examples=max(2, share_of(6)), deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(few, max_examples=share_of(12))
-every_version = pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
-every_class = pytest.mark.parametrize("cls", CLASSES)
+every_version = for_rows("cls, version", MESSAGES)
+every_class = for_rows("cls", CLASSES)
 
 
 def meaning(codec: Callable[..., tuple[object, int]], cls: type, blob: bytes, version: int) -> tuple[bytes, int] | None:

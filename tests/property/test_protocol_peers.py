@@ -13,7 +13,6 @@ from typing import Any
 
 import kafka.protocol
 import kafka.protocol.old
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
@@ -22,6 +21,7 @@ from kctl.protocol.codec import encode_bytes
 from kctl.protocol.definition import definition_of, parse_versions
 from kctl.protocol.registry import all_apis
 from tests.property.protocol_messages import messages
+from tests.rows import for_rows
 
 THEIR_MISTAKES = {("DescribeLogDirsRequest", 0)}
 """kafka-python's old schema has one partition where Kafka has an array of them."""
@@ -113,7 +113,7 @@ def _their_value(value: Any, version: int) -> Any:
     return their_values(value, version) if hasattr(value, "_struct") else value
 
 
-@pytest.mark.parametrize(("cls", "version", "theirs"), CURRENT, ids=_ids(CURRENT))
+@for_rows("cls, version, theirs", CURRENT)
 @few
 @given(data=st.data())
 def test_kafka_python_reads_and_writes_the_same_bytes(
@@ -127,7 +127,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes(
     assert read.encode(version=version) == blob
 
 
-@pytest.mark.parametrize(("cls", "version", "theirs"), OLD, ids=_ids(OLD))
+@for_rows("cls, version, theirs", OLD)
 @few
 @given(data=st.data())
 def test_older_kafka_python_classes_read_and_write_the_same_bytes(

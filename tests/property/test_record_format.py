@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.header import Record
 from tests.property.examples import examples
+from tests.rows import for_rows
 
 TP = TopicPartition("orders.eu", 3)
 DELIMITERS = st.sampled_from([*"\t\n,:;=-|#a0}.", " ", "\\x00", "\\xff", "::", "\\r\\n", "%%", "%{", "--", "é"])
@@ -166,7 +166,7 @@ LOSSLESS = [
 ]
 
 
-@pytest.mark.parametrize("text", LOSSLESS)
+@for_rows("text", LOSSLESS)
 @examples(25)
 @given(records=RECORDS, cuts=st.lists(st.integers(0, 1000), max_size=5))
 def test_formats_with_sizes_or_escapes_lose_nothing(text: str, records: list[Record], cuts: list[int]) -> None:

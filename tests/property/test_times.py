@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kctl.admin.topics.offsets import Anchor, OffsetSpec
 from kctl.commands.frame.values import TIME_MS_MAX, check_time_ms, parse_duration_ms, parse_offset, parse_time_ms
 from kctl.errors import UsageError
+from tests.rows import for_rows
 
 NOW_MS = 1_795_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,7 +74,7 @@ def test_a_time_without_a_date_is_of_the_current_day(time: datetime_time, now_ms
     assert shorter == found_ms - found_ms % 60_000
 
 
-@pytest.mark.parametrize("text", ["24:00", "10:60", "10:5", "10:00:60", "10", ":05", "10:05+01"])
+@for_rows("text", ["24:00", "10:60", "10:5", "10:00:60", "10", ":05", "10:05+01"])
 def test_invalid_times_of_day_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_time_ms(text, now_ms=NOW_MS)
@@ -108,8 +109,8 @@ def test_a_leading_at_sign_is_ignored(text: str) -> None:
     assert parse_offset(f"@{text}", now_ms=NOW_MS) == OffsetSpec(Anchor.TIME, expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@for_rows(
+    "text, words",
     [
         ("1969-12-31T23:59:59.999Z", "before 1970"),
         ("-P99999D", "before 1970"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import random
 from decimal import Decimal
@@ -23,6 +22,7 @@ from kctl.tables.exec.variant_encoding import (
     VariantEncoder,
     json_text,
 )
+from tests.rows import for_rows
 
 TEXT = st.sampled_from(["", "a", "b", "id", "größe", "\x00", "\ue000", "\U0001f600", "a" * 63, "é" * 32]) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=3
@@ -149,8 +149,8 @@ def test_overlapping_values_are_refused_before_they_are_read() -> None:
         json_text(b"\x11\x00\x00", value)
 
 
-@pytest.mark.parametrize(
-    ("text", "metadata", "value"),
+@for_rows(
+    "text, metadata, value",
     [
         ("null", "110000", "00"),
         ("true", "110000", "04"),
@@ -215,8 +215,8 @@ def test_an_encoder_remembers_a_bounded_number_of_names() -> None:
     assert 0 < len(seen) <= REMEMBERED_MAX + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@for_rows(
+    "text, reason",
     [
         ("", "it is not JSON"),
         ("{", "it is not JSON"),
@@ -234,7 +234,6 @@ def test_an_encoder_remembers_a_bounded_number_of_names() -> None:
         ('{"a":' * 129 + "1" + "}" * 129, "it has too many levels"),
         (" " * (16 << 20) + "1", "it is larger than 16777216 bytes"),
     ],
-    ids=itertools.count(),
 )
 def test_texts_that_cannot_be_variants_have_a_reason(text: str, reason: str) -> None:
     with pytest.raises(NotVariant) as refused:

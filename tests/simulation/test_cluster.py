@@ -22,6 +22,7 @@ from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
 from tests.property.examples import share_of
+from tests.rows import for_rows
 from tests.simulation.faults import random_faults
 from tests.simulation.invariants import Invariants
 from tests.simulation.scene import create_topic, eager_producer, traced
@@ -221,8 +222,8 @@ def run_with_random_faults(seed: int, *, records: int = 400) -> str:
     return run(random_faults_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(
+@for_rows("seed", [1, 2])
+@for_rows(
     "fault",
     [
         nothing,
@@ -235,7 +236,6 @@ def run_with_random_faults(seed: int, *, records: int = 400) -> str:
         session_ends_twice,
         power_lost,
     ],
-    ids=lambda fault: fault.__name__,
 )
 def test_acknowledged_records_survive_one_fault(fault: Fault, seed: int) -> None:
     run(fault, seed=seed)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import for_rows
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 CODE_SPANS = [span for line in TEXT.splitlines() for span in re.findall(r"`([^`]+)`", line)]
@@ -95,12 +97,12 @@ def _importers(package: str) -> set[str]:
     return {name for name, path in MODULES.items() if package in _imports(path)}
 
 
-@pytest.mark.parametrize("path", sorted({span for span in CODE_SPANS if re.match(r"(kctl|docs|tests)/", span)}))
+@for_rows("path", sorted({span for span in CODE_SPANS if re.match(r"(kctl|docs|tests)/", span)}))
 def test_every_path_in_the_architecture_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"\bkctl\.[a-z_.]+[a-z_]", TEXT))))
+@for_rows("name", sorted(set(re.findall(r"\bkctl\.[a-z_.]+[a-z_]", TEXT))))
 def test_every_dotted_module_in_the_architecture_exists(name: str) -> None:
     path = ROOT / name.replace(".", "/")
     assert path.is_dir() or path.with_suffix(".py").exists()
@@ -111,14 +113,14 @@ def test_every_package_of_the_server_is_in_the_text() -> None:
     assert [package for package in packages if f"| `{package}` |" not in TEXT] == []
 
 
-@pytest.mark.parametrize("reference", FUNCTIONS)
+@for_rows("reference", FUNCTIONS)
 def test_every_function_in_a_journey_exists(reference: str) -> None:
     module, _, function = reference.partition(".")
     candidates = [path for path in MODULES.values() if path.stem == module]
     assert any(re.search(rf"def {function}\b", path.read_text()) for path in candidates)
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@for_rows("name", CLASSES)
 def test_every_class_in_the_architecture_exists(name: str) -> None:
     assert name in _class_names()
 

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.rows import for_rows
 
 ROOT = Path(__file__).parents[2]
 CVE = re.compile(r"CVE-\d{4}-\d+")
@@ -34,7 +34,7 @@ def test_the_table_has_every_vulnerability_once() -> None:
     assert len(listed) == len(set(listed)) > 20
 
 
-@pytest.mark.parametrize(("cves", "tests"), [row for row in rows() if row[1]], ids=lambda value: str(value)[:40])
+@for_rows("cves, tests", [row for row in rows() if row[1]])
 def test_the_named_tests_exist_and_name_the_vulnerabilities(cves: list[str], tests: list[str]) -> None:
     named = [set(CVE.findall(docstring_of(test))) for test in tests]
     assert set(cves) <= set().union(*named)

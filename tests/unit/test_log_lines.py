@@ -22,6 +22,7 @@ from kctl.output.log_lines import (
     by_peer,
     extract_event,
 )
+from tests.rows import for_rows
 
 
 def record(template: str, *values: object, level: int = logging.INFO) -> logging.LogRecord:
@@ -62,8 +63,8 @@ def test_a_long_message_is_cut() -> None:
     assert text.endswith("...")
 
 
-@pytest.mark.parametrize(
-    ("template", "values", "event", "fields"),
+@for_rows(
+    "template, values, event, fields",
     [
         ("stopped broker=%s", (3,), "stopped", {"broker": 3}),
         (

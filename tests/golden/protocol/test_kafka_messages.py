@@ -9,12 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kctl.protocol.codec import decode, encode_bytes
 from kctl.protocol.definition import definition_of
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import CLASSES
+from tests.rows import for_rows
 from tests.unit.protocol.reference_codec import decode_walk, encode_walk
 
 LINES = [
@@ -26,7 +25,7 @@ LINES = [
 BY_NAME = {cls.__name__: cls for cls in CLASSES}
 
 
-@pytest.mark.parametrize(("name", "version", "blob", "meaning"), LINES, ids=[f"{line[0]}-{line[1]}" for line in LINES])
+@for_rows("name, version, blob, meaning", LINES)
 def test_bytes_written_by_kafka_are_decoded_alike(name: str, version: str, blob: str, meaning: str) -> None:
     cls, number, data = BY_NAME[name], int(version), bytes.fromhex(blob)
     message: Any

@@ -77,6 +77,7 @@ from kctl.protocol.apis.update_features import UpdateFeaturesRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.peers.kctl_broker import KctlBroker
+from tests.rows import for_rows
 
 TOPIC = "every-version"
 FIRST_DELETION_BY_ID = 6
@@ -301,14 +302,10 @@ def test_all_advertised_apis_are_tested(broker: KctlBroker) -> None:
     on_connection(broker, look)
 
 
-CASES = [
-    pytest.param(name, version, id=f"{name}-v{version}")
-    for name in REQUESTS
-    for version in registry.api_named(name).served
-]
+CASES = [(name, version) for name in REQUESTS for version in registry.api_named(name).served]
 
 
-@pytest.mark.parametrize(("name", "version"), CASES)
+@for_rows("name, version", CASES)
 def test_every_request_version_gets_a_response(broker: KctlBroker, topic: str, name: str, version: int) -> None:
     api = registry.api_named(name)
 

@@ -89,10 +89,12 @@ def test_properties_from_a_file_do_not_appear_in_the_process_list(kctl: Kctl, tm
     assert kctl(f"topics create seven --bootstrap-server {status['address']}").rows[0][:2] == ["seven", "7"]
 
 
-@pytest.mark.parametrize("detach", ["", "--detach"])
 @pytest.mark.parametrize(
     ("options", "reason", "option"),
     [
+        ("--port {port} --detach", "127.0.0.1:{port} is in use", "--port"),
+        ("--port 0 --metrics-port {port} --detach", "127.0.0.1:{port} is in use", "--metrics-port"),
+        ("--port {free} --port-step {step} --processes 2 --detach", "127.0.0.1:{port} is in use", "--port"),
         ("--port {port}", "127.0.0.1:{port} is in use", "--port"),
         ("--port 0 --metrics-port {port}", "127.0.0.1:{port} is in use", "--metrics-port"),
         ("--port 0 --embedded-zookeeper-port {port}", "port {port} of 127.0.0.1 is", "--embedded-zookeeper-port"),
@@ -102,13 +104,13 @@ def test_properties_from_a_file_do_not_appear_in_the_process_list(kctl: Kctl, tm
     ],
 )
 def test_port_in_use_is_reported_once_and_leaves_no_files(
-    kctl: Kctl, tmp_path: Path, options: str, reason: str, option: str, detach: str
+    kctl: Kctl, tmp_path: Path, options: str, reason: str, option: str
 ) -> None:
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     free, port = sorted(server.getsockname()[1] for server in servers)
     with servers[0], servers[1]:
         next(server for server in servers if server.getsockname()[1] == free).close()
-        refused = kctl(f"broker start {options.format(port=port, free=free, step=port - free)} {detach}")
+        refused = kctl(f"broker start {options.format(port=port, free=free, step=port - free)}")
     assert refused.status == 1
     last = refused.err.splitlines()[-1]
     assert last.startswith(f"kctl: {reason.format(port=port)}")

@@ -33,6 +33,7 @@ from tests.integration.clients.confluent import Confluent
 from tests.peers import apache_kafka
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker
+from tests.rows import for_rows
 
 pytestmark = pytest.mark.jvm
 
@@ -116,7 +117,7 @@ def kafkas_dumps(log_dir: Path) -> dict[str, list[str]]:
     return dumps
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@for_rows("codec", CODECS)
 def test_batches_and_records_equal_those_of_kafkas_tool(
     log_dir: Path, kafkas_dumps: dict[str, list[str]], codec: str
 ) -> None:
@@ -187,8 +188,8 @@ def test_committed_offsets_are_decoded(log_dir: Path) -> None:
     assert any(member["subscription"] == ["dumped-none"] for group in groups for member in group["members"])
 
 
-@pytest.mark.parametrize(
-    ("version", "compat"),
+@for_rows(
+    "version, compat",
     [
         (apache_kafka.OLDEST_JUDGE, "kafka-2.8"),
         (apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-3"),

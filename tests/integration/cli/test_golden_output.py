@@ -24,6 +24,7 @@ from kctl.output.terminal_text import display_width, word_width, words_of
 from tests.peers import probe
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.output_schemas import problem_of
+from tests.rows import for_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "output"
 FORMATS = ("table", "plain", "json", "jsonl", "yaml", "csv")
@@ -222,7 +223,7 @@ def seeded_broker(port: int, properties: Mapping[str, str] | None = None) -> Ite
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", LINES)
+@for_rows("name", LINES)
 def test_output_is_as_ever_in_every_format(seeded: Seeded, name: str) -> None:
     pieces = []
     for format_ in FORMATS:
@@ -239,7 +240,7 @@ def test_output_is_as_ever_in_every_format(seeded: Seeded, name: str) -> None:
     assert text.split("\n") == golden.split("\n"), "look at the difference; KCTL_WRITE_GOLDEN=1 accepts it"
 
 
-@pytest.mark.parametrize("name", LINES)
+@for_rows("name", LINES)
 def test_table_fits_a_terminal_of_40_columns(seeded: Seeded, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every word of the plain form is in the table; times and other numbers differ between runs."""
     _, plain, _ = seeded.run(LINES[name], "plain")

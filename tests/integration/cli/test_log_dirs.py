@@ -23,6 +23,7 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
 from tests.integration.cli.conftest import Kctl, command_line
 from tests.peers import apache_kafka, probe
 from tests.peers.kctl_broker import kctl_broker
+from tests.rows import for_rows
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 KINDS = ["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm)]
@@ -206,8 +207,8 @@ def test_directory_is_emptied_and_filled_again_by_planned_moves(broker: TwoDirs,
     assert set(broker.places(topic).values()) == {two}
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "why"),
+@for_rows(
+    "options, status, why",
     [
         ("--drain 0:/nowhere", 1, "broker 0 has no log directory /nowhere; it has "),
         ("--drain /nowhere", 2, "write BROKER:DIR"),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.cli.conftest import Kctl, command_line
 from tests.peers import apache_kafka
+from tests.rows import for_rows
 
 pytestmark = pytest.mark.jvm
 
@@ -48,9 +49,7 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
         assert set(cells) <= set(row)
 
 
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
+@for_rows("line, complaint", [
         ("topics alter orders --partitions 5", "does not support CreatePartitions, which needs Kafka 1.0 or newer"),
         ("groups delete nobody --yes", "does not support DeleteGroups, which needs Kafka 1.1 or newer"),
         ("groups list --state Empty", "does not list the states of groups (before Kafka 2.6)"),
@@ -64,8 +63,7 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
         ("transactions describe x", "does not support DescribeTransactions, which needs Kafka 3.0 or newer"),
         ("transactions find-hanging", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
         ("producers describe orders", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_command_names_the_kafka_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:
     ran = kctl(line)
     assert ran.status == 1

@@ -31,6 +31,7 @@ from kctl.protocol.headers import decode_request_header
 from kctl.protocol.registry import api
 from tests.integration.cli.test_golden_output import GOLDEN, LINES, Seeded, Terminal, seeded_broker
 from tests.peers import probe
+from tests.rows import for_rows
 
 ROOT = Path(__file__).parents[3]
 CHANGES = [
@@ -313,7 +314,7 @@ def test_change_interrupted_after_its_first_request_shows_what_was_done_and_what
     assert re.search(rf"there are responses to 1 \w+ request \(.+\), {unknown}", report), err
 
 
-@pytest.mark.parametrize("line", UNKNOWN)
+@for_rows("line", UNKNOWN)
 def test_what_does_not_exist_is_a_failure(
     relayed: tuple[Seeded, Relay], files: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +340,7 @@ def in_closed_pipe(seeded: Seeded, line: str, *, with_messages: bool) -> tuple[i
     return status, err.getvalue()
 
 
-@pytest.mark.parametrize("name", LINES)
+@for_rows("name", LINES)
 def test_reader_that_leaves_is_no_error(relayed: tuple[Seeded, Relay], name: str) -> None:
     """Of a change nobody reads the messages either: it would end at the first of them."""
     seeded, _ = relayed

@@ -23,6 +23,7 @@ from tests.integration.clients.kafka_python import in_thread, returned
 from tests.peers import probe
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.rows import for_rows
 
 pytestmark = pytest.mark.clients
 
@@ -63,7 +64,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield broker
 
 
-topics = pytest.mark.parametrize("topic", sorted(EXPECTED))
+topics = for_rows("topic", sorted(EXPECTED))
 
 
 def fits(got: list[list[Any]], topic: str, *, with_times: bool = True) -> bool:
@@ -77,7 +78,7 @@ def text(data: bytes | None) -> str | None:
 
 
 @topics
-@pytest.mark.parametrize("api_version", [None, (0, 10, 1), (0, 10), (0, 9)], ids=str)
+@for_rows("api_version", [None, (0, 10, 1), (0, 10), (0, 9)])
 def test_kafka_python_reads_old_files_in_every_format(
     broker: KctlBroker, topic: str, api_version: tuple[int, ...] | None
 ) -> None:

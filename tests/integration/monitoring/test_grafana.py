@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer
 from tests.peers import probe
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.process import Process
+from tests.rows import for_rows
 
 PACKAGED = Path(__file__).resolve().parents[3] / "packaging/grafana"
 DASHBOARD = json.loads((PACKAGED / "kctl-cluster.json").read_text())
@@ -146,7 +147,7 @@ def test_the_server_has_no_complaint_about_scrapes(prometheus: Prometheus) -> No
     assert (target["health"], target["lastError"]) == ("up", "")
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@for_rows("name", QUERIES)
 def test_every_query_of_the_dashboard_has_data(prometheus: Prometheus, name: str) -> None:
     expression = QUERIES[name]
     for variable, value in VARIABLES.items():

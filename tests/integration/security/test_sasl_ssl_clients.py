@@ -42,6 +42,7 @@ from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.json_web_tokens import Issuer
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, PLAIN_PASSWORD, sasl_broker
+from tests.rows import for_rows
 
 pytestmark = pytest.mark.clients
 
@@ -223,7 +224,7 @@ CANNOT = {("kcat", "OAUTHBEARER")}
 CASES = [(family, mode) for family in FAMILIES for mode in MODES if (family, mode) not in CANNOT]
 
 
-@pytest.mark.parametrize(("family", "mode"), CASES)
+@for_rows("family, mode", CASES)
 def test_permitted_records_make_a_round_trip(secured: Secured, family: str, mode: str) -> None:
     if reason := WHY_NOT.get(family, lambda: None)():
         pytest.skip(reason)

@@ -18,6 +18,7 @@ from tests.peers import probe
 from tests.peers import zookeeper_wire as wire
 from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
 from tests.peers.zookeeper_wire import WireClient
+from tests.rows import for_rows
 
 JUTE_MAX_BUFFER = 0xFFFFF
 FRAMES = 10_000
@@ -39,7 +40,7 @@ def resident_kb(pid: int) -> int:
     return int(status.split("VmRSS:")[1].split()[0])
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "sent",
     [
         struct.pack(">i", -1),

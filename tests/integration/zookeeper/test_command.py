@@ -12,6 +12,7 @@ import pytest
 from tests.peers import probe, zookeeper_wire
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.zookeeper_wire import WireClient
+from tests.rows import for_rows
 
 
 def kctl(*words: str) -> subprocess.CompletedProcess[str]:
@@ -84,8 +85,8 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> No
     assert result.stderr == f"kctl: port {port} of 127.0.0.1 is in use; {advice}\n"
 
 
-@pytest.mark.parametrize(
-    ("word", "output"),
+@for_rows(
+    "word, output",
     [
         ("ruok", "imok"),
         ("isro", "rw"),

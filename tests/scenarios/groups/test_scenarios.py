@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import for_rows
 from tests.scenarios.groups.scenario import Scenario
 from tests.scenarios.script import ScenarioFailed
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@for_rows("path", SCENARIOS)
 def test_scenario_holds(path: Path) -> None:
     Scenario().run(path.read_text())
 
 
-@pytest.mark.parametrize(
-    ("play", "complaint"),
+@for_rows(
+    "play, complaint",
     [
         ("config initial_delay_ms=0\njoin a\nwait 1s", "there are answers"),
         ("join a\nexpect a joined", "a has no answer"),

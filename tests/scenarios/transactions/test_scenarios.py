@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import for_rows
 from tests.scenarios.script import ScenarioFailed
 from tests.scenarios.transactions.scenario import Scenario
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@for_rows("path", SCENARIOS)
 def test_scenario_holds(path: Path) -> None:
     Scenario().run(path.read_text())
 
 
-@pytest.mark.parametrize(
-    ("play", "complaint"),
+@for_rows(
+    "play, complaint",
     [
         ("init a", "there are answers"),
         ("log holds\ninit a\nexpect a init NONE", "a has no answer"),

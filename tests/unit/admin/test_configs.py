@@ -28,6 +28,7 @@ from kctl.protocol.apis.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
@@ -43,8 +44,8 @@ def entry(value: str, *, source: str = OWN) -> ConfigEntry:
     return ConfigEntry("cleanup.policy", value, source, False, False, synonyms)
 
 
-@pytest.mark.parametrize(
-    ("operation", "value", "before", "after"),
+@for_rows(
+    "operation, value, before, after",
     [
         (ConfigOperation.SET, "a=b", entry("delete"), "a=b"),
         (ConfigOperation.SET, "x", None, "x"),

@@ -17,6 +17,7 @@ from kctl.client.settings import ClientSettings
 from kctl.commands.frame.option_types import Duration
 from kctl.commands.perf.runs import parse_load, parse_sizes
 from kctl.errors import UsageError
+from tests.rows import for_rows
 
 latencies = st.lists(st.one_of(st.integers(0, 300), st.integers(0, VALUE_MAX)), min_size=1, max_size=60)
 
@@ -131,7 +132,7 @@ def test_values_are_the_lines_of_a_file() -> None:
         values_of_lines(b"", Random(1))
 
 
-@pytest.mark.parametrize("text", ["", "x", "20-10", "1:x", "1:0", "1-2-3", "100m", "1,,2", ",".join(["1"] * 101)])
+@for_rows("text", ["", "x", "20-10", "1:x", "1:0", "1-2-3", "100m", "1,,2", ",".join(["1"] * 101)])
 def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_sizes(text)

@@ -15,6 +15,7 @@ from kctl.admin.placement.documents import (
 )
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
+from tests.rows import for_rows
 
 TP = TopicPartition("orders", 1)
 
@@ -38,8 +39,8 @@ def test_version_and_log_dirs_may_be_left_out() -> None:
     assert parse_reassignment('{"partitions":[{"topic":"orders","partition":1,"replicas":[2]}]}') == {TP: (2,)}
 
 
-@pytest.mark.parametrize(
-    ("partition", "why"),
+@for_rows(
+    "partition, why",
     [
         ({"topic": "orders", "partition": 1, "replicas": []}, "without replicas"),
         ({"topic": "orders", "partition": 1, "replicas": [1, 1]}, "twice"),
@@ -60,8 +61,8 @@ def test_malformed_specs_are_refused_with_a_reason(partition: dict[str, object],
         parse_reassignment(json.dumps({"version": 1, "partitions": [partition]}))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@for_rows(
+    "text, why",
     [
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
@@ -85,7 +86,7 @@ def test_moves_are_parsed_from_the_command_line() -> None:
     assert parse_inline(["orders:1"], with_replicas=False) == {TP: ()}
 
 
-@pytest.mark.parametrize("text", ["orders", "orders:1", "orders:1=", "orders:x=1", "orders:1=1,,2", "orders:1=1,1"])
+@for_rows("text", ["orders", "orders:1", "orders:1=", "orders:x=1", "orders:1=1,,2", "orders:1=1,1"])
 def test_invalid_moves_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_inline([text])

@@ -8,6 +8,7 @@ from kctl.admin.cluster.rolling_plan import command_for, plan_roll, preferred_el
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import ZERO_UUID, TopicPartition
+from tests.rows import for_rows
 
 
 def cluster(controller: int, *partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> ClusterMetadata:
@@ -75,7 +76,7 @@ def test_command_has_the_values_of_the_broker() -> None:
     assert command_for("x {host} {rack}", Broker(1, "::1", 9092)) == ["x", "::1", ""]
 
 
-@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "`x`", "a\nb", "a|b", "{id}", "a'b"])
+@for_rows("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "`x`", "a\nb", "a|b", "{id}", "a'b"])
 def test_addresses_that_would_change_the_command_are_refused(host: str) -> None:
     with pytest.raises(UsageError, match="must not be part of a command"):
         command_for("ssh {host}", Broker(1, host, 9092))

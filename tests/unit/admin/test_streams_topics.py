@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kctl.admin.groups.streams import is_internal_topic
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "name",
     [
         "app-counts-changelog",

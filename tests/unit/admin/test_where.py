@@ -8,6 +8,7 @@ import pytest
 
 from kctl.admin.records.conditions import EXPRESSION_CHARACTERS_MAX, NESTING_MAX, RecordView, WhereError, parse_where
 from kctl.records.header import Record
+from tests.rows import for_rows
 
 VALUE = {
     "status": "failed",
@@ -28,7 +29,7 @@ def holds(expression: str, record: Record = RECORD, partition: int = 2) -> bool:
     return parse_where(expression).holds(RecordView("orders", partition, record)) is True
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "expression",
     [
         'value.status == "failed" and offset > 100',
@@ -77,7 +78,7 @@ def test_unknown_is_neither_true_nor_false() -> None:
         assert parse_where(expression).holds(RecordView("orders", 2, RECORD)) is expected, expression
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "expression",
     [
         "value.count == '3'",
@@ -109,7 +110,7 @@ def test_and_binds_before_or_and_not_before_and() -> None:
     assert holds("not false and true")
 
 
-@pytest.mark.parametrize("value", [None, b"", b"no JSON", b"\xff\xfe", b"[" * 100_000, b"9" * 10_000])
+@for_rows("value", [None, b"", b"no JSON", b"\xff\xfe", b"[" * 100_000, b"9" * 10_000])
 def test_values_that_are_not_json_have_no_fields(value: bytes | None) -> None:
     record = Record(0, 0, None, value, ())
     assert not holds("exists(value.a) or exists(value[0]) or value.a == 1", record)
@@ -117,8 +118,8 @@ def test_values_that_are_not_json_have_no_fields(value: bytes | None) -> None:
     assert holds("value == null", record) is (value is None)
 
 
-@pytest.mark.parametrize(
-    ("expression", "message"),
+@for_rows(
+    "expression, message",
     [
         ("", "expected a field, a text, a number, true, false, null or a list, not the end at position 1"),
         ("value.a ! 1", "unexpected '!' at position 9"),

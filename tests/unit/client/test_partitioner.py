@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
@@ -17,10 +16,11 @@ from kctl.client.producing.partitioners import (
     murmur2,
     partition_of_key,
 )
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize(
-    ("data", "signed"),
+@for_rows(
+    "data, signed",
     [
         (b"21", -973932308),
         (b"foobar", -790332482),

@@ -20,10 +20,11 @@ from kctl.client.settings import client_settings
 from kctl.commands.frame.root import all_commands
 from kctl.errors import ConfigError, UsageError
 from kctl.records.compression import Codec
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize(
-    ("client", "name", "value", "reason"),
+@for_rows(
+    "client, name, value, reason",
     [
         ("A", "request.timeout.ms", "soon", "the value is a whole number from 0 to 2147483647, not 'soon'"),
         ("A", "send.buffer.bytes", "-2", "the value is a whole number from -1 to 2147483647, not '-2'"),
@@ -78,8 +79,8 @@ def test_commands_in_the_table_exist() -> None:
     assert named - exist == {ALL, PYTHON}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_rows(
+    "text, expected",
     [
         ("PT1H", 3_600_000),
         ("P1DT2.5S", 86_402_500),
@@ -93,9 +94,7 @@ def test_durations_are_read_as_by_java(text: str, expected: int) -> None:
     assert iso_duration_ms(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "P", "PT", "1h", "P1H", "PT1D", "P1DT", "PT-1H", "-PT1H", "P99999999999999D", "PT1H "]
-)
+@for_rows("text", ["", "P", "PT", "1h", "P1H", "PT1D", "P1DT", "PT-1H", "-PT1H", "P99999999999999D", "PT1H "])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         iso_duration_ms(text)

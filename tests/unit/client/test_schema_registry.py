@@ -42,6 +42,7 @@ from kctl.client.registry.schema import (
 from kctl.errors import ConfigError
 from tests.peers.certificates import CertificateAuthority
 from tests.peers.schema_registry import SchemaRegistry, basic, schema_registry
+from tests.rows import for_rows
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
 CUSTOMER = {"type": "record", "name": "Customer", "namespace": "shop", "fields": [{"name": "name", "type": "string"}]}
@@ -201,8 +202,8 @@ def test_schemas_are_fetched_once(registry: SchemaRegistry) -> None:
     assert registry.requests == [f"GET /schemas/ids/{number}", "GET /schemas/ids/9"]
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind", "payload", "problem"),
+@for_rows(
+    "schema, kind, payload, problem",
     [
         ('"long"', "AVRO", b"", "schema 1: it is not a value of its schema: EOFError"),
         ('"long"', "AVRO", b"\x02\x02", "schema 1: its value is followed by further bytes"),
@@ -245,7 +246,7 @@ def test_broken_schemas_and_values_have_a_reason(
     number = registry.register("s", schema, kind)
     with pytest.raises(SchemaError) as raised:
         decoded(registry, header_of(number) + payload)
-    assert problem in str(raised.value)
+    assert problem.replace("schema 1", f"schema {number}") in str(raised.value)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\0", b"{}", b"\x01" + b"\0" * 20])
@@ -390,7 +391,7 @@ def test_user_and_password_in_the_url_are_sent_and_not_shown(registry: SchemaReg
     assert "ann" not in str(raised.value) + repr(settings)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "properties",
     [
         {"schema.registry.url": "ftp://x"},

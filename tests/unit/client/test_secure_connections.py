@@ -33,6 +33,7 @@ from kctl.errors import AuthenticationFailed, ClusterUnreachable, ConfigError
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from kctl.security.tls import TlsSettings, server_context
 from tests.peers.certificates import PASSWORD, CertificateAuthority
+from tests.rows import for_rows
 from tests.unit.client.secure_cluster import SaslSession, SecureCluster, jwt
 
 T = TypeVar("T")
@@ -182,10 +183,8 @@ def test_plaintext_listener_reached_with_tls_is_named(run: Run[Any], authority: 
 # SASL
 
 
-@pytest.mark.parametrize("versions", [None, HANDSHAKE_0], ids=["handshake-1", "handshake-0"])
-@pytest.mark.parametrize(
-    ("mechanism", "module"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)]
-)
+@for_rows("versions", [None, HANDSHAKE_0])
+@for_rows("mechanism, module", [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)])
 def test_password_is_accepted_or_refused(
     run: Run[Any], mechanism: str, module: str, versions: dict[int, tuple[int, int]] | None
 ) -> None:
@@ -286,10 +285,8 @@ def too_large(_session: SaslSession, _message: bytes) -> bytes:
     return bytes(2 << 20)
 
 
-@pytest.mark.parametrize(
-    "change", [huge_iterations, few_iterations, other_nonce, other_signature, no_signature, large, too_large]
-)
-@pytest.mark.parametrize("versions", [None, HANDSHAKE_0], ids=["handshake-1", "handshake-0"])
+@for_rows("change", [huge_iterations, few_iterations, other_nonce, other_signature, no_signature, large, too_large])
+@for_rows("versions", [None, HANDSHAKE_0])
 def test_broker_that_breaks_scram_is_refused(
     run: Run[Any], change: Callable[[SaslSession, bytes], bytes], versions: dict[int, tuple[int, int]] | None
 ) -> None:
@@ -466,8 +463,8 @@ def drip(handler: http.server.BaseHTTPRequestHandler) -> None:
         threading.Event().wait(0.02)
 
 
-@pytest.mark.parametrize(
-    ("response", "problem"),
+@for_rows(
+    "response, problem",
     [
         (respond_with({"error": "invalid_client"}, 401), "status 401, invalid_client"),
         (respond_with(b"x" * 400_000), "cannot be used|no access_token"),
@@ -512,8 +509,8 @@ def test_an_unsecured_token_is_issued_before_the_millisecond_in_which_it_is_made
 # Properties
 
 
-@pytest.mark.parametrize(
-    ("protocol", "properties", "name"),
+@for_rows(
+    "protocol, properties, name",
     [
         ("TLS", {}, "security.protocol"),
         ("SASL_SSL", {"sasl.mechanism": "LOGIN"}, "sasl.mechanism"),

@@ -8,6 +8,7 @@ import pytest
 
 from kctl.client.settings import ClientSettings, client_settings, parse_servers
 from kctl.errors import ConfigError, UsageError
+from tests.rows import for_rows
 
 
 def settings(**given: Any) -> ClientSettings:
@@ -81,7 +82,7 @@ def test_other_urls_are_refused_without_their_password(text: str) -> None:
     assert "u:p" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:65536", ":9092"])
+@for_rows("text", ["", ",", "a:b", "a:0", "a:65536", ":9092"])
 def test_invalid_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_servers(text)

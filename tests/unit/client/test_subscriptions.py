@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kctl.client.consuming.assignors import NO_GENERATION, Subscriber
 from kctl.client.consuming.membership.step import subscriber
 from kctl.model import TopicPartition
 from kctl.protocol.apis.join_group import JoinGroupResponseMember
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, TopicPartitions, encode_subscription
+from tests.rows import for_rows
 
 OWNED = [TopicPartitions(topic="t", partitions=[1, 2])]
 CLAIMS = frozenset({TopicPartition("t", 1), TopicPartition("t", 2)})
@@ -26,8 +25,8 @@ def reported(
     return subscriber(JoinGroupResponseMember(member_id="m", metadata=metadata), assignor)
 
 
-@pytest.mark.parametrize(
-    ("client", "version", "user_data", "generation", "expected"),
+@for_rows(
+    "client, version, user_data, generation, expected",
     [
         ("kafka-python 3", 1, b"", -1, NO_GENERATION),
         ("Java 2.8", 1, b"\0\0\0\7", -1, 7),
@@ -44,8 +43,8 @@ def test_cooperative_claims_are_the_owned_partitions(
     assert (one.claims, one.generation) == (CLAIMS, expected), client
 
 
-@pytest.mark.parametrize(
-    ("user_data", "claims", "generation"),
+@for_rows(
+    "user_data, claims, generation",
     [
         (PREVIOUS + b"\0\0\0\7", CLAIMS, 7),
         (PREVIOUS, CLAIMS, NO_GENERATION),

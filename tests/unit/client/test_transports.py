@@ -21,6 +21,7 @@ from kctl.protocol.apis.describe_cluster import DescribeClusterRequest
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.property.examples import examples
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ def test_broker_that_hangs_up_loses_the_connection(run: Run[Any], cluster: FakeC
     assert run(work) is False
 
 
-@pytest.mark.parametrize(("host", "port"), [("nul\0byte", 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1)])
+@for_rows("host, port", [("nul\0byte", 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1)])
 def test_invalid_address_is_a_lost_connection(run: Run[Any], host: str, port: int) -> None:
     with pytest.raises(ConnectionLost):
         run(

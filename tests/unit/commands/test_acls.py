@@ -20,6 +20,7 @@ from kctl.protocol.apis.describe_acls import (
     DescribeAclsResponse,
 )
 from kctl.security.acls import AclBinding, Operation, PatternType
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -51,8 +52,8 @@ def test_all_combinations_are_made() -> None:
     assert len(set(acls)) == len(acls) == 16
 
 
-@pytest.mark.parametrize(
-    ("resources", "rules", "roles", "reason"),
+@for_rows(
+    "resources, rules, roles, reason",
     [
         (Resources(topics=("t",)), Rules(operations=(Operation.READ,)), {}, "--allow or --deny"),
         (Resources(topics=("t",)), Rules(allowed=("bob",), operations=(Operation.READ,)), {}, "Type:name"),
@@ -98,8 +99,8 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("document", "reason"),
+@for_rows(
+    "document, reason",
     [
         ("{", "not JSON: line 1, column 2: expecting property name"),
         ('{"version":1,"acls":[],"acls":[]}', "'acls' is given twice"),
@@ -151,8 +152,8 @@ def test_the_output_of_kafkas_tool_for_principals_has_a_title_for_each(kctl: Kct
     assert ran.out == f"ACLs for principal `User:bob`\n{blocks}ACLs for principal `User:eve`\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "reason"),
+@for_rows(
+    "words, status, reason",
     [
         ("User:bob read topic:t", 0, "allowed by ACL"),
         ("User:bob describe topic:t", 0, "allowed by ACL, because Read implies Describe"),

@@ -25,6 +25,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.peers.ran import Ran
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 
@@ -89,9 +90,7 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
     assert shown.splitlines()[-1] == "False"
 
 
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
+@for_rows("line, complaint", [
         ("topcis list", "no such command: topcis.  Did you mean kctl topics?"),
         ("topics lits", "no such verb of kctl topics: lits.  Did you mean kctl topics list?"),
         ("--nope", "no such option: --nope."),
@@ -118,8 +117,7 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("consume orders --from begin", "--from: 'begin' is not a valid offset; use start, end, N, +N, -N or @TIME"),
         ("consume orders --from -1h", "--from: '-1h' is not a valid offset; for the time, use @-1h"),
         ("consume orders --until 10:05", "--until: '10:05' is not a valid offset; for the time, use @10:05"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_mistake_is_one_line_on_stderr_with_status_2(kctl: Kctl, line: str, complaint: str) -> None:
     ran = kctl(line)
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
@@ -172,8 +170,8 @@ def test_silent_cluster_is_status_4_after_the_timeout(kctl: Kctl, cluster: FakeC
     assert "no response to Metadata within 1000 ms" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
+@for_rows(
+    "error, status",
     [
         (ApiError(ErrorCode.INVALID_CONFIG), 1),
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), 4),

@@ -14,6 +14,7 @@ from kctl.admin.topics.overrides import config_differences
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.rows import for_rows
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
 from tests.unit.client.fake_cluster import FakeGroup
 from tests.unit.commands.conftest import Kctl
@@ -139,7 +140,7 @@ def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: Mov
     assert cluster.overrides[BROKER, "1"] == {"log.cleaner.threads": "3"}
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "configs alter topic orders",

@@ -8,6 +8,7 @@ from kctl.commands.frame.command import ChangingCommand, LocalChange
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.parameters import flags_of
 from kctl.commands.frame.root import all_commands
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 WITHOUT_DRY_RUN = {
@@ -23,7 +24,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(CHANGES))
+@for_rows("name", sorted(CHANGES))
 def test_changing_command_takes_yes_and_dry_run(name: str) -> None:
     flags = {flag for param in CHANGES[name].own_params for flag in flags_of(param)}
     assert {"--yes", "-y"} <= flags

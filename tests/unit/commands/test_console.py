@@ -23,6 +23,7 @@ from kctl.output.console import (
     nonzero,
 )
 from kctl.output.terminal_text import display_width
+from tests.rows import for_rows
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "console"
 
@@ -79,7 +80,7 @@ def written(one: Console) -> str:
     return one.stdout.getvalue()
 
 
-@pytest.mark.parametrize("format_", list(Format))
+@for_rows("format_", list(Format))
 def test_list_is_shown_as_ever(format_: Format) -> None:
     one = console(format_, header=True)
     one.show(COLUMNS, ROWS)
@@ -102,7 +103,7 @@ def test_long_list_fits_the_terminal_as_a_short_one(monkeypatch: pytest.MonkeyPa
     assert "NOT_CONTROLLER" in written(one)
 
 
-@pytest.mark.parametrize("format_", list(Format))
+@for_rows("format_", list(Format))
 def test_single_row_is_shown_as_in_the_golden_file(format_: Format) -> None:
     one = console(format_)
     one.show_one({"cluster_id": "abc", "controller": 1, "rack": None, "live": True})
@@ -250,8 +251,8 @@ def test_table_never_depends_on_the_width_of_anything() -> None:
     assert "y" * 500 in written(one)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_rows(
+    "value, expected",
     [
         (None, "-"),
         ("", '""'),

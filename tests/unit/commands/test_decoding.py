@@ -23,6 +23,7 @@ from kctl.errors import UsageError
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.peers.schema_registry import SchemaRegistry, basic, schema_registry
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_records import stdin
@@ -105,7 +106,7 @@ def test_the_registry_and_its_credentials_are_properties(
     assert "s3cret" not in ran.err + ran.out
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "consume orders --decode value",
@@ -178,8 +179,8 @@ def mask(data: bytes, *paths: str, regexes: tuple[str, ...] = ()) -> bytes | Non
     return rules.value(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "path", "shown"),
+@for_rows(
+    "data, path, shown",
     [
         (b'{"a":1,"password":"x"}', "value.password", b'{"a":1,"password":"***"}'),
         (b'{"password":{"x":1}}', "value.password", b'{"password":"***"}'),
@@ -241,8 +242,8 @@ def test_masking_fails_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         mask(b"a" * 40 + b"!", regexes=("(a|aa)+$",))
 
 
-@pytest.mark.parametrize(
-    ("paths", "regexes", "error"),
+@for_rows(
+    "paths, regexes, error",
     [
         (("password",), (), "--mask: expected a field"),
         (("value.a == 1",), (), "'and', 'or' or the end, not '==' at position 9"),

@@ -15,6 +15,7 @@ from kctl.commands.frame.shown import shown_by
 from kctl.commands.topics.options import TopicChangeRow
 from kctl.output.console import columns_of
 from kctl.protocol.apis import delete_acls, describe_acls
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -43,8 +44,8 @@ def acls(cluster: FakeCluster) -> list[describe_acls.AclDescription]:
     return found
 
 
-@pytest.mark.parametrize(("noun", "verb"), LISTS)
-@pytest.mark.parametrize("format_", ["json", "yaml"])
+@for_rows("noun, verb", LISTS)
+@for_rows("format_", ["json", "yaml"])
 def test_command_without_rows_writes_an_empty_list(
     noun: str,
     verb: str,

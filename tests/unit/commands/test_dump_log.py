@@ -44,6 +44,7 @@ from kctl.storage.files import RealFiles
 from kctl.storage.segments.segment import Segment
 from kctl.storage.state.checkpoints import snapshot_bytes
 from kctl.storage.state.producer_state import SnapshotEntry
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "dump_log"
@@ -247,8 +248,8 @@ def test_index_without_its_log_is_listed(kctl: Kctl, folder: Path) -> None:
     assert (ran.status, len(ran.rows)) == (0, 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
+@for_rows(
+    "name, complaint",
     [
         (f"{BASE}.index", "size is not a multiple of 8"),
         (f"{BASE}.timeindex", "size is not a multiple of 12"),
@@ -269,8 +270,8 @@ def test_file_that_is_not_there_is_one_line(kctl: Kctl, folder: Path) -> None:
     assert (ran.status, ran.err) == (2, "kctl: nothing/00000000000000000000.log: No such file or directory\n")
 
 
-@pytest.mark.parametrize("name", ["nothing", "nothing.log", "orders-3/00000000000000000001.log"])
-@pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--index-sanity-check"])
+@for_rows("name", ["nothing", "nothing.log", "orders-3/00000000000000000001.log"])
+@for_rows("options", ["", "--verify-only", "--compat kafka-4", "--index-sanity-check"])
 def test_missing_file_is_reported_as_missing_whatever_its_name(
     kctl: Kctl, folder: Path, name: str, options: str
 ) -> None:
@@ -448,8 +449,8 @@ def record_offsets(ran: Any) -> list[int]:
     return [item["offset"] for item in ran.document if item["type"] == "record"]
 
 
-@pytest.mark.parametrize(
-    ("options", "offsets"),
+@for_rows(
+    "options, offsets",
     [
         (f"--time {T0 + 3}:{T0 + 11}", [101, 102, 103]),
         (f"--time {T0 + 11}:", [104, 105]),
@@ -485,8 +486,8 @@ def test_offset_range_reads_from_the_index_on(kctl: Kctl, folder: Path) -> None:
     assert record_offsets(kctl(f"dump-log --records --offset 103: --format json {log}")) == [103, 104, 105]
 
 
-@pytest.mark.parametrize(
-    ("decoder", "data", "shown", "encoding"),
+@for_rows(
+    "decoder, data, shown, encoding",
     [
         ("json", b'{"a": [1]}', {"a": [1]}, "json"),
         ("json", b"{", "{", "utf-8"),
@@ -613,7 +614,7 @@ def test_sanity_check_is_that_of_a_broker(kctl: Kctl, folder: Path) -> None:
     assert (ran.status, [item["is_sane"] for item in ran.document]) == (1, [False, False])
 
 
-@pytest.mark.parametrize("words", ["", "--dry-run orders-3", "--compat kafka-4 --offset 1: orders-3",
+@for_rows("words", ["", "--dry-run orders-3", "--compat kafka-4 --offset 1: orders-3",
                                    "--rebuild-index orders-3/00000000000000000106.snapshot",
                                    "--key-decoder hex --key xyz orders-3", "--compat kafka-5 orders-3"])  # fmt: skip
 def test_invalid_options_are_refused(kctl: Kctl, folder: Path, words: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 FILES = Path(__file__).parent.parent.parent / "golden" / "storage" / "kafka-4.3.1"
@@ -28,7 +29,7 @@ def decoder_of(file: str) -> str:
     return DECODERS[file.rpartition("/")[0]]
 
 
-@pytest.mark.parametrize("printed", PRINTED)
+@for_rows("printed", PRINTED)
 def test_classic_text_of_files_of_kafka_4_is_kafkas(kctl: Kctl, monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
     monkeypatch.chdir(FILES)
     file = file_of(printed)
@@ -61,7 +62,7 @@ def test_classic_text_of_kafka_3_differs_as_its_tool_does(
     assert run.out == printed_by_4.replace(only_in_4, in_3).replace(", txnIdxEmpty=true", "")
 
 
-@pytest.mark.parametrize("printed", PRINTED)
+@for_rows("printed", PRINTED)
 def test_each_record_of_kafka_4_is_decoded(kctl: Kctl, printed: str) -> None:
     file = FILES / file_of(printed)
     decoder = decoder_of(printed)

@@ -13,6 +13,7 @@ from kctl.dump.summary import LostRange
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 T0 = 1_700_000_000_000
@@ -141,7 +142,7 @@ def test_any_damage_is_survived_by_all_batches_that_it_does_not_touch(kctl: Kctl
     assert (tmp_path / FIRST).read_bytes() == b"".join(p for n, p in enumerate(parts) if n not in touched)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "--salvage {target}/x.log {log}",

@@ -20,6 +20,7 @@ from kctl.commands.frame.parameters import flags_of, help_of
 from kctl.commands.frame.root import NOUNS, all_commands, help_pages, help_text
 from kctl.commands.frame.shown import shown_by
 from kctl.output.console import columns_of
+from tests.rows import for_rows
 from tests.unit.commands.completing import in_bash
 from tests.unit.commands.conftest import Kctl
 
@@ -56,8 +57,8 @@ def test_zsh_takes_the_script_from_source() -> None:
         assert (ran.stdout, ran.stderr) == ("_kctl\n", "")
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@for_rows(
+    "line, expected",
     [
         ("kctl ", set(NOUNS)),
         ("kctl topi", {"topics"}),

@@ -26,6 +26,7 @@ from kctl.records.internal.topics import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_groups import member
@@ -328,7 +329,7 @@ def test_damaged_json_is_not_taken_for_csv(kctl: Kctl, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("billing")
-@pytest.mark.parametrize(
+@for_rows(
     "change",
     [
         {"version": 2},

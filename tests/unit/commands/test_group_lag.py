@@ -19,6 +19,7 @@ from kctl.protocol.apis.offset_fetch import OffsetFetchRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.records.internal.topics import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_groups import member
@@ -161,7 +162,7 @@ def test_conditions_select_rows_and_decide_the_status(kctl: Kctl, cluster: FakeC
     assert kctl("groups lag --check --lag >1").status == ExitStatus.UNMET
 
 
-@pytest.mark.parametrize("text", ["", "1000", ">", "> x", "!=3", ">1 2", ">-5"])
+@for_rows("text", ["", "1000", ">", "> x", "!=3", ">1 2", ">-5"])
 def test_other_conditions_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_condition(text)
@@ -194,11 +195,10 @@ def test_verdicts_are_named_as_in_the_help(kctl: Kctl) -> None:
     assert positions == sorted(positions)
 
 
-@pytest.mark.parametrize(
-    ("duration_ms", "text"),
-    [(0, "0ms"), (999, "999ms"), (1999, "1s"), (60_000, "1m"), (185_000, "3m5s"), (3_600_000, "1h"),
-     (187_200_000, "2d4h")],
-)  # fmt: skip
+@for_rows("duration_ms, text", [
+    (0, "0ms"), (999, "999ms"), (1999, "1s"), (60_000, "1m"), (185_000, "3m5s"), (3_600_000, "1h"),
+    (187_200_000, "2d4h"),
+])  # fmt: skip
 def test_durations_are_shown_as_options_take_them(duration_ms: int, text: str) -> None:
     assert format_duration(duration_ms) == text
     assert parse_duration_ms(text) <= duration_ms

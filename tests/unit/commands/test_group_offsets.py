@@ -17,6 +17,7 @@ from kctl.protocol.apis.offset_commit import (
 )
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_groups import member
@@ -37,8 +38,8 @@ def billing(cluster: FakeCluster) -> FakeGroup:
     return group
 
 
-@pytest.mark.parametrize(
-    ("scenario", "expected"),
+@for_rows(
+    "scenario, expected",
     [
         ("--to-earliest", [["30", "10", "-20"], ["15", "10", "-5"], ["-", "10", "-"]]),
         ("--to-latest", [["30", "40", "10"], ["15", "40", "25"], ["-", "40", "-"]]),
@@ -102,7 +103,7 @@ def test_group_that_has_become_active_meanwhile(kctl: Kctl, cluster: FakeCluster
 
 
 @pytest.mark.usefixtures("billing")
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "billing --topic orders --to-earliest",
@@ -194,8 +195,8 @@ def test_kafka_4_reports_partitions_without_records_of_that_time_or_later(kctl: 
 
 
 @pytest.mark.usefixtures("billing")
-@pytest.mark.parametrize(
-    ("scenario", "words"),
+@for_rows(
+    "scenario, words",
     [
         ("--to-datetime 1969-12-31T23:59:59.999Z", "before 1970"),
         ("--to-datetime 0001-01-01", "before 1970"),
@@ -212,7 +213,7 @@ def test_times_that_no_record_can_have_are_refused(kctl: Kctl, scenario: str, wo
 
 
 @pytest.mark.usefixtures("billing")
-@pytest.mark.parametrize("time", ["20261123", "@20261123", "@-1h", "-1h", "now", "@now"])
+@for_rows("time", ["20261123", "@20261123", "@-1h", "-1h", "now", "@now"])
 def test_times_are_read_as_everywhere(kctl: Kctl, time: str) -> None:
     """All times are after the last record; as epoch seconds they would be before it."""
     ran = kctl(f"groups reset-offsets billing --topic orders:0 --to-datetime={time} --dry-run")

@@ -10,6 +10,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 
@@ -33,8 +34,8 @@ def groups(cluster: FakeCluster) -> dict[str, FakeGroup]:
 
 
 @pytest.mark.usefixtures("groups")
-@pytest.mark.parametrize(
-    ("line", "groups_shown"),
+@for_rows(
+    "line, groups_shown",
     [
         ("groups list", ["a.share", "a.x", "a.y"]),
         ("groups describe", ["a.x", "a.y"]),
@@ -66,8 +67,8 @@ def test_change_without_a_match_fails(kctl: Kctl, line: str) -> None:
 
 
 @pytest.mark.usefixtures("groups")
-@pytest.mark.parametrize("line", ["describe", "members", "export", "delete --dry-run"])
-@pytest.mark.parametrize("more", ["b --group-regex b", "--all --group-regex b", "--group-regex ("])
+@for_rows("line", ["describe", "members", "export", "delete --dry-run"])
+@for_rows("more", ["b --group-regex b", "--all --group-regex b", "--group-regex ("])
 def test_groups_are_selected_in_one_way(kctl: Kctl, line: str, more: str) -> None:
     ran = kctl(f"groups {line} {more}")
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")

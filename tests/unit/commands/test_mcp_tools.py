@@ -26,6 +26,7 @@ from kctl.commands.mcp.command import (
 from kctl.commands.mcp.roots import Roots
 from kctl.commands.mcp.server import ADDING, CONFIRMATION, DELETING, NOT_OFFERED, READING, tools
 from kctl.errors import UsageError
+from tests.rows import for_rows
 
 TOOLS = tools(allow_writes=True)
 
@@ -107,7 +108,7 @@ def test_targets_are_those_below_a_root(tmp_path: Path, monkeypatch: pytest.Monk
     assert words == ["tables", "status", "--", f"{real}/root/a"]
 
 
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+@for_rows("tool", TOOLS.values())
 def test_schemas_are_valid(tool: Any) -> None:
     Draft202012Validator.check_schema(tool.schema)
     assert tool.schema["additionalProperties"] is False
@@ -123,8 +124,8 @@ def test_arguments_become_one_command_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "error"),
+@for_rows(
+    "tool, arguments, error",
     [
         ("topics_create", {}, "requires the argument names"),
         ("topics_create", {"names": [7]}, "the argument names is a string"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.commands.frame.exit_status import ExitStatus
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 LINES = [
@@ -45,7 +46,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
+@for_rows("line", LINES)
 def test_missing_file_is_invalid_usage(kctl: Kctl, tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", "127.0.0.1:1")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -25,6 +25,7 @@ from kctl.commands.frame.name_cache import (
     stored_names,
 )
 from tests.peers.forked_kctl import ROOT
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.completing import in_bash, in_zsh
 from tests.unit.commands.conftest import Kctl
@@ -138,7 +139,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@for_rows("name", HOSTILE)
 def test_name_that_a_shell_could_interpret_is_not_stored(name: str) -> None:
     assert not is_harmless(name)
     store_names(os.environ, "groups", KEY, [name, "good"], now_s=time.time())

@@ -10,6 +10,7 @@ import pytest
 from kctl.cli import main
 from kctl.model import TopicPartition
 from kctl.output.terminal_text import display_width, words_of
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.test_groups import member
 
@@ -35,9 +36,9 @@ def fill(cluster: FakeCluster) -> None:
     cluster.groups["請求"] = FakeGroup(offsets, [member(MEMBER_ID)])
 
 
-@pytest.mark.parametrize("width", [40, 80])
-@pytest.mark.parametrize(
-    ("line", "whole"),
+@for_rows("width", [40, 80])
+@for_rows(
+    "line, whole",
     [
         ("groups describe 請求", ["orders-of-the-japan-branch", "請求"]),
         ("groups describe 請求 --show members", [MEMBER_ID, "10.0.0.1"]),

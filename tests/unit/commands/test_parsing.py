@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import pytest
 import typer
 import typer.main
 from hypothesis import given
@@ -16,6 +15,7 @@ from kctl.commands.frame.help import examples
 from kctl.commands.frame.option_types import any_text
 from kctl.commands.frame.root import run_command
 from kctl.errors import UsageError
+from tests.rows import for_rows
 
 app = typer.Typer(add_completion=False)
 read: list[dict[str, Any]] = []
@@ -49,8 +49,8 @@ def values(words: list[str]) -> dict[str, Any] | None:
     return {name: value for name, value in given.items() if value not in (None, [], ()) and value is not False}
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@for_rows(
+    "line, expected",
     [
         ("one", {}),
         ("one two three", {"more": ["two", "three"]}),
@@ -72,11 +72,8 @@ def test_well_formed_line_is_read(line: str, expected: dict[str, Any]) -> None:
     assert values(line.split()) == {"name": "one", "size": "small", **expected}
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["", "--count 3", "one --count x", "one --count", "one --nope", "one --size huge", "one --force=yes",
-     "one --coun 3", "one --format xml", "one --count 1_0", "one --count 100"],
-)  # fmt: skip
+@for_rows("line", ["", "--count 3", "one --count x", "one --count", "one --nope", "one --size huge", "one --force=yes",
+     "one --coun 3", "one --format xml", "one --count 1_0", "one --count 100"])  # fmt: skip
 def test_any_other_line_is_refused(line: str) -> None:
     assert values(line.split()) is None
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kctl.commands.frame import peer_words
 from kctl.commands.frame.lazy_group import LazyGroup, load
 from kctl.commands.frame.parameters import flags_of
 from kctl.commands.frame.root import NOUNS, all_commands
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 
-@pytest.mark.parametrize(
-    ("line", "meant"),
+@for_rows(
+    "line, meant",
     [
         ("consumer-groups --list", "kctl groups"),
         ("kafka-consumer-groups.sh --list", "kctl groups"),

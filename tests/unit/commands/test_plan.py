@@ -21,6 +21,7 @@ from kctl.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from tests.rows import for_rows
 from tests.unit.admin.moving_cluster import BROKER, MovingCluster
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 from tests.unit.commands.conftest import Kctl
@@ -238,8 +239,8 @@ def test_secret_that_cannot_be_read_stops_before_anything_is_changed(
     assert not quotas.topics
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@for_rows(
+    "text, reason",
     [
         ("", "the document: expected a mapping"),
         ("version: 2", "expected version: 1"),

@@ -30,6 +30,7 @@ from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kctl.security.jaas import parse_jaas
 from tests.peers.forked_kctl import ROOT
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -84,8 +85,8 @@ def test_list_show_rename_and_remove(kctl: Kctl) -> None:
     assert [row[0] for row in kctl("profile list").rows] == ["prod"]
 
 
-@pytest.mark.parametrize(
-    ("line", "error"),
+@for_rows(
+    "line, error",
     [
         ("profile add ../x --bootstrap-server a:1", "'../x' cannot be the name of a profile"),
         ("profile add dev", "give --bootstrap-server"),
@@ -113,7 +114,7 @@ def test_profile_is_replaced_only_with_the_option(kctl: Kctl) -> None:
     assert kctl("profile rename other dev").status == ExitStatus.USAGE
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "text",
     [
         "",
@@ -132,7 +133,7 @@ def test_profile_is_replaced_only_with_the_option(kctl: Kctl) -> None:
 )
 def test_file_with_anything_unknown_is_refused(kctl: Kctl, folder: Path, text: str) -> None:
     """An unknown field may be a restriction of a later version."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "profiles.json").write_text(text)
     ran = kctl("topics list")
     assert ran.status == ExitStatus.USAGE

@@ -15,6 +15,7 @@ from kctl.cli import main
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.values import parse_expectation
 from kctl.errors import UsageError
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -35,8 +36,8 @@ def standard_input(text: bytes) -> Iterator[None]:
         os.close(before)
 
 
-@pytest.mark.parametrize(
-    ("text", "held", "not_held"),
+@for_rows(
+    "text, held, not_held",
     [
         ("2", 2, 3),
         ("=2", 2, 1),
@@ -53,7 +54,7 @@ def test_expectation_holds(text: str, held: int, not_held: int) -> None:
     assert not parse_expectation(text).holds(not_held)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", ">", "=>2", "2.5", "2 3", "9" * 30])
+@for_rows("text", ["", "x", "-1", ">", "=>2", "2.5", "2 3", "9" * 30])
 def test_invalid_expectation_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"is a whole number|is not a number of rows"):
         parse_expectation(text)

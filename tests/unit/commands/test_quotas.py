@@ -9,6 +9,7 @@ import pytest
 
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.quota_cluster import QuotaCluster
 
@@ -113,7 +114,7 @@ def test_a_broker_without_quota_requests_is_reported(kctl: Kctl, cluster: QuotaC
     assert (ran.status, "before Kafka 2.6" in ran.err) == (ExitStatus.FAILED, True)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "quotas alter --producer-rate 5 --yes",
@@ -203,8 +204,8 @@ def test_configs_alter_with_a_credential_names_the_command_for_it(kctl: Kctl, cl
     assert cluster.requests == []
 
 
-@pytest.mark.parametrize("number", ["nan", "inf", "1e999"])
-@pytest.mark.parametrize(
+@for_rows("number", ["nan", "inf", "1e999"])
+@for_rows(
     "line",
     [
         "quotas alter --user alice --yes --request-percentage",

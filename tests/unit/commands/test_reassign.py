@@ -26,6 +26,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kctl.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.peers.probe import wait_until
+from tests.rows import for_rows
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
 from tests.unit.client.transports_without_pauses import NoPauseAsyncioTransport
 from tests.unit.commands.conftest import Kctl
@@ -269,7 +270,7 @@ def test_file_that_does_not_exist_is_not_taken_for_a_partition(kctl: Kctl, clust
     assert "'drain.json' is neither a file nor TOPIC:PARTITION=BROKER,BROKER" in ran.err
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "reassign execute",

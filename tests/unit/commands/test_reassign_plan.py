@@ -14,6 +14,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from tests.rows import for_rows
 from tests.unit.admin.moving_cluster import MovingCluster
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_narrow_terminals import Terminal
@@ -187,8 +188,8 @@ def test_dead_broker_can_be_drained(kctl: Kctl, cluster: MovingCluster) -> None:
     assert [(move["replicas"], move["target"]) for move in document["moves"]] == [([0, 2], [0, 3]), ([2, 0], [3, 0])]
 
 
-@pytest.mark.parametrize(
-    ("line", "text"),
+@for_rows(
+    "line, text",
     [
         ("drain", "'drain' requires broker ids"),
         ("add 1 --exclude 1", "--exclude omits it"),

@@ -16,6 +16,7 @@ from kctl.protocol.apis.delete_records import (
 )
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakePartition
 from tests.unit.commands.conftest import Kctl
 
@@ -62,7 +63,7 @@ def test_offsets_are_read_from_kafkas_file(kctl: Kctl, orders: list[FakePartitio
     assert [one.start for one in orders] == [12, 10, 40]
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "document",
     [
         [],
@@ -131,7 +132,7 @@ def test_records_are_not_deleted_without_consent(kctl: Kctl, orders: list[FakePa
 
 
 @pytest.mark.usefixtures("orders")
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     [
         "orders",

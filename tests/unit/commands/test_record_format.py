@@ -16,6 +16,7 @@ from kctl.errors import UsageError
 from kctl.output.console import Console
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_records import stdin
@@ -48,8 +49,8 @@ def orders(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-@pytest.mark.parametrize(
-    ("record_format", "first"),
+@for_rows(
+    "record_format, first",
     [
         ("%t/%p/%o %k\\n", b"orders/0/0 k1\n"),
         ("%K %V %S %R{ascii}\\n", b"2 13 13 13\n"),
@@ -74,8 +75,8 @@ def test_null_is_minus_one_as_a_size_and_the_marker_elsewhere(orders: FakeCluste
     assert output(*consume, "--null-marker", "NULL", "-f", "%K %k|%v|%v{escape}\\n") == b"-1 |NULL|\\N\n"
 
 
-@pytest.mark.parametrize(
-    ("record_format", "reason"),
+@for_rows(
+    "record_format, reason",
     [
         ("%", "-f ends after a percent sign"),
         ("a\\", "-f ends after a backslash"),
@@ -99,8 +100,8 @@ def test_invalid_formats_are_refused(kctl: Kctl, cluster: FakeCluster, record_fo
     assert reason in ran.err
 
 
-@pytest.mark.parametrize(
-    ("record_format", "reason"),
+@for_rows(
+    "record_format, reason",
     [
         ("%p\\n", "it has neither %k nor %v"),
         ("%k%v\\n", "the end of %k is unknown: put text after it, or its size (%K) before it"),
@@ -223,7 +224,7 @@ def test_partition_of_the_record_is_used_and_topic_and_offset_are_ignored(kctl: 
     assert "standard input record 1: orders has no partition 2; it has 2" in ran.err
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "options",
     [
         "consume orders -f %v --format jsonl",
@@ -260,8 +261,8 @@ def test_data_is_escaped_on_a_terminal() -> None:
     assert terminal.getvalue() == "a\n\\x1b[2J\\xff\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_rows(
+    "text, expected",
     [
         (
             '{"a":1.10,"b":[1e400,"x, {y}"],"a":{},"c":[]}',

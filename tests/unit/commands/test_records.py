@@ -28,6 +28,7 @@ from kctl.protocol.apis.produce import (
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.peers.ran import Ran
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakePartition
 from tests.unit.commands.conftest import Kctl
 
@@ -270,8 +271,8 @@ def test_consume_stops_where_the_partitions_end(kctl: Kctl, cluster: FakeCluster
     assert kctl("consume orders --partition 1").rows[0] == ["1", "0", "1970-01-01T00:00:02.000Z", "-", "b", "-"]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
+@for_rows(
+    "options, expected",
     [
         ("--from 2", "cde"),
         ("--from +1", "bcde"),
@@ -362,8 +363,8 @@ def test_cluster_describe_marks_the_controller(kctl: Kctl, cluster: FakeCluster)
     assert [row[0] + row[4] for row in kctl("cluster describe").rows] == ["0false", "1true"]
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
+@for_rows(
+    "line, words",
     [
         ("--group g --partition 0", "leave out --partition"),
         ("--group g --until 3", "leave out --partition and --until"),

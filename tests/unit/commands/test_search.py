@@ -19,6 +19,7 @@ from kctl.output.console import Console
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -86,8 +87,8 @@ def test_only_the_partition_of_the_key_is_read(kctl: Kctl, orders: FakeCluster) 
 
 
 @pytest.mark.usefixtures("orders")
-@pytest.mark.parametrize(
-    ("options", "message"),
+@for_rows(
+    "options, message",
     [
         (["--key", "hex:xy"], "--key: 'xy' is not valid hex"),
         (["--key", "base64:a"], "--key: 'a' is not valid base64"),

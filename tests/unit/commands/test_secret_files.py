@@ -8,6 +8,7 @@ import pytest
 
 from kctl.commands import zookeeper
 from kctl.commands.frame.secrets import exposed_files
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -15,8 +16,8 @@ PASSWORD = "sesame"
 PRIVATE, PUBLIC = 0o640, 0o644
 
 
-@pytest.mark.parametrize(
-    ("name", "is_secret"),
+@for_rows(
+    "name, is_secret",
     [
         ("sasl.jaas.config", True),
         ("listener.name.sasl_ssl.plain.sasl.jaas.config", True),

@@ -15,6 +15,7 @@ import pytest
 
 from kctl.cli import main
 from tests.peers.certificates import CertificateAuthority, Identity
+from tests.rows import for_rows
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +147,7 @@ def test_two_addresses_and_bad_settings_are_refused(tmp_path: Path, capsys: pyte
     assert "ssl.truststore.location=/none: cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [".example.com", "a" * 64, "a." * 127 + "a", "a b", "a\x1b", "\u202e.example"])
+@for_rows("name", [".example.com", "a" * 64, "a." * 127 + "a", "a b", "a\x1b", "\u202e.example"])
 def test_a_server_name_that_is_no_host_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tls", "check", "localhost:1", "--server-name", name]) == 2
     assert "--server-name takes the name of a host" in capsys.readouterr().err

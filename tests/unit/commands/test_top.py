@@ -20,6 +20,7 @@ from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.output.quantities import compact
 from kctl.output.terminal_text import display_width, escape
+from tests.rows import for_rows
 
 KEYS = st.one_of(st.sampled_from([*Key, *"obtgpq?hsSr/ kj"]), st.characters())
 
@@ -96,8 +97,8 @@ def test_any_bytes_of_a_terminal_are_keys(text: str, received: bytes) -> None:
         assert key in list(Key) or (len(key) == 1 and key.isprintable())
 
 
-@pytest.mark.parametrize(
-    ("received", "keys"),
+@for_rows(
+    "received, keys",
     [
         (b"q", ["q"]),
         (b"\x1b[A\x1b[B", [Key.UP, Key.DOWN]),
@@ -149,7 +150,7 @@ def test_letters_are_no_commands_while_a_filter_is_typed() -> None:
     assert state.place.filter == "q"
 
 
-@pytest.mark.parametrize("keys", ["b", "t", "g", "p", ["b", Key.ENTER], ["t", Key.ENTER], ["g", Key.ENTER]])
+@for_rows("keys", ["b", "t", "g", "p", ["b", Key.ENTER], ["t", Key.ENTER], ["g", Key.ENTER]])
 def test_sorting_visits_every_column_and_reverses(keys: Sequence[str]) -> None:
     state = shown(["a", "b", "c"], *keys)
     view = state.place.view
@@ -232,8 +233,8 @@ def test_the_overview_in_a_pipe_has_all_rows() -> None:
     assert all(any(line.startswith(name + " ") for line in lines) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@for_rows(
+    "value, text",
     [
         (None, "-"),
         (0, "0"),

@@ -14,6 +14,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.peers.ran import Ran
+from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -32,9 +33,9 @@ def names(ran: Ran) -> list[str]:
     return [row["topic"] if "topic" in row else row["name"] for row in ran.document]
 
 
-@pytest.mark.parametrize("line", ["topics list", "topics describe", "configs describe topic"])
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
+@for_rows("line", ["topics list", "topics describe", "configs describe topic"])
+@for_rows(
+    "pattern, expected",
     [
         ("orders", ["orders"]),
         ("orders.*", ["orders", "orders.old"]),
@@ -120,8 +121,8 @@ def test_nothing_is_changed_unless_as_many_topics_match_as_expected(kctl: Kctl, 
     assert kctl(f"{line} --topic-regex .*orders.* --expect 2").status == ExitStatus.DONE
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "complaint"),
+@for_rows(
+    "line, status, complaint",
     [
         ("topics delete --yes", 2, "give topics or --topic-regex"),
         ("topics delete a --topic-regex b --yes", 2, "give topics or --topic-regex"),

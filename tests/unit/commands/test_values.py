@@ -25,13 +25,14 @@ from kctl.commands.frame.values import (
     parse_time_ms,
 )
 from kctl.errors import UsageError
+from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
 
 NOW_MS = 1_795_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_rows(
+    "text, expected",
     [
         ("start", START),
         ("earliest", START),
@@ -50,7 +51,7 @@ def test_offset_is_read(text: str, expected: OffsetSpec) -> None:
     assert parse_offset(text, now_ms=NOW_MS) == expected
 
 
-@pytest.mark.parametrize("text", ["", "begin", "1.5", "--1", "@", "@yesterday", "1:2"])
+@for_rows("text", ["", "begin", "1.5", "--1", "@", "@yesterday", "1:2"])
 def test_anything_else_is_no_offset(text: str) -> None:
     with pytest.raises(UsageError):
         parse_offset(text, now_ms=NOW_MS)
@@ -84,8 +85,8 @@ def test_anything_else_is_no_range(text: str) -> None:
         parse_number_range(text, "--offset")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
+@for_rows(
+    "text, expected_ms",
     [
         ("1970-01-01T00:00:01Z", 1000),
         ("1970-01-01T01:00:00+01:00", 0),
@@ -103,8 +104,8 @@ def test_time_without_zone_is_utc(text: str, expected_ms: int) -> None:
     assert parse_time_ms(text, now_ms=NOW_MS) == expected_ms
 
 
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
+@for_rows(
+    "text, expected_ms",
     [
         ("500ms", 500),
         ("10s", 10_000),
@@ -123,7 +124,7 @@ def test_duration_is_read(text: str, expected_ms: int) -> None:
     assert parse_duration_ms(text) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "P2W", "PT-1H", "-PT1H", "ten", "10x", "-5s", "5 s"])
+@for_rows("text", ["", "P", "PT", "P1DT", "P2W", "PT-1H", "-PT1H", "ten", "10x", "-5s", "5 s"])
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError):
         parse_duration_ms(text)
@@ -160,8 +161,8 @@ def test_time_is_shown_in_utc_with_milliseconds() -> None:
         assert (format_time(timestamp_ms), parse_any_year_ms(text)) == (text, timestamp_ms)
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper"),
+@for_rows(
+    "lower, upper",
     [("5", "3"), ("-1", "-3"), ("+9", "+8"), ("@-1h", "@-2h"), ("@10:00", "@09:59:59"), ("end", "start")],
 )
 def test_range_that_ends_before_it_begins_is_refused(lower: str, upper: str) -> None:
@@ -169,8 +170,8 @@ def test_range_that_ends_before_it_begins_is_refused(lower: str, upper: str) -> 
         check_offset_range(Offset(lower), Offset(upper))
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper"), [("5", "5"), ("start", "0"), ("start", "start"), ("7", "+1"), ("@-1h", "5"), ("@-2h", "@-1h")]
+@for_rows(
+    "lower, upper", [("5", "5"), ("start", "0"), ("start", "start"), ("7", "+1"), ("@-1h", "5"), ("@-2h", "@-1h")]
 )
 def test_range_that_may_have_records_is_accepted(lower: str, upper: str) -> None:
     check_offset_range(Offset(lower), Offset(upper))

@@ -8,6 +8,7 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
+from tests.rows import for_rows
 
 ONLY_PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 OF_LISTENERS = (
@@ -86,8 +87,8 @@ def test_a_stored_property_that_contradicts_a_default_of_all_brokers_is_left_out
     assert view.current.log_cleaner_threads == 3
 
 
-@pytest.mark.parametrize(
-    ("overrides", "per_broker"),
+@for_rows(
+    "overrides, per_broker",
     [
         ({"broker.id": "1"}, True),
         ({"zookeeper.connect": "x"}, True),
@@ -108,8 +109,8 @@ def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize(
-    ("overrides", "per_broker", "begin"),
+@for_rows(
+    "overrides, per_broker, begin",
     [
         ({"broker.id": "1"}, True, "Cannot update these configs dynamically: broker.id=1: "),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kctl.config.kinds import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LIST, LONG, SHORT, format_double
+from tests.rows import for_rows
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1), (" -7 ", -7), ("+3", 3), ("2147483647", 2147483647)])
@@ -12,7 +13,7 @@ def test_integers_are_parsed(text: str, value: int) -> None:
     assert INT.parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "1.0", "1_000", "0x10", "--1", "2147483648", "-2147483649", "٣"])
+@for_rows("text", ["", "x", "1.0", "1_000", "0x10", "--1", "2147483648", "-2147483649", "٣"])
 def test_invalid_integers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a whole number|does not fit in 32 bits"):
         INT.parse(text)
@@ -37,8 +38,8 @@ def test_lists_split_at_commas_and_drop_blanks_around_entries() -> None:
     assert LIST.format(("a", "b")) == "a,b"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@for_rows(
+    "value, text",
     [
         (0.5, "0.5"),
         (1.0, "1.0"),

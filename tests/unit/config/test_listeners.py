@@ -9,6 +9,7 @@ from kctl.config.config_loading import load_broker_config
 from kctl.config.definition import BrokerConfigError
 from kctl.config.listeners import advertised_endpoints, inter_broker_listener, listener_endpoints
 from kctl.model import Endpoint
+from tests.rows import for_rows
 
 
 def load(properties: dict[str, str]) -> BrokerConfig:
@@ -62,8 +63,8 @@ def test_port_0_may_stand_twice() -> None:
     assert [endpoint.port for endpoint in listener_endpoints(load(properties))] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("properties", "reported"),
+@for_rows(
+    "properties, reported",
     [
         ({"listeners": ""}, None),
         ({"listeners": " , "}, "names no listener"),

@@ -8,6 +8,7 @@ from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, Brok
 from kctl.config.config_loading import PROPERTY_HINTS_MAX, load_broker_config
 from kctl.config.definition import BrokerConfigError
 from kctl.errors import ConfigError
+from tests.rows import for_rows
 
 KAFKAS_SAMPLE = {
     "broker.id": "0",
@@ -83,7 +84,7 @@ def test_similar_names_are_searched_for_a_bounded_number_of_unknown_ones() -> No
     ]
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "name",
     [
         *("principal.builder.class", "sasl.server.callback.handler.class", "ssl.engine.factory.class"),
@@ -131,8 +132,8 @@ def test_a_kraft_configuration_is_refused_plainly(name: str) -> None:
     assert problems({name: "1"})[0].startswith(f"{name}=1: ")
 
 
-@pytest.mark.parametrize(
-    ("properties", "named"),
+@for_rows(
+    "properties, named",
     [
         ({"broker.id": "-2"}, "broker.id=-2"),
         ({"broker.id": "1001"}, "broker.id=1001: is above reserved.broker.max.id (1000)"),
@@ -168,8 +169,8 @@ def test_a_password_is_never_in_an_error() -> None:
     assert "s3cret" not in "".join(load_broker_config({"ssl.key.password": "s3cret"})[1])
 
 
-@pytest.mark.parametrize(
-    ("properties", "retention_ms"),
+@for_rows(
+    "properties, retention_ms",
     [
         ({}, 604_800_000),
         ({"log.retention.hours": "2"}, 7_200_000),

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.config.properties import decode_properties, format_properties, parse_properties
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_rows(
+    "text, expected",
     [
         ("a=b", {"a": "b"}),
         ("a = b", {"a": "b"}),

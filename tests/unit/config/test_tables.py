@@ -11,6 +11,7 @@ from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, Brok
 from kctl.config.definition import Property
 from kctl.config.reference import config_reference
 from kctl.config.topic import TOPIC_PROPERTIES, TopicConfig
+from tests.rows import for_rows
 
 EVERY_PROPERTY = [*BROKER_PROPERTIES.values(), *TOPIC_PROPERTIES.values()]
 
@@ -27,7 +28,7 @@ def test_a_snapshot_has_no_room_for_anything_else() -> None:
     assert not hasattr(BrokerConfig(), "__dict__")
 
 
-@pytest.mark.parametrize("entry", EVERY_PROPERTY, ids=lambda entry: entry.name)
+@for_rows("entry", EVERY_PROPERTY)
 def test_the_default_passes_its_own_rules(entry: Property) -> None:
     if entry.default is not None:
         text = entry.format(entry.default)
@@ -35,13 +36,13 @@ def test_the_default_passes_its_own_rules(entry: Property) -> None:
         assert entry.parse(text) == entry.default
 
 
-@pytest.mark.parametrize("entry", EVERY_PROPERTY, ids=lambda entry: entry.name)
+@for_rows("entry", EVERY_PROPERTY)
 def test_the_documentation_is_one_or_more_sentences(entry: Property) -> None:
     assert entry.doc[0].isupper() or entry.doc[0].islower()
     assert entry.doc.endswith(".")
 
 
-@pytest.mark.parametrize("entry", EVERY_PROPERTY, ids=lambda entry: entry.name)
+@for_rows("entry", EVERY_PROPERTY)
 def test_a_property_refers_to_others_that_exist(entry: Property) -> None:
     referred = [*entry.falls_back_to, *([entry.server] if entry.server else [])]
     assert set(referred) <= set(BROKER_PROPERTIES)

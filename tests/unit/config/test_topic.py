@@ -8,6 +8,7 @@ from kctl.config.broker import BrokerConfig
 from kctl.config.config_loading import load_broker_config
 from kctl.config.topic import TopicConfig, topic_config, topic_config_ignoring_errors, validate_topic_overrides
 from kctl.errors import ApiError, ErrorCode
+from tests.rows import for_rows
 
 
 def test_an_untouched_topic_of_an_untouched_broker_has_kafkas_defaults() -> None:
@@ -27,8 +28,8 @@ def test_topic_override_replaces_the_default() -> None:
     assert config.deletes
 
 
-@pytest.mark.parametrize(
-    ("overrides", "reported"),
+@for_rows(
+    "overrides, reported",
     [
         ({"no.such": "1"}, "Unknown topic config name: no.such"),
         ({"log.segment.bytes": "100"}, "Unknown topic config name: log.segment.bytes"),

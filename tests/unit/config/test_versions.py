@@ -6,6 +6,7 @@ import pytest
 
 from kctl.config.definition import known_version
 from kctl.config.subjects.versions import VERSION_NAMES, version_rank
+from tests.rows import for_rows
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ def test_patch_numbers_do_not_count(spelled: str, means: str) -> None:
     assert version_rank(spelled) == version_rank(means)
 
 
-@pytest.mark.parametrize("unknown", ["", "2", "9.9", "0.10", "2.8-IV7", "latest"])
+@for_rows("unknown", ["", "2", "9.9", "0.10", "2.8-IV7", "latest"])
 def test_unknown_versions_are_refused(unknown: str) -> None:
     assert not known_version(VERSION_NAMES).accepts(unknown)
     with pytest.raises(ValueError, match="not in tuple"):

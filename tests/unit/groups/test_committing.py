@@ -18,6 +18,7 @@ from kctl.server.coordination.groups.events import (
     Unload,
 )
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from tests.rows import for_rows
 from tests.unit.groups.world import SESSION_MS, GroupWorld
 
 T0 = TopicPartition("t", 0)
@@ -83,8 +84,8 @@ def test_failed_later_commit_keeps_the_earlier_one() -> None:
     assert committed(world) == 5
 
 
-@pytest.mark.parametrize(
-    ("append_error", "completed"),
+@for_rows(
+    "append_error, completed",
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),

@@ -21,6 +21,7 @@ from kctl.server.coordination.groups.records import offset_records
 from kctl.server.coordination.groups.runner import GROUPS_PER_TURN, REPLIES_PER_TURN
 from kctl.server.coordination.replies import Reply
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 
 T0 = TopicPartition("t", 0)
@@ -116,8 +117,8 @@ def test_loading_partition_does_not_block_others() -> None:
     simulate(main, seed=1)
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
+@for_rows(
+    "call, error",
     [
         ("join", ErrorCode.INVALID_GROUP_ID),
         ("sync", ErrorCode.INVALID_GROUP_ID),

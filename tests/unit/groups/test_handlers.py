@@ -53,6 +53,7 @@ from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.system.environment import TimerTask
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 from tests.unit.groups.hosting import Host
 from tests.unit.groups.world import subscription
 
@@ -198,7 +199,7 @@ def test_offset_commit_with_the_maximum_retention_never_expires(version: int) ->
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(8))
+@for_rows("version", range(8))
 def test_join_group_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         joined = await broker.call(join(), version)
@@ -254,7 +255,7 @@ def test_join_group_v0_uses_the_session_timeout_as_rebalance_timeout(version: in
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(6))
+@for_rows("version", range(6))
 def test_sync_group_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         joined = await broker.call(join(), 3)
@@ -317,7 +318,7 @@ def test_leave_group_of_many_members(version: int) -> None:
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(1, 9))
+@for_rows("version", range(1, 9))
 def test_offset_commit_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         member_id, generation = await broker.member()
@@ -381,7 +382,7 @@ def test_offset_commit_and_fetch_v0_use_zookeeper() -> None:
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@for_rows("version", range(1, 8))
 def test_offset_fetch_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         await broker.call(commit(("t", 0)), 8)
@@ -393,7 +394,7 @@ def test_offset_fetch_of_every_version(version: int) -> None:
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(2, 8))
+@for_rows("version", range(2, 8))
 def test_offset_fetch_of_all_partitions(version: int) -> None:
     async def play(broker: Broker) -> None:
         await broker.call(commit(("t", 0)), 8)
@@ -403,7 +404,7 @@ def test_offset_fetch_of_all_partitions(version: int) -> None:
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@for_rows("version", range(1, 8))
 def test_offset_fetch_puts_the_group_error_in_the_field_of_its_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         broker.host.log.partitions = None
@@ -416,7 +417,7 @@ def test_offset_fetch_puts_the_group_error_in_the_field_of_its_version(version: 
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", range(6))
+@for_rows("version", range(6))
 def test_describe_groups_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         member_id, _ = await broker.member()

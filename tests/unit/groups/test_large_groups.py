@@ -18,6 +18,7 @@ from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.records import group_record, group_record_in_pieces
 from kctl.server.coordination.groups.step import step
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 from tests.unit.groups.hosting import Host, settled
 from tests.unit.groups.world import protocols
 
@@ -103,7 +104,7 @@ def test_events_during_a_rebalance_wait_for_its_end() -> None:
     simulate(main, seed=1)
 
 
-@pytest.mark.parametrize("turns", range(0, 30, 3))
+@for_rows("turns", range(0, 30, 3))
 def test_a_stop_during_a_rebalance_completes_all_requests(turns: int) -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()

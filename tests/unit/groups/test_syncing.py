@@ -6,6 +6,7 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.server.coordination.groups.actions import GroupState, PersistGroup
+from tests.rows import for_rows
 from tests.unit.groups.world import REBALANCE_MS, SESSION_MS, GroupWorld
 
 DELAY_MS = 3_000
@@ -50,8 +51,8 @@ def test_member_without_an_assignment_from_the_leader_gets_an_empty_one() -> Non
     assert world.responses[world.sync(follower)].assignment == b""
 
 
-@pytest.mark.parametrize(
-    ("append_error", "completed"),
+@for_rows(
+    "append_error, completed",
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),

@@ -16,6 +16,7 @@ from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfi
 from kctl.server.replication.replica_manager import state_log
 from kctl.server.requests.request_log import log as request_log
 from kctl.server.security.authorization.access import log as audit_log
+from tests.rows import for_rows
 from tests.unit.handlers.world import BROKER_ID, World, exchange, play
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -113,8 +114,8 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("operation", "code"),
+@for_rows(
+    "operation, code",
     [
         ((SET, "retention.ms", "soon"), ErrorCode.INVALID_REQUEST),
         ((SET, "no.such", "1"), ErrorCode.INVALID_CONFIG),
@@ -261,7 +262,7 @@ def test_a_level_under_kafkas_logger_name_is_set_and_reset() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("name", sorted({ours for each in KAFKA_LOGGERS.values() for ours in each}))
+@for_rows("name", sorted({ours for each in KAFKA_LOGGERS.values() for ours in each}))
 def test_each_kafka_logger_name_maps_to_an_existing_logger(name: str) -> None:
     """Renaming a module renames its logger; one without log lines would have no effect."""
     of_their_own = {state_log.name, audit_log.name, request_log.name}

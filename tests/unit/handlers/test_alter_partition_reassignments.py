@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -13,18 +11,19 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from kctl.server.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, exchange, play
 
 
-@pytest.mark.parametrize(
-    ("targets", "code"),
+@for_rows(
+    "targets, code",
     [
         (([1, 0], [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((None, [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (([9], None), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
-@pytest.mark.parametrize("is_topic_named_twice", [False, True])
+@for_rows("is_topic_named_twice", [False, True])
 def test_the_last_entry_for_a_partition_wins(
     targets: Sequence[list[int] | None], code: ErrorCode, is_topic_named_twice: bool
 ) -> None:

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -19,6 +17,7 @@ from kctl.protocol.apis.describe_client_quotas import ComponentData, DescribeCli
 from kctl.server.handlers.alter_client_quotas import AlterClientQuotasHandler
 from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from kctl.zookeeper import paths, znodes
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, exchange, play
 
 USER, CLIENT, IP = "user", "client-id", "ip"
@@ -83,8 +82,8 @@ async def stored(world: World, entity_path: str) -> dict[str, str]:
     return znodes.decode_config(path, data)
 
 
-@pytest.mark.parametrize(
-    ("entity", "path"),
+@for_rows(
+    "entity, path",
     [
         ([(USER, "alice")], "users/alice"),
         ([(USER, None)], "users/<default>"),
@@ -175,8 +174,8 @@ def test_concurrent_quota_changes_are_all_applied() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("components", "strict", "found"),
+@for_rows(
+    "components, strict, found",
     [
         ([], False, {"u", "u0", "c", "uc", "uc0", "i"}),
         ([], True, set()),
@@ -214,8 +213,8 @@ def test_a_filter_finds_entities_of_its_types_and_strictly_no_others(
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("components", "code"),
+@for_rows(
+    "components, code",
     [
         ([(USER, ANY, None), (USER, EXACT, "a")], ErrorCode.INVALID_REQUEST),
         ([(USER, ANY, None), (IP, ANY, None)], ErrorCode.INVALID_REQUEST),

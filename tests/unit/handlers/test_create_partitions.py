@@ -14,6 +14,7 @@ from kctl.protocol.apis.create_partitions import (
 )
 from kctl.server.handlers.create_partitions import CreatePartitionsHandler
 from kctl.zookeeper import paths, znodes
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, exchange, play
 
 
@@ -70,8 +71,8 @@ def test_replicas_may_be_given() -> None:
     play(scene, others=2)
 
 
-@pytest.mark.parametrize(
-    ("requested", "code"),
+@for_rows(
+    "requested, code",
     [
         (topic("nope", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (topic("a", 2), ErrorCode.INVALID_PARTITIONS),

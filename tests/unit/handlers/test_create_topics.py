@@ -17,6 +17,7 @@ from kctl.protocol.apis.create_topics import (
 )
 from kctl.server.handlers.create_topics import CreateTopicsHandler
 from kctl.zookeeper import paths
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, exchange, play
 
 
@@ -86,7 +87,7 @@ def test_the_response_is_sent_when_all_partitions_have_leaders_and_describes_the
     play(scene, others=2)
 
 
-@pytest.mark.parametrize("version", range(8))
+@for_rows("version", range(8))
 def test_every_version_creates(version: int) -> None:
     async def scene(world: World) -> None:
         response = await create(world, topic("a", 2), version=version)
@@ -124,8 +125,8 @@ def test_validate_only_writes_nothing() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("requested", "code"),
+@for_rows(
+    "requested, code",
     [
         (topic("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),

@@ -12,6 +12,7 @@ from kctl.model import ZERO_UUID
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kctl.server.handlers.delete_topics import DeleteTopicsHandler
 from kctl.zookeeper import paths
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, exchange, play
 
 SOME_ID = UUID("12345678-1234-5678-1234-567812345678")
@@ -35,7 +36,7 @@ def codes(response: Any) -> dict[str | None, ErrorCode]:
     return {result.name: ErrorCode(result.error_code) for result in response.responses}
 
 
-@pytest.mark.parametrize("version", range(7))
+@for_rows("version", range(7))
 def test_every_version_deletes_and_waits_until_the_topic_is_gone(version: int) -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0,), (0,))

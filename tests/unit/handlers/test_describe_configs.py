@@ -11,6 +11,7 @@ from kctl.errors import ErrorCode
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.server.handlers.describe_configs import DESCRIBED_AT_ONCE, DescribeConfigsHandler
 from kctl.zookeeper import paths, znodes
+from tests.rows import for_rows
 from tests.unit.handlers.world import BROKER_ID, World, context, exchange, play
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -158,8 +159,8 @@ def test_logger_levels_are_described() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("resource_type", "name", "code"),
+@for_rows(
+    "resource_type, name, code",
     [
         (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),

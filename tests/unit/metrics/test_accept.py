@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.metrics.exposition import Format, preferences
+from tests.rows import for_rows
 
 PLAIN, OPEN = "text/plain", "application/openmetrics-text"
 PROMETHEUS_2 = f"{OPEN};version=1.0.0,{OPEN};version=0.0.1;q=0.75,{PLAIN};version=0.0.4;q=0.5,*/*;q=0.1"
@@ -16,8 +16,8 @@ PROMETHEUS_3 = (
 )
 
 
-@pytest.mark.parametrize(
-    ("accept", "expected"),
+@for_rows(
+    "accept, expected",
     [
         ("", PLAIN),
         ("*/*", PLAIN),

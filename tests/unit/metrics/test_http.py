@@ -20,6 +20,7 @@ from kctl.server.metrics.endpoint import (
     parse_head,
 )
 from kctl.server.network.acceptor import ListenError
+from tests.rows import for_rows
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 Scrape = Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]]
@@ -100,8 +101,8 @@ def test_readiness_contains_its_reason(not_ready: str, status: bytes) -> None:
     assert not_ready.encode() in completed
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"),
+@for_rows(
+    "sent, status",
     [
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
         (b"DELETE /metrics HTTP/1.1\r\n\r\n", b"405"),
@@ -125,8 +126,8 @@ def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, st
     assert completed.count(b"\r\n\r\n") == 1
 
 
-@pytest.mark.parametrize("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
-@pytest.mark.parametrize("method", [b"GET", b"PUT", b"POST"])
+@for_rows("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
+@for_rows("method", [b"GET", b"PUT", b"POST"])
 def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> None:
     """CVE-2024-51504, CVE-2025-58457: ZooKeeper's HTTP server trusted X-Forwarded-For, and let readers restore."""
     request = closing(b"%s %s HTTP/1.1\r\nHost: a\r\n\r\n" % (method, path))

@@ -25,6 +25,7 @@ from kctl.metrics.definitions import (
 )
 from kctl.metrics.exposition import Format, exposition
 from kctl.server.metrics.catalogue import DEFINITIONS
+from tests.rows import for_rows
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 GAUGE = Definition("kafka.log", "Log", "Size", Kind.GAUGE, "bytes", "Size", ("topic", "partition"))
@@ -56,7 +57,7 @@ def test_no_two_metrics_share_a_name() -> None:
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("query", dashboard_queries(), ids=lambda query: query.metric)
+@for_rows("query", dashboard_queries())
 def test_each_query_of_a_public_dashboard_has_a_metric_or_a_reason(query: object) -> None:
     [query] = [each for each in dashboard_queries() if each == query]
     dialects = list(Dialect) if query.naming == "all" else [Dialect(query.naming)]

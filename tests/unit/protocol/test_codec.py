@@ -15,6 +15,7 @@ from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.protocol.codec import codec_source, decode, encode, encode_bytes
 from kctl.protocol.message import data, int8, int16, nested, string, struct
+from tests.rows import for_rows
 from tests.unit.protocol.reference_codec import decode_walk, encode_walk
 
 
@@ -195,23 +196,25 @@ def test_bytes_after_the_message_are_left_to_the_caller() -> None:
 
 
 ABSURD = [
-    pytest.param(MetadataRequest, 1, b"\x7f\xff\xff\xff", id="count"),
-    pytest.param(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f", id="compact count"),
-    pytest.param(MetadataRequest, 9, b"\xff\xff\xff\xff\xff\xff\x01", id="endless varint"),
-    pytest.param(MetadataRequest, 9, b"\x80\x80\x80\x80\x7f", id="varint of more than 32 bits"),
-    pytest.param(MetadataRequest, 9, b"\x01\x00\x00\x00\xff\xff\xff\xff\x0f", id="number of tagged fields"),
-    pytest.param(MetadataRequest, 9, b"\x01\x00\x00\x00\x01\x05\xff\xff\xff\xff\x0f", id="size of a tagged field"),
-    pytest.param(MetadataRequest, 0, b"\x00\x00\x00\x01\x7f\xffab", id="length of a string"),
-    pytest.param(MetadataRequest, 0, b"\x00\x00\x00\x01\x00\x02\xff\xfe", id="not UTF-8"),
-    pytest.param(ApiVersionsRequest, 3, b"\x81\x80\x02" + b"x" * 32768 + b"\x01\x00", id="compact string too long"),
-    pytest.param(ProduceRequest, 0, bytes(6) + b"\0\0\0\1\0\0\0\0\0\1\0\0\0\0\x7f\xff\xff\xff", id="size of records"),
-    pytest.param(CreateTopicsResponse, 5, b"\0\0\0\0\x02\x02t" + bytes(3) + b"\xff\xff\xff\xff\x0f", id="later count"),
-    pytest.param(MetadataResponse, 0, b"\x00\x00\x00\x01" + b"\xff" * 8, id="part of a struct"),
+    ("count", MetadataRequest, 1, b"\x7f\xff\xff\xff"),
+    ("compact count", MetadataRequest, 9, b"\xff\xff\xff\xff\x0f"),
+    ("endless varint", MetadataRequest, 9, b"\xff\xff\xff\xff\xff\xff\x01"),
+    ("varint of more than 32 bits", MetadataRequest, 9, b"\x80\x80\x80\x80\x7f"),
+    ("number of tagged fields", MetadataRequest, 9, b"\x01\x00\x00\x00\xff\xff\xff\xff\x0f"),
+    ("size of a tagged field", MetadataRequest, 9, b"\x01\x00\x00\x00\x01\x05\xff\xff\xff\xff\x0f"),
+    ("length of a string", MetadataRequest, 0, b"\x00\x00\x00\x01\x7f\xffab"),
+    ("not UTF-8", MetadataRequest, 0, b"\x00\x00\x00\x01\x00\x02\xff\xfe"),
+    ("compact string too long", ApiVersionsRequest, 3, b"\x81\x80\x02" + b"x" * 32768 + b"\x01\x00"),
+    ("size of records", ProduceRequest, 0, bytes(6) + b"\0\0\0\1\0\0\0\0\0\1\0\0\0\0\x7f\xff\xff\xff"),
+    ("later count", CreateTopicsResponse, 5, b"\0\0\0\0\x02\x02t" + bytes(3) + b"\xff\xff\xff\xff\x0f"),
+    ("part of a struct", MetadataResponse, 0, b"\x00\x00\x00\x01" + b"\xff" * 8),
 ]
 
 
-@pytest.mark.parametrize(("cls", "version", "blob"), ABSURD)
-def test_impossible_sizes_are_refused_before_memory_is_allocated(cls: type, version: int, blob: bytes) -> None:
+@for_rows("size, cls, version, blob", ABSURD)
+def test_impossible_sizes_are_refused_before_memory_is_allocated(
+    size: str, cls: type, version: int, blob: bytes
+) -> None:
     with pytest.raises(MalformedRequest):
         decode(cls, blob, version)  # compiled outside of the measurement
     tracemalloc.start()

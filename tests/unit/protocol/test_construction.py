@@ -11,9 +11,10 @@ from kctl.protocol.apis.produce import PartitionProduceResponse, TopicProduceRes
 from kctl.protocol.definition import definition_of
 from kctl.protocol.source import constructor
 from tests.property.protocol_messages import CLASSES
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@for_rows("cls", CLASSES)
 def test_a_message_with_and_without_defaults_is_that_of_its_class(cls: Any) -> None:
     make = constructor(cls)
     every = {field.name: object() for field in definition_of(cls).fields}

@@ -13,12 +13,13 @@ from kctl.protocol.headers import (
     response_header_version,
 )
 from kctl.protocol.registry import all_apis
+from tests.rows import for_rows
 
 APIS = all_apis()
 
 
-@pytest.mark.parametrize(
-    ("key", "version", "expected"),
+@for_rows(
+    "key, version, expected",
     [
         (7, 0, 0),
         (7, 1, 1),
@@ -36,14 +37,12 @@ def test_request_header_version_follows_from_api_and_version(key: int, version: 
     assert request_header_version(key, version) == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "version", "expected"), [(0, 8, 0), (0, 9, 1), (18, 3, 0), (18, 9, 0), (7, 3, 1), (17, 1, 0), (999, 9, 0)]
-)
+@for_rows("key, version, expected", [(0, 8, 0), (0, 9, 1), (18, 3, 0), (18, 9, 0), (7, 3, 1), (17, 1, 0), (999, 9, 0)])
 def test_response_header_version_follows_from_api_and_version(key: int, version: int, expected: int) -> None:
     assert response_header_version(key, version) == expected
 
 
-@pytest.mark.parametrize("key", APIS)
+@for_rows("key", APIS)
 def test_headers_round_trip(key: int) -> None:
     for version in APIS[key].versions:
         for client_id in (None, "", "ü-client"):
@@ -61,7 +60,7 @@ def test_newer_version_is_read_as_flexible() -> None:
     assert decode_request_header(blob) == (RequestHeader(18, 9, 1, "c"), 16)
 
 
-@pytest.mark.parametrize("size", range(14))
+@for_rows("size", range(14))
 def test_header_that_is_cut_short_is_refused(size: int) -> None:
     blob = encode_request_header(RequestHeader(0, 9, 1, "abc"))
     assert len(blob) == 14

@@ -10,6 +10,7 @@ from kctl.protocol.apis.produce import ProduceRequest, TopicProduceData
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from kctl.protocol.definition import Definition, Field, definition_of, parse_versions
 from kctl.protocol.registry import all_apis
+from tests.rows import for_rows
 
 APIS = all_apis()
 
@@ -64,7 +65,7 @@ def test_secrets_are_not_in_the_repr() -> None:
     assert "nacl" not in shown
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@for_rows("cls", CLASSES)
 def test_fields_that_some_version_lacks_have_a_default(cls: type) -> None:
     definition = definition_of(cls)
     for version in definition.versions:
@@ -88,7 +89,7 @@ def check_inside(field: Field, version: int) -> None:
         check(definition_of(struct), version)
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@for_rows("cls", CLASSES)
 def test_defaults_are_of_their_fields_type(cls: type) -> None:
     kinds = {"string": str, "boolean": bool, "uuid": UUID, "array": list, "bytes": bytes, "float64": float}
     for field in definition_of(cls).fields:

@@ -11,11 +11,12 @@ from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
 from kctl.protocol.definition import definition_of
 from kctl.protocol.registry import all_apis, api, api_named, api_of
+from tests.rows import for_rows
 
 APIS = all_apis()
 
 
-@pytest.mark.parametrize("key", APIS)
+@for_rows("key", APIS)
 def test_request_and_response_have_the_same_key_and_versions(key: int) -> None:
     entry = APIS[key]
     for definition in (definition_of(entry.request), definition_of(entry.response)):
@@ -30,7 +31,7 @@ def test_every_module_of_apis_is_listed() -> None:
     assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == {entry.name for entry in APIS.values()}
 
 
-@pytest.mark.parametrize("key", APIS)
+@for_rows("key", APIS)
 def test_modules_are_headed_by_name_key_and_versions(key: int) -> None:
     entry = APIS[key]
     heading = sys.modules[entry.request.__module__].__doc__ or ""
@@ -38,7 +39,7 @@ def test_modules_are_headed_by_name_key_and_versions(key: int) -> None:
     assert heading.startswith(f"{entry.kafka_name} (key {key}, {versions}): ")
 
 
-@pytest.mark.parametrize("key", APIS)
+@for_rows("key", APIS)
 def test_what_our_broker_serves_begins_with_the_oldest_version(key: int) -> None:
     entry = APIS[key]
     assert entry.served == entry.versions[: len(entry.served)]

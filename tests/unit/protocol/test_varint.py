@@ -4,10 +4,11 @@ import pytest
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.varint import read_uvarint, skip_tagged_fields, uvarint
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize(
-    ("value", "blob"),
+@for_rows(
+    "value, blob",
     [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16383, "ff7f"), (0xFFFFFFFF, "ffffffff0f")],
 )
 def test_seven_bits_a_byte_lowest_first(value: int, blob: str) -> None:

@@ -14,6 +14,7 @@ from kctl.security.quotas import CLIENT_KEYS, DEFAULT, QuotaEntity, QuotaGroup
 from kctl.server.requests.quotas.client_quotas import QUOTA_CLIENTS_MAX, QUOTA_GROUPS_MAX, ClientQuotas
 from kctl.server.requests.quotas.limits import QuotaLimits
 from kctl.server.requests.quotas.meters import INACTIVE_MS
+from tests.rows import for_rows
 
 ALICE = "User:alice"
 
@@ -58,7 +59,7 @@ def produce_limit(made: ClientQuotas, principal: str, client_id: str) -> float |
     return None if client is None or client.produce is None else client.produce.limit
 
 
-@pytest.mark.parametrize("present", range(1 << len(LEVELS)))
+@for_rows("present", range(1 << len(LEVELS)))
 def test_the_most_specific_entity_with_a_quota_decides(present: int) -> None:
     """All 256 combinations of the eight levels."""
     limits = QuotaLimits()

@@ -29,6 +29,7 @@ from kctl.records.conversion import downgrade, upgrade
 from kctl.records.header import BatchHeader, BatchTooLarge, CorruptBatch, Record, parse_header, seal
 from kctl.records.legacy import build_messages
 from kctl.records.validate import AppendRules, validate_produced
+from tests.rows import for_rows
 
 COMPRESSING = [codec for codec in Codec if codec]
 RULES = AppendRules(max_message_bytes=1 << 20, segment_bytes=1 << 30)
@@ -76,8 +77,8 @@ def test_a_batch_may_grow_to_16_mib_then_a_thousandfold_and_to_128_mib_at_most(s
     assert decompressed_size_max(size) == bound
 
 
-@pytest.mark.parametrize("codec", COMPRESSING)
-@pytest.mark.parametrize("rules", [COMPACTED, replace(RULES, codec=Codec.NONE)])
+@for_rows("codec", COMPRESSING)
+@for_rows("rules", [COMPACTED, replace(RULES, codec=Codec.NONE)])
 def test_a_batch_that_decompresses_beyond_its_allowance_is_too_large(codec: Codec, rules: AppendRules) -> None:
     error = refusal(lambda: produce(bomb(200_000, codec), rules, Allowance(100_000, 10)))
     assert isinstance(error, AllowanceExceeded)
@@ -236,8 +237,8 @@ def overflowing(delta: int = TIMESTAMP_MAX, codec: Codec = Codec.NONE) -> bytes:
     return bytes(batch)
 
 
-@pytest.mark.parametrize("base_timestamp", [TIMESTAMP_MAX, TIMESTAMP_MAX - 0x3F])
-@pytest.mark.parametrize("delta", [1, 0x3F, 0x40, 10_000, TIMESTAMP_MAX])
+@for_rows("base_timestamp", [TIMESTAMP_MAX, TIMESTAMP_MAX - 0x3F])
+@for_rows("delta", [1, 0x3F, 0x40, 10_000, TIMESTAMP_MAX])
 def test_a_timestamp_beyond_64_bits_wraps_around_for_readers(base_timestamp: int, delta: int) -> None:
     region = encode_records([(0, Record(0, delta, b"k", b"v"))], 0)
     batch = batch_of(region, 1, codec=Codec.NONE, base_timestamp=base_timestamp)

@@ -10,13 +10,14 @@ import lz4.frame
 import pytest
 
 from kctl.records.compression import XERIAL_MAGIC, Codec, DecompressionError, compress, decompress
+from tests.rows import for_rows
 
 DATA = b"".join(b"record %d " % number for number in range(20_000))
 COMPRESSING = [codec for codec in Codec if codec]
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, len(DATA)])
+@for_rows("codec", list(Codec))
+@for_rows("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, len(DATA)])
 def test_compression_round_trips(codec: Codec, size: int) -> None:
     assert decompress(codec, memoryview(compress(codec, memoryview(DATA)[:size]))) == DATA[:size]
 

@@ -15,6 +15,7 @@ from kctl.records.conversion import downgrade, upgrade, upgrade_stored, without_
 from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header
 from kctl.records.legacy import build_messages
 from kctl.records.validate import AppendRules, RecordsRejected, validate_produced
+from tests.rows import for_rows
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper
 
 NOW_MS = 1_600_000_000_000
@@ -39,9 +40,9 @@ def plain(records: list[Record], magic: int) -> list[Record]:
 # Producing
 
 
-@pytest.mark.parametrize("expected", [None, *Codec])
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("magic", [0, 1])
+@for_rows("expected", [None, *Codec])
+@for_rows("codec", OLD_CODECS)
+@for_rows("magic", [0, 1])
 def test_messages_become_one_batch_with_the_codec_of_the_topic(
     magic: int, codec: Codec, expected: Codec | None
 ) -> None:
@@ -82,8 +83,8 @@ BAD_OUTER[13] ^= 1
 TWO_WRAPPERS = build_messages(RECORDS, magic=1, codec=Codec.GZIP) * 2
 
 
-@pytest.mark.parametrize(
-    ("messages", "code"),
+@for_rows(
+    "messages, code",
     [
         (bytes(BAD_OUTER), ErrorCode.CORRUPT_MESSAGE),
         (wrapper(bytes(BAD_INNER)), ErrorCode.CORRUPT_MESSAGE),
@@ -144,8 +145,8 @@ def at(base_offset: int, records: list[Record] = RECORDS) -> list[Record]:
     return [record._replace(offset=base_offset + i) for i, record in enumerate(records)]
 
 
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("magic", [0, 1])
+@for_rows("codec", OLD_CODECS)
+@for_rows("magic", [0, 1])
 def test_batches_become_messages_with_the_same_offsets_times_and_codec(magic: int, codec: Codec) -> None:
     batches = stored(codec=codec) + stored(base_offset=200, codec=codec)
     messages, next_offset = downgrade(batches, magic, first_offset=100, size_max=1 << 20)
@@ -232,10 +233,8 @@ def test_more_records_than_the_bound_are_refused() -> None:
 # Old messages in the log
 
 
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize(
-    "build", [lambda r, c: build_messages(r, magic=0, codec=c), lambda r, c: build_messages(r, magic=1, codec=c)]
-)
+@for_rows("codec", OLD_CODECS)
+@for_rows("build", [lambda r, c: build_messages(r, magic=0, codec=c), lambda r, c: build_messages(r, magic=1, codec=c)])
 def test_a_stored_message_as_a_batch_has_its_offsets_and_times(
     build: Callable[[list[Record], Codec], bytes], codec: Codec
 ) -> None:

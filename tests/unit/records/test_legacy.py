@@ -12,6 +12,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec, compress, decompress
 from kctl.records.header import CorruptBatch, Record, TimestampType
 from kctl.records.legacy import build_messages, iterate_messages, look_inside, parse_message
+from tests.rows import for_rows
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper
 
 WRAPPING = OLD_CODECS[1:]
@@ -34,8 +35,8 @@ def test_every_field_is_where_kafka_has_it(magic: int, expected: str) -> None:
     assert built == bytes.fromhex(expected)
 
 
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("magic", [0, 1])
+@for_rows("codec", OLD_CODECS)
+@for_rows("magic", [0, 1])
 def test_built_messages_are_read_with_offsets_and_gaps(magic: int, codec: Codec) -> None:
     data = build_messages(RECORDS, magic=magic, codec=codec)
     headers = list(iterate_batches(data))
@@ -167,8 +168,8 @@ def test_bytes_behind_the_value_are_ignored_as_in_kafka(magic: int) -> None:
     assert [(record.key, record.value) for record in records_of(data)] == [(b"k", b"v")]
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
+@for_rows(
+    "data, reason",
     [
         (message(b"\0" * 7, magic=0, size=13), "batch length 13 is too small"),
         (message(b"\0" * 7, size=21), "message size 21"),

@@ -22,6 +22,7 @@ from kctl.records.validate import (
     validate_produced,
     validate_replicated,
 )
+from tests.rows import for_rows
 
 NOW_MS = 1_600_000_000_000
 RULES = AppendRules(max_message_bytes=10_000, segment_bytes=100_000)
@@ -58,8 +59,8 @@ def test_a_valid_batch_is_stored_unchanged(codec: Codec) -> None:
     assert produced(batch) == batch
 
 
-@pytest.mark.parametrize(
-    ("batch", "code"),
+@for_rows(
+    "batch, code",
     [
         (b"", ErrorCode.INVALID_RECORD),
         (b"\0" * 11, ErrorCode.INVALID_RECORD),
@@ -80,27 +81,6 @@ def test_a_valid_batch_is_stored_unchanged(codec: Codec) -> None:
         (changed(21, 0x08, 2), ErrorCode.INVALID_TIMESTAMP),
         (changed(21, 5, 2), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (build_batch([Record(0, NOW_MS, None, bytes(10_000))]), ErrorCode.MESSAGE_TOO_LARGE),
-    ],
-    ids=[
-        "nothing",
-        "less than a batch",
-        "cut off",
-        "cut off in its header",
-        "followed by an impossible size",
-        "followed by an unknown magic",
-        "two batches",
-        "zeros",
-        "wrong checksum",
-        "base offset is not 0",
-        "count and last offset delta differ",
-        "negative last offset delta",
-        "no records",
-        "negative record count",
-        "producer id without a sequence number",
-        "control batch",
-        "timestamp type set by the producer",
-        "unknown codec",
-        "larger than max.message.bytes",
     ],
 )
 def test_a_violation_has_its_error(batch: bytes, code: ErrorCode) -> None:
@@ -163,8 +143,8 @@ def test_records_without_timestamps_are_accepted() -> None:
     assert produced(batch, replace(RULES, timestamp_difference_max_ms=1000)) == batch
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("stamp", [-(1 << 63), -(1 << 63) + NOW_MS, -2, 0, (1 << 63) - 1])
+@for_rows("codec", list(Codec))
+@for_rows("stamp", [-(1 << 63), -(1 << 63) + NOW_MS, -2, 0, (1 << 63) - 1])
 def test_every_timestamp_is_accepted_without_a_limit(stamp: int, codec: Codec) -> None:
     taken = produced(build_batch([Record(0, stamp, b"k")], codec=codec), RULES)
     assert [record.timestamp for record in iterate_records(taken)] == [stamp]
@@ -228,7 +208,7 @@ def test_offset_deltas_of_an_uncompressed_batch_are_kept_as_in_kafka() -> None:
     assert produced(batch, RULES) == batch
 
 
-@pytest.mark.parametrize("stored", [None, *Codec])
+@for_rows("stored", [None, *Codec])
 def test_offset_deltas_of_a_compressed_batch_are_assigned_again_as_in_kafka(stored: Codec | None) -> None:
     plain = with_offset_delta_two_in_the_first_record()
     batch = recompress(memoryview(plain), parse_header(plain), plain[61:], Codec.LZ4)
@@ -270,8 +250,8 @@ def batch_of_bytes(records: bytes, *, count: int, codec: Codec = Codec.NONE) -> 
 ONE = bytes(encode_records([(0, Record(0, NOW_MS, b"key", b"value"))], NOW_MS))
 
 
-@pytest.mark.parametrize(
-    ("records", "count", "codec"),
+@for_rows(
+    "records, count, codec",
     [
         (b"\xff" * 40, 1, Codec.NONE),
         (b"", 1, Codec.NONE),
@@ -284,7 +264,7 @@ ONE = bytes(encode_records([(0, Record(0, NOW_MS, b"key", b"value"))], NOW_MS))
         (compress(Codec.LZ4, b"\xff" * 40), 1, Codec.LZ4),
     ],
 )
-@pytest.mark.parametrize("is_compacted", [False, True])
+@for_rows("is_compacted", [False, True])
 def test_records_that_do_not_match_their_header_are_refused(
     records: bytes, count: int, codec: Codec, is_compacted: bool
 ) -> None:
@@ -302,8 +282,8 @@ def test_the_max_timestamp_is_that_of_the_records_whatever_the_producer_claims(c
     assert crc_ok(taken)
 
 
-@pytest.mark.parametrize("given", list(Codec))
-@pytest.mark.parametrize("expected", list(Codec))
+@for_rows("given", list(Codec))
+@for_rows("expected", list(Codec))
 def test_the_topic_s_compression_type_rules(given: Codec, expected: Codec) -> None:
     batch = build_batch(RECORDS, codec=given, producer_id=4, producer_epoch=1, base_sequence=9)
     taken = produced(batch, replace(RULES, codec=expected))

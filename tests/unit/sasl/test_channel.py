@@ -34,6 +34,7 @@ from kctl.server.security.tokens.token import DelegationToken
 from kctl.server.security.tokens.token_cache import TokenCache
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.property.examples import examples
+from tests.rows import for_rows
 from tests.unit.log_lines import written_lines
 from tests.unit.server.quota_free import quota_free_dispatcher
 
@@ -199,8 +200,8 @@ def test_after_handshake_version_0_a_failure_closes_without_a_response() -> None
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("token", "message"),
+@for_rows(
+    "token, message",
     [
         (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
         (b"\0mallory\0" + PASSWORD.encode(), "Authentication failed: Invalid username or password"),
@@ -471,8 +472,8 @@ async def _plain(server: Server) -> None:
     await server.authenticate(b"\0alice\0" + PASSWORD.encode())
 
 
-@pytest.mark.parametrize("begin", [_nothing, _handshake, _first_message_of_scram, _scram, _plain])
-@pytest.mark.parametrize("max_reauth_ms", [0, HOUR_MS])
+@for_rows("begin", [_nothing, _handshake, _first_message_of_scram, _scram, _plain])
+@for_rows("max_reauth_ms", [0, HOUR_MS])
 def test_a_connection_that_has_ended_leaves_no_reference_cycle(
     begin: Callable[[Server], Awaitable[None]], max_reauth_ms: int
 ) -> None:

@@ -17,6 +17,7 @@ from kctl.server.security.sasl.scram_credentials import ScramCredentials
 from kctl.server.security.tokens.token_cache import TokenCache
 from kctl.testing.sim_clock import SimClock
 from tests.peers.json_web_tokens import Issuer
+from tests.rows import for_rows
 
 PEER = Peer("/10.0.0.1", "SASL", security_protocol="SASL_PLAINTEXT")
 USERS = "listener.name.sasl.plain.sasl.jaas.config"
@@ -160,7 +161,7 @@ def test_a_mechanism_without_usable_properties_is_not_offered_and_the_others_are
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("overrides", UNUSABLE)
+@for_rows("overrides", UNUSABLE)
 def test_a_change_of_a_client_that_cannot_be_used_is_refused_with_the_name_of_the_property(
     overrides: dict[str, str],
 ) -> None:

@@ -30,6 +30,7 @@ from kctl.server.security.sasl.negotiation import (
     VersionsRequested,
     step,
 )
+from tests.rows import for_rows
 
 ALICE = Identity("User:alice")
 VERSIONS = VersionsRequested(is_accepted=True)
@@ -52,8 +53,8 @@ def played(*events: Event, max_reauth_ms: int = 0, now_ms: int = 0) -> tuple[Neg
     return state, action
 
 
-@pytest.mark.parametrize(
-    ("events", "action", "phase"),
+@for_rows(
+    "events, action, phase",
     [
         ([VERSIONS], SendVersions(), Phase.VERSIONS_SENT),
         ([UNKNOWN_VERSION], SendVersions(), Phase.OPENED),
@@ -76,8 +77,8 @@ def test_valid_events_lead_to_the_next_phase(events: list[Event], action: Action
     assert (last, state.phase) == (action, phase)
 
 
-@pytest.mark.parametrize(
-    ("events", "code", "message"),
+@for_rows(
+    "events, code, message",
     [
         ([PRODUCE], ErrorCode.NONE, None),
         ([TOKEN], ErrorCode.NONE, None),

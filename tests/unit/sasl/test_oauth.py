@@ -33,6 +33,7 @@ from kctl.server.security.sasl.json_web_keys import (
 )
 from kctl.server.security.sasl.oauth import OAuthBearerExchange, TokenInvalid, TokenRules, TokenVerifier
 from tests.peers.json_web_tokens import AUDIENCE, ISSUER, Issuer
+from tests.rows import for_rows
 
 REFRESH = Refresh(interval_ms=3_600_000, retry_ms=100, retry_ms_max=10_000)
 ISSUING = Issuer()
@@ -84,7 +85,7 @@ def test_a_valid_token_names_its_subject_and_its_end(keys: JsonWebKeys) -> None:
     assert (subject.name, subject.expiry_ms) == ("alice", (NOW_S + 600) * 1000)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "claims",
     [
         {"exp": NOW_S + 1},
@@ -100,7 +101,7 @@ def test_valid_claims_are_accepted(keys: JsonWebKeys, claims: dict[str, Any]) ->
     assert verifier(keys).verify(token(**claims)).name == "oauth-user"
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "claims",
     [
         {"exp": NOW_S - 31},
@@ -198,7 +199,7 @@ def test_an_authorization_id_has_to_be_the_subject(keys: JsonWebKeys) -> None:
         OAuthBearerExchange(verifier(keys), lambda: NOW_MS).respond(message(token(subject="alice"), "admin"))
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "text",
     [
         b"",
@@ -225,7 +226,7 @@ def test_parsing_raises_nothing_else(text: bytes) -> None:
         assert str(error)  # noqa: PT017 - any other exception fails the test
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "url",
     ["", "keys.json", "http://issuer.test/keys", "ftp://issuer.test/keys", "https://", "file://host/keys", "data:,x"],
 )
@@ -248,7 +249,7 @@ def test_an_address_with_a_password_is_refused_without_showing_it(scheme: str) -
     assert "hunter2" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "data",
     [
         b"",

@@ -16,14 +16,15 @@ from kctl.security.acls import (
     binding_problem,
     principal_problem,
 )
+from tests.rows import for_rows
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED, ANY, MATCH = PatternType.LITERAL, PatternType.PREFIXED, PatternType.ANY, PatternType.MATCH
 ENTRY = AclEntry("User:bob", "127.0.0.1", Operation.ALL, Permission.ALLOW)
 
 
-@pytest.mark.parametrize(
-    ("member", "label"),
+@for_rows(
+    "member, label",
     [
         (ResourceType.TRANSACTIONAL_ID, "TransactionalId"),
         (ResourceType.DELEGATION_TOKEN, "DelegationToken"),
@@ -44,8 +45,8 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         Operation.of_label("reed")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "applies"),
+@for_rows(
+    "pattern, name, applies",
     [
         (("orders", LITERAL), "orders", True),
         (("orders", LITERAL), "orders2", False),
@@ -61,8 +62,8 @@ def test_a_pattern_applies_to_names(pattern: tuple[str, PatternType], name: str,
     assert ResourcePattern(TOPIC, *pattern).applies_to(name) is applies
 
 
-@pytest.mark.parametrize(
-    ("selection", "selected"),
+@for_rows(
+    "selection, selected",
     [
         (AclFilter(), True),
         (AclFilter(TOPIC), True),
@@ -110,8 +111,8 @@ def test_a_principal_may_contain_colons() -> None:
     assert principal_problem("User:CN=a:b,O=c") is None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "entry", "reason"),
+@for_rows(
+    "pattern, entry, reason",
     [
         (ResourcePattern(TOPIC, "t"), ENTRY, None),
         (ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"), ENTRY, None),

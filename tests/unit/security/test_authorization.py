@@ -22,6 +22,7 @@ from kctl.security.authorization import (
     decide_on_any,
     parse_super_users,
 )
+from tests.rows import for_rows
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 ALLOW, DENY = Permission.ALLOW, Permission.DENY
@@ -43,8 +44,8 @@ def allowed(acls: list[AclBinding], operation: Operation, name: str = "orders", 
     return decide(AclIndex(acls), AccessPolicy(), client, operation, TOPIC, name).is_allowed
 
 
-@pytest.mark.parametrize(
-    ("acls", "operation", "name", "expected"),
+@for_rows(
+    "acls, operation, name, expected",
     [
         ([], O.READ, "orders", False),
         ([acl("allow read orders")], O.READ, "orders", True),
@@ -80,8 +81,8 @@ IMPLIED = {
 }
 
 
-@pytest.mark.parametrize("granted", [each for each in O if each is not O.ANY])
-@pytest.mark.parametrize("requested", [each for each in O if each not in {O.ANY, O.ALL}])
+@for_rows("granted", [each for each in O if each is not O.ANY])
+@for_rows("requested", [each for each in O if each not in {O.ANY, O.ALL}])
 def test_allowed_operations_imply_others_and_denied_ones_do_not(granted: Operation, requested: Operation) -> None:
     is_implied = granted in {requested, O.ALL, *IMPLIED.get(requested, ())}
     assert allowed([acl(f"allow {granted.label} orders")], requested) is is_implied
@@ -157,8 +158,8 @@ def test_replacing_the_acls_of_a_pattern_leaves_no_trace_of_the_old_ones() -> No
     assert not decide_on_any(index, AccessPolicy(), ALICE, O.READ, TOPIC).is_allowed
 
 
-@pytest.mark.parametrize(
-    ("acls", "expected"),
+@for_rows(
+    "acls, expected",
     [
         ([], False),
         (["allow write orders"], True),

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.rows import for_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = sorted(
@@ -32,7 +32,7 @@ def compared_secrets(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_rows("path", MODULES)
 def test_secrets_are_never_compared_by_an_operator(path: Path) -> None:
     """CVE-2021-38153."""
     assert compared_secrets(path.read_text()) == []

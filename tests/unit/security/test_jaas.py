@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.security.jaas import JAAS_CHARACTERS_MAX, JaasError, parse_jaas
 from tests.golden.jaas_values import JAAS_VALUES
+from tests.rows import for_rows
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -35,8 +36,8 @@ def test_a_module_of_another_mechanism_is_no_module_for_this_one() -> None:
     assert misplaced.problem_for("PLAIN") == "has another login module, but PLAIN needs PlainLoginModule"
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
+@for_rows(
+    "text, options",
     [
         ("M required;", {}),
         ("M REQUIRED ;", {}),
@@ -54,7 +55,7 @@ def test_options_are_parsed(text: str, options: dict[str, str]) -> None:
     assert parse_jaas(text).options == options
 
 
-@pytest.mark.parametrize(("text", "options"), JAAS_VALUES)
+@for_rows("text, options", JAAS_VALUES)
 def test_values_are_accepted_and_refused_as_by_kafka(text: str, options: dict[str, str] | None) -> None:
     if options is not None:
         assert parse_jaas(text).options == options
@@ -63,8 +64,8 @@ def test_values_are_accepted_and_refused_as_by_kafka(text: str, options: dict[st
         parse_jaas(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@for_rows(
+    "text, reason",
     [
         ("", "login module is missing"),
         (";", "login module is missing"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kctl.security.principals import KerberosNameError, parse_rules, user_name
+from tests.rows import for_rows
 
 
-@pytest.mark.parametrize(
-    ("rules", "principal", "name"),
+@for_rows(
+    "rules, principal, name",
     [
         (["DEFAULT"], "alice@REALM", "alice"),
         (["DEFAULT"], "kafka/host@REALM", "kafka"),
@@ -30,8 +31,8 @@ def test_rules_map_principals_to_names(rules: list[str], principal: str, name: s
     assert user_name(principal, parse_rules(rules), default_realm="REALM") == name
 
 
-@pytest.mark.parametrize(
-    ("rules", "principal"),
+@for_rows(
+    "rules, principal",
     [
         (["DEFAULT"], "alice@OTHER"),
         (["RULE:[2:$1]"], "alice@REALM"),
@@ -49,7 +50,7 @@ def test_principals_that_no_rule_matches_are_refused(rules: list[str], principal
         user_name(principal, parse_rules(rules), default_realm="REALM")
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "rule",
     [
         "",

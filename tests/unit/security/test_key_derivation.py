@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kctl.security.keystores import KEY_DERIVATION_ITERATIONS_MAX as ITERATIONS_MAX
 from kctl.security.keystores import derivation_problem
+from tests.rows import for_rows
 
 END = b"\0\0"
 
@@ -51,7 +52,7 @@ def store(*, key: int, mac: int) -> bytes:
     return sequence(integer(3), sequence(OID, element(0xA0, content)), mac_data)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "encoded",
     [
         encrypted_key(ITERATIONS_MAX),
@@ -66,7 +67,7 @@ def test_usual_work_is_permitted(encoded: bytes) -> None:
     assert derivation_problem(encoded) is None
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "encoded",
     [
         encrypted_key(ITERATIONS_MAX + 1),

@@ -12,12 +12,13 @@ from cryptography.x509.oid import NameOID
 from kctl.errors import ConfigError
 from kctl.security.principals import Attribute, NoMatchingRuleError, PrincipalRules, distinguished_name, subject_name
 from tests.peers.certificates import CertificateAuthority
+from tests.rows import for_rows
 
 NAME = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 
 
-@pytest.mark.parametrize(
-    ("rules", "user"),
+@for_rows(
+    "rules, user",
     [
         ("DEFAULT", NAME),
         ("", None),
@@ -38,7 +39,7 @@ def test_the_first_rule_that_matches_gives_the_name(rules: str, user: str | None
         assert PrincipalRules(rules).user_name(NAME) == user
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "rules",
     [
         *("default", "RULE:", "RULE:a", "RULE:/x", "RULE:a/b/X", "RULE:(/$1/", "RULE:a/${x}/"),

@@ -30,6 +30,7 @@ from kctl.security.scram import (
     parse_server_first,
     unescaped,
 )
+from tests.rows import for_rows
 
 SHA_256, SHA_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512
 SALT = b"a salt of sixtee"
@@ -85,9 +86,9 @@ def exchange(client: ScramClient, server: ScramServer) -> None:
     client.respond(server.respond(final))
 
 
-@pytest.mark.parametrize("mechanism", list(Mechanism))
-@pytest.mark.parametrize("user", ["alice", "a,b=c", "=2C", "grüße 漢字", "x" * 500])
-@pytest.mark.parametrize("is_token", [False, True])
+@for_rows("mechanism", list(Mechanism))
+@for_rows("user", ["alice", "a,b=c", "=2C", "grüße 漢字", "x" * 500])
+@for_rows("is_token", [False, True])
 def test_the_server_has_name_and_kind_of_the_client(mechanism: Mechanism, user: str, is_token: bool) -> None:
     requested: list[tuple[str, bool]] = []
 
@@ -141,7 +142,7 @@ def test_client_final_may_repeat_the_part_of_the_client_in_its_nonce() -> None:
     assert server.phase is Phase.COMPLETE
 
 
-@pytest.mark.parametrize("nonce", [b"cserveR", b"xserver", b"c", b"server", b"otherclientserver", b"cccserver", b"cc"])
+@for_rows("nonce", [b"cserveR", b"xserver", b"c", b"server", b"otherclientserver", b"cccserver", b"cc"])
 def test_client_final_with_another_nonce_is_refused(nonce: bytes) -> None:
     """CVE-2024-56128: Kafka did not compare the nonce."""
     server = server_of()
@@ -180,8 +181,8 @@ def test_the_client_refuses_a_server_without_the_credential() -> None:
     assert client.phase is Phase.FAILED
 
 
-@pytest.mark.parametrize(
-    ("response", "reason"),
+@for_rows(
+    "response, reason",
     [
         (b"r=c,s=QUFB,i=4096", "does not continue"),
         (b"r=xserver,s=QUFB,i=4096", "does not continue"),
@@ -206,7 +207,7 @@ def test_the_client_refuses_invalid_messages_before_it_hashes(response: bytes, r
     assert client.phase is Phase.FAILED
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "message",
     [
         b"",
@@ -256,8 +257,8 @@ def test_a_credential_survives_its_text(mechanism: Mechanism) -> None:
     assert parse_credential(mechanism, credential_text(CREDENTIALS[mechanism])) == CREDENTIALS[mechanism]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
+@for_rows(
+    "old, new, reason",
     [
         ("iterations=4096", "iterations=4095", "iterations"),
         ("iterations=4096", "iterations=99999999999999999999", "iterations"),

@@ -16,6 +16,7 @@ from kctl.errors import ConfigError
 from kctl.security import keystores
 from kctl.security.tls import TlsSettings, client_context, server_context, store_problems
 from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
+from tests.rows import for_rows
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_a_part_of_the_suites_of_tls_1_3_is_refused(server: Identity) -> None:
         server_context(TlsSettings.of({**_key_store(server, "pem"), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}))
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "name",
     [
         "TLS_NO_SUCH_SUITE",
@@ -311,8 +312,8 @@ def test_a_bad_store_is_refused_with_the_reason(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("properties", "reason"),
+@for_rows(
+    "properties, reason",
     [
         ({"ssl.keystore.type": "BCFKS"}, "use JKS, PKCS12, PEM"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "use TLSv1.2, TLSv1.3 or both"),

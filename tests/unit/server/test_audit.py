@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 
-import pytest
-
 from kctl.output.log_folding import LOG_LINES_OF_EVENT_MAX
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision, Reason, java_address
 from kctl.server.security.authorization.access import Question, log, log_denied
+from tests.rows import for_rows
 from tests.unit.log_lines import written_lines
 
 RULE = Decision(is_allowed=False, reason=next(iter(Reason)))
@@ -57,8 +56,8 @@ def test_a_flood_of_different_denials_is_counted_in_one_number() -> None:
     assert lines[-1].endswith(f" similar={9 * LOG_LINES_OF_EVENT_MAX}")
 
 
-@pytest.mark.parametrize(
-    ("peer", "address"),
+@for_rows(
+    "peer, address",
     [
         ("/127.0.0.1", "127.0.0.1"),
         ("/::1", "0:0:0:0:0:0:0:1"),

@@ -22,6 +22,7 @@ from kctl.server.process.bundle import (
     tail,
     write_archive,
 )
+from tests.rows import for_rows
 
 SECRET = "correct horse battery"
 
@@ -78,7 +79,7 @@ def test_existing_file_is_not_replaced(tmp_path: Path) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "planted",
     [
         f"ssl.keystore.password={SECRET.replace(' ', '-')}",

@@ -20,6 +20,7 @@ from kctl.server.network.connection_limits import (
 )
 from kctl.server.network.limit_updates import LIMITED_HOSTS_MAX, LimitUpdates
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 
 OVERRIDES = "max.connections.per.ip.overrides"
 
@@ -224,15 +225,15 @@ def test_a_broker_starts_with_its_static_limits_when_a_stored_host_is_not_resolv
     assert caplog.text.count("cannot change the limits") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@for_rows(
+    "name, value",
     [
         ("listener.name.plaintext.max.connections", "many"),
         ("listener.name.plaintext.max.connections", "-1"),
         ("listener.name.plaintext.max.connection.creation.rate", ""),
     ],
 )
-@pytest.mark.parametrize("per_broker", [True, False])
+@for_rows("per_broker", [True, False])
 def test_an_invalid_limit_of_a_listener_is_refused(name: str, value: str, *, per_broker: bool) -> None:
     with pytest.raises(ApiError, match=name) as caught:
         asyncio.run(ConfigView({}).validate({name: value}, per_broker=per_broker))

@@ -25,6 +25,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, Delete
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, play
 from tests.unit.server.controller_world import World as Steps
 from tests.unit.server.controller_world import brokers, topic
@@ -510,7 +511,7 @@ def test_a_large_reassignment_request_is_decoded_in_a_thread() -> None:
     assert simulate(main, seed=1) > 0
 
 
-@pytest.mark.parametrize("epoch", [b"", b"x", b"-1", b"1_0", b"{}", b"2147483647"])
+@for_rows("epoch", [b"", b"x", b"-1", b"1_0", b"{}", b"2147483647"])
 def test_no_broker_is_elected_before_an_invalid_controller_epoch_is_corrected(epoch: bytes) -> None:
     async def main(loop: SimLoop) -> None:
         zookeeper = SimZooKeeper().session()

@@ -27,6 +27,7 @@ from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 
 BATCHES = 3
 LENGTH_POSITION = 8
@@ -101,8 +102,8 @@ def take_in(log: DamagedLog, replay: PartitionReplay, load_buffer_bytes: int) ->
     simulate(main, seed=1)
 
 
-@pytest.mark.parametrize("load_buffer_bytes", [1, 200, 1 << 20])
-@pytest.mark.parametrize("damaged", range(BATCHES))
+@for_rows("load_buffer_bytes", [1, 200, 1 << 20])
+@for_rows("damaged", range(BATCHES))
 def test_any_corrupt_byte_loses_only_its_batch(damaged: int, load_buffer_bytes: int) -> None:
     for position in positions_to_damage(COMMITS[damaged]):
         playback = GroupPlayback()
@@ -153,8 +154,8 @@ CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
 """A block of snappy starts with its uncompressed size."""
 
 
-@pytest.mark.parametrize(
-    ("batch", "first", "reason"),
+@for_rows(
+    "batch, first, reason",
     [
         (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "snappy: a block of 45 bytes cannot contain"),
         (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "invalid record length "),
@@ -163,7 +164,6 @@ CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
         (resealed(COMMITS[0], b""), 2, "malformed record"),
         (resealed(COMMITS[0], ONE, Codec.GZIP), 2, "gzip: "),
     ],
-    ids=["claims gigabytes", "cut", "endless number", "more than its records", "empty", "not compressed"],
 )
 def test_rest_of_a_valid_batch_with_malformed_records_is_skipped(batch: bytes, first: int, reason: str) -> None:
     playback = GroupPlayback()
@@ -182,8 +182,8 @@ def test_rest_of_a_valid_batch_with_malformed_records_is_skipped(batch: bytes, f
 MARKER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True, "is_control": True}
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
+@for_rows(
+    "key, value",
     [
         (struct.pack(">hh", 0, 0), None),
         (struct.pack(">hh", 0, 1), b""),
@@ -192,9 +192,8 @@ MARKER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transaction
         (b"\x00", b"?"),
         (None, None),
     ],
-    ids=["abort of nothing", "commit of nothing", "unknown type", "version below 0", "half a key", "no key"],
 )
-@pytest.mark.parametrize("playback", [GroupPlayback, TransactionPlayback])
+@for_rows("playback", [GroupPlayback, TransactionPlayback])
 def test_marker_without_transaction_or_of_unknown_type_changes_nothing(
     playback: type[Playback], key: bytes | None, value: bytes | None
 ) -> None:

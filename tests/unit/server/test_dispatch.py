@@ -27,6 +27,7 @@ from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.network.channel import Reply
 from kctl.server.network.dispatch import Dispatcher, waiting_reply
 from kctl.server.requests.context import Peer, RequestContext
+from tests.rows import for_rows
 from tests.unit.server.quota_free import quota_free_dispatcher
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")
@@ -97,7 +98,7 @@ def test_client_only_versions_are_neither_advertised_nor_served() -> None:
         made.handle(frame(16, 5, codec.encode_bytes(ListGroupsRequest(), 5)), PEER)
 
 
-@pytest.mark.parametrize("version", range(12))
+@for_rows("version", range(12))
 def test_flexible_versions_get_a_flexible_response_header(version: int) -> None:
     request = MetadataRequest(topics=[] if version == 0 else None)
     data = result(dispatcher(), 3, version, codec.encode_bytes(request, version))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest
 from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
 from kctl.server.network.inbox import RECEIVED_AT_ONCE_MAX, Inbox
+from tests.rows import for_rows
 
 FRAME_MAX = 16 << 20
 
@@ -89,7 +90,7 @@ def test_an_idle_connection_holds_no_buffer() -> None:
     assert pool.lent_bytes == 0
 
 
-@pytest.mark.parametrize("received", [1, 4, 5, 1_000, 20_000, 100_000, 500_000])
+@for_rows("received", [1, 4, 5, 1_000, 20_000, 100_000, 500_000])
 def test_memory_grows_with_received_bytes_and_not_with_the_declared_length(received: int) -> None:
     pool = BufferPool()
     inbox = Inbox(pool, 100 << 20)

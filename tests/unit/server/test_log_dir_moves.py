@@ -14,6 +14,7 @@ from kctl.records.header import Record
 from kctl.storage.names import REPLACED_MARK
 from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop
+from tests.rows import for_rows
 from tests.unit.server.move_world import CONFIG, TP, Disks, MoveWorld, play, run, until
 from tests.unit.storage.manager_builder import remove_due_files
 
@@ -441,7 +442,7 @@ class MarkCounter(SimFiles):
         self.marked += operation == "rename" and path.endswith(f"/{REPLACED_MARK}.tmp")
 
 
-@pytest.mark.parametrize("iterations", range(1, 9))
+@for_rows("iterations", range(1, 9))
 def test_a_new_role_during_a_move_never_has_two_workers_for_a_partition(iterations: int) -> None:
     disk = MarkCounter()
 

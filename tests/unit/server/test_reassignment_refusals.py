@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
 from kctl.server.cluster.controller.reassignments import reason_to_refuse
 from kctl.server.cluster.controller.state import ControllerState, LiveBroker
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment
+from tests.rows import for_rows
 
 
 def cluster() -> ControllerState:
@@ -24,8 +23,8 @@ def cluster() -> ControllerState:
     return state
 
 
-@pytest.mark.parametrize(
-    ("topic_partition", "expected", "code", "words"),
+@for_rows(
+    "topic_partition, expected, code, words",
     [
         (TopicPartition("orders", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; live brokers: 0, 1, 2"),
         (

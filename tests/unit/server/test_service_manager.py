@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.server.process.service_manager import ServiceManager, ServiceSettings
+from tests.rows import for_rows
 
 PID = 4711
 
@@ -93,8 +94,8 @@ def test_settings_are_removed_from_the_environment() -> None:
     assert environment == {"PATH": "/bin"}
 
 
-@pytest.mark.parametrize(
-    ("environment", "settings"),
+@for_rows(
+    "environment, settings",
     [
         ({}, ServiceSettings(None, None)),
         ({"NOTIFY_SOCKET": ""}, ServiceSettings(None, None)),

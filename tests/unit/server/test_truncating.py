@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import pytest
-
 from kctl.server.replication.follower.truncating import truncate
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.testing.sim_files import SimFiles
+from tests.rows import for_rows
 from tests.unit.storage.log_builder import LogOnDisk
 
 
@@ -42,7 +41,7 @@ def state_of(log: Log) -> object:
     return log.log_end_offset, log.producer_state.end_offset, {one.producer_id: one.last_offset for one in producers}
 
 
-@pytest.mark.parametrize("offset", [0, 1, 3, 12, 13, 17, 24, 26, 29, 30])
+@for_rows("offset", [0, 1, 3, 12, 13, 17, 24, 26, 29, 30])
 def test_the_producers_are_read_in_a_thread(offset: int) -> None:
     files = ThreadsOfReads()
     machine, expected = filled(files), filled(SimFiles())

@@ -14,6 +14,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SessionState, WatchEvent
+from tests.rows import for_rows
 
 TOPICS = ("a", "b")
 
@@ -119,7 +120,7 @@ def test_invalid_overrides_are_an_error_until_they_are_valid() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@for_rows("seed", range(10))
 def test_a_request_gets_every_change_that_was_complete_before_it(seed: int) -> None:
     """While others write and read, and connections break."""
 

@@ -17,6 +17,7 @@ from kctl.tables.exec import chunk
 from kctl.tables.exec.chunk import Memories, chunks, decompress_into
 from kctl.tables.exec.decode import decode
 from kctl.tables.exec.outcome import CorruptRecords
+from tests.rows import for_rows
 
 
 def batch(base: int, codec: Codec, size: int = 100) -> bytes:
@@ -71,8 +72,8 @@ def test_memory_is_used_again_once_its_chunk_is_dropped() -> None:
     assert len(places) == 2
 
 
-@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-@pytest.mark.parametrize("lost", [1, 4, 5, 20])
+@for_rows("codec", [Codec.LZ4, Codec.ZSTD])
+@for_rows("lost", [1, 4, 5, 20])
 def test_a_frame_that_ends_early_is_corrupt(codec: Codec, lost: int) -> None:
     short = bytearray(batch(3, codec)[:-lost])
     short[8:12] = (len(short) - 12).to_bytes(4, "big")
@@ -94,8 +95,8 @@ def frame(content: bytes, **options: Any) -> memoryview:
     return memoryview(lz4.frame.compress(content, **{"block_linked": False, "store_size": False, **options}))
 
 
-@pytest.mark.parametrize("options", FRAMES.values(), ids=FRAMES)
-@pytest.mark.parametrize("content", CONTENTS, ids=map(len, CONTENTS))
+@for_rows("options", FRAMES.values())
+@for_rows("content", CONTENTS)
 def test_frames_of_independent_blocks_are_decompressed_in_place(options: dict[str, Any], content: bytes) -> None:
     found = np.full(len(content) + 9, 7, np.uint8)
     given = frame(content, **options)

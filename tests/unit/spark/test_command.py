@@ -14,6 +14,7 @@ from kctl.cli import main
 from kctl.tables.engines.session import JVM_FLAGS
 from kctl.tables.engines.submission import PROGRAM
 from tests.peers.probe import free_port
+from tests.rows import for_rows
 
 
 def command(*words: str) -> list[str]:
@@ -68,8 +69,8 @@ def test_a_wrong_home_of_spark_is_named(
     assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
+@for_rows(
+    "words, complaint",
     [
         (("--to", "hdfs://name/orders"), "is neither a folder nor a URL of an object store (s3://, gs://, az://)"),
         (("--to", "s3://bucket"), "write s3://BUCKET/PATH"),

@@ -24,6 +24,7 @@ from kctl.tables.formats.table import TableFailed
 from kctl.tables.plans import following
 from kctl.tables.plans.following import RETRY_MS_MAX, FollowState, TopicCounts
 from kctl.tables.plans.plan import Plan
+from tests.rows import for_rows
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import Cluster, assert_exact, exporter, run
 
@@ -93,8 +94,8 @@ def test_metrics_have_the_values_of_the_state() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("error", "is_temporary"),
+@for_rows(
+    "error, is_temporary",
     [
         (ClusterUnreachable("x"), True),
         (ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "x"), True),

@@ -16,6 +16,7 @@ from kctl.tables.exec.file_task import dead_letters_path
 from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
+from tests.rows import for_rows
 from tests.unit.spark.scene import Cluster, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records
 from tests.unit.spark.test_verification import Topic, verify
@@ -59,8 +60,8 @@ def listed(rows: list[Any]) -> pa.Array:
     return pa.array(dicts, HEADERS)
 
 
-@pytest.mark.parametrize(("form", "expected"), [(MAP, AS_MAP), (COLUMNS, AS_COLUMNS)])
-@pytest.mark.parametrize("part", [slice(0, 6), slice(1, 4), slice(0, 1), slice(0, 0)])
+@for_rows("form, expected", [(MAP, AS_MAP), (COLUMNS, AS_COLUMNS)])
+@for_rows("part", [slice(0, 6), slice(1, 4), slice(0, 1), slice(0, 0)])
 def test_a_list_becomes_a_map_or_columns(form: HeaderForm, expected: list[Any], part: slice) -> None:
     column = listed(ROWS)[part.start : part.stop]
     batch = pa.RecordBatch.from_arrays([column], names=["headers"])
@@ -83,8 +84,8 @@ def test_forms_are_read_as_they_are_written(text: str) -> None:
     assert HeaderForm.parse(text).text == text
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
+@for_rows(
+    "text, complaint",
     [
         ("maps", "is list, map or columns:NAME,NAME"),
         ("columns", "is list, map or columns:NAME,NAME"),

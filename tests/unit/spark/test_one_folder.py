@@ -17,6 +17,7 @@ from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.partitioning import Partitioning
 from kctl.tables.formats.kinds import TableOptions
 from kctl.tables.plans.plan import Compression, OnDataLoss
+from tests.rows import for_rows
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, assert_exact, exporter, filled, run
 from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records
@@ -109,7 +110,7 @@ def test_a_folder_keeps_its_kind(tmp_path: Path) -> None:
     assert_exact(cluster, tmp_path / "own")
 
 
-@pytest.mark.parametrize("topic", ["orders", "_orders", "__orders", ".orders", "orders-1", "a.b_c-d"])
+@for_rows("topic", ["orders", "_orders", "__orders", ".orders", "orders-1", "a.b_c-d"])
 def test_the_name_of_a_file_tells_its_topic(topic: str) -> None:
     for name in ("3+00-09", "0-57+6f1c", "3+00-09+r1", "compacted-000000000007-0"):
         path = shared_path(f"{topic_directory(topic)}+r1/{topic_directory(topic)}+{name}.parquet")

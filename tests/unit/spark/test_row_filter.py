@@ -25,6 +25,7 @@ from kctl.tables.exec.row_selection import RowSelection
 from kctl.tables.exec.rows import RowFilter
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
+from tests.rows import for_rows
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
 from tests.unit.spark.stepped_port import crashing
@@ -120,8 +121,8 @@ def test_duckdb_selects_the_same_records(conditions: list[str]) -> None:
             assert removed == 41 - len(expected)
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
+@for_rows(
+    "where, message",
     [
         ("", "not the end at position 1"),
         ("offset >", "not the end at position 9"),
@@ -136,7 +137,7 @@ def test_invalid_conditions_are_refused(where: str, message: str) -> None:
         parse_where(where)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "where",
     [
         "offset = 'a'",

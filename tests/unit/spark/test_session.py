@@ -24,6 +24,7 @@ from kctl.tables.engines.session import (
     spark_properties,
 )
 from tests.peers.probe import free_port
+from tests.rows import for_rows
 
 LOG = Path("/tmp/log4j2.properties")
 
@@ -97,7 +98,7 @@ def test_an_error_of_a_task_begins_with_its_host(wrapper: str) -> None:
     assert _message(RuntimeError(text)) == f"on host 10.0.0.7: {reason}"
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "master",
     [
         "",
@@ -117,7 +118,7 @@ def test_an_unsupported_master_is_a_usage_error(master: str) -> None:
         SparkSettings(master)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "master",
     [
         "local",

@@ -23,6 +23,7 @@ from kctl.tables.exec.source_offsets import (
     progress_to_document,
     to_document,
 )
+from tests.rows import for_rows
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**62), max_size=8)
@@ -68,7 +69,7 @@ def test_offsets_have_the_form_of_the_kafka_source() -> None:
     assert parse_offsets("Earliest", "startingOffsets") == "earliest"
 
 
-@pytest.mark.parametrize("text", ["", "first", "{}", "[]", '{"a": 1}', '{"a": {"0": -1}}', '{"a": {"x": 1}}'])
+@for_rows("text", ["", "first", "{}", "[]", '{"a": 1}', '{"a": {"0": -1}}', '{"a": {"x": 1}}'])
 def test_other_offsets_are_usage_errors(text: str) -> None:
     with pytest.raises(UsageError, match="startingOffsets takes earliest, latest or JSON"):
         parse_offsets(text, "startingOffsets")

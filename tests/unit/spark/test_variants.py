@@ -34,6 +34,7 @@ from kctl.tables.exports.summary import bad_reasons, columns_of
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from kctl.tables.verification.data_files import DataFiles, UnreadableFile
+from tests.rows import for_rows
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
 from tests.unit.spark.stepped_port import crashing
@@ -335,7 +336,7 @@ def test_a_footer_grows_by_the_annotations(footer: bytes) -> None:
         annotated(one, ["value"])
 
 
-@pytest.mark.parametrize("name", ["missing", "before", "flat", "nullable", "metadata", "schema"])
+@for_rows("name", ["missing", "before", "flat", "nullable", "metadata", "schema"])
 def test_other_columns_are_refused(footer: bytes, name: str) -> None:
     with pytest.raises(UnknownFooter):
         annotated(footer, ["value", name])

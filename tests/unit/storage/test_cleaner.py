@@ -14,6 +14,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record, parse_header, seal
 from kctl.records.key_table import ENTRY_BYTES
 from kctl.storage.cleaning.cleaning import CleaningAborted
+from tests.rows import for_rows
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
 from tests.unit.storage.manager_builder import remove_due_files
@@ -31,8 +32,8 @@ def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
     assert world.manager.checkpoints.cleaner_offset(TP) == world.log.log_end_offset == 5
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("seed", range(3))
+@for_rows("codec", list(Codec))
+@for_rows("seed", range(3))
 def test_a_compacted_log_has_the_last_value_of_each_key(codec: Codec, seed: int) -> None:
     chance = random.Random(f"{codec} {seed}")
     world = CleanerWorld(
@@ -252,8 +253,8 @@ def test_running_reads_continue_and_later_ones_find_the_cleaned_records() -> Non
     assert [record.value for record in read_records(world.log, 0)] == [b"2"]
 
 
-@pytest.mark.parametrize("when", range(3))
-@pytest.mark.parametrize("what", ["truncate", "truncate and append", "start over", "delete", "retain"])
+@for_rows("when", range(3))
+@for_rows("what", ["truncate", "truncate and append", "start over", "delete", "retain"])
 def test_a_log_changed_during_its_cleaning_is_left_unchanged(what: str, when: int) -> None:
     world = CleanerWorld()
     for number in range(6):

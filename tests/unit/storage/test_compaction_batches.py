@@ -14,6 +14,7 @@ from kctl.records.header import CorruptBatch, Record, TimestampType, parse_heade
 from kctl.records.key_table import LONG_KEY_SIZE
 from kctl.records.legacy import build_messages
 from kctl.storage.cleaning.compaction_batches import LatestRecords
+from tests.rows import for_rows
 
 SECRET = bytes(32)
 
@@ -74,8 +75,8 @@ def test_a_batch_that_loses_nothing_is_the_same_bytes_and_is_not_unpacked() -> N
     assert latest.filter(header, memoryview(unreadable), drops_tombstones=False) == bytes(unreadable)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-@pytest.mark.parametrize("magic", [0, 1])
+@for_rows("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@for_rows("magic", [0, 1])
 def test_messages_of_old_formats_lose_the_records_that_are_overwritten(magic: int, codec: Codec) -> None:
     old = build_messages([Record(0, 5, b"a", b"1"), Record(1, 5, b"b", b"1")], magic=magic, codec=codec)
     new = [memoryview(build_batch([Record(0, 5, key, b"2")], base_offset=at)) for at, key in ((2, b"a"), (3, b"b"))]

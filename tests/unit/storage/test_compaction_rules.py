@@ -16,6 +16,7 @@ from kctl.storage.cleaning.compaction import (
     removal_horizon_ms,
 )
 from kctl.storage.config import LogConfig
+from tests.rows import for_rows
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.5)
 NOW_MS = 1_000_000
@@ -102,7 +103,7 @@ def test_a_segment_that_is_partly_clean_counts_as_dirty() -> None:
     assert (cleaned.clean_bytes, cleaned.dirty_bytes) == (100, 100)
 
 
-@pytest.mark.parametrize(("checkpointed", "expected"), [(None, 5), (4, 5), (5, 5), (9, 9), (20, 20), (21, 5)])
+@for_rows("checkpointed, expected", [(None, 5), (4, 5), (5, 5), (9, 9), (20, 20), (21, 5)])
 def test_a_checkpoint_that_cannot_belong_to_the_log_does_not_count(checkpointed: int | None, expected: int) -> None:
     assert clean_point(checkpointed, log_start_offset=5, log_end_offset=20) == expected
 

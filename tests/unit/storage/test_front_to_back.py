@@ -12,6 +12,7 @@ from kctl.records.header import Record
 from kctl.records.salvage import Damage, Piece
 from kctl.server.cluster.topics.internal import FrontToBack
 from kctl.storage.config import LogConfig
+from tests.rows import for_rows
 from tests.unit.storage.cleaner_world import COMPACTED, CleanerWorld
 from tests.unit.storage.log_builder import LogOnDisk
 
@@ -106,7 +107,7 @@ def test_concurrent_appends_are_read(on_disk: LogOnDisk) -> None:
     assert damage == []
 
 
-@pytest.mark.parametrize("clean_after", range(1, RECORDS))
+@for_rows("clean_after", range(1, RECORDS))
 def test_concurrent_cleaning_loses_no_latest_record_and_repeats_none(clean_after: int) -> None:
     """The segments are merged into one, which starts before the current position."""
     world = CleanerWorld(replace(COMPACTED, segment_bytes=SEGMENT_BYTES))

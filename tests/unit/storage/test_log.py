@@ -21,6 +21,7 @@ from kctl.storage.segments.batch_reader import read_past_damage
 from kctl.storage.segments.segment import CLOSED_TOGETHER, OpenSegments
 from kctl.storage.segments.segments import CLOSED_SEGMENTS_PER_FLUSH
 from kctl.storage.segments.transaction_index import AbortedTransaction
+from tests.rows import for_rows
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 
@@ -553,8 +554,8 @@ def rolled(count: int, config: LogConfig) -> LogOnDisk:
     return machine
 
 
-@pytest.mark.parametrize(
-    ("config", "high_watermark", "expected"),
+@for_rows(
+    "config, high_watermark, expected",
     [
         (LogConfig(retention_ms=2500), 5, 2),
         (LogConfig(retention_ms=2500), 1, 1),
@@ -638,8 +639,8 @@ def test_a_follower_starts_with_the_batch_that_contains_the_log_start_of_its_lea
     assert code_of(machine.log.append_as_follower, batch) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("damaged", range(6))
-@pytest.mark.parametrize("offset", range(1, 6))
+@for_rows("damaged", range(6))
+@for_rows("offset", range(1, 6))
 def test_log_is_truncated_past_damage(damaged: int, offset: int) -> None:
     """The following segments are deleted first, so that a crash leaves no gap."""
     machine = LogOnDisk()

@@ -13,6 +13,7 @@ from kctl.storage.names import (
     parse_log_directory_name,
     parse_offset_file_name,
 )
+from tests.rows import for_rows
 
 HEX = "0123456789abcdef" * 2
 
@@ -28,8 +29,8 @@ def test_other_files_belong_to_no_offset(name: str) -> None:
     assert parse_offset_file_name(name) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@for_rows(
+    "name, expected",
     [
         ("orders-0", (TopicPartition("orders", 0), "")),
         ("a-b-c-12", (TopicPartition("a-b-c", 12), "")),

@@ -13,6 +13,7 @@ from kctl.storage.log import Log
 from kctl.storage.names import offset_file_name
 from kctl.storage.segments.batch_reader import read_past_damage
 from kctl.storage.segments.segment import Segment
+from tests.rows import for_rows
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0)
@@ -96,10 +97,8 @@ def test_producer_state_is_read_from_the_batches_without_any_snapshot() -> None:
     assert log.producer_state.producers[1].last_sequence == 11
 
 
-@pytest.mark.parametrize(
-    "content", [None, b"\1", b"\0\0\0\1\0\0\0\1" * 2, b"\x7f\xff\xff\xff\x7f\xff\xff\xff"], ids=str
-)
-@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+@for_rows("content", [None, b"\1", b"\0\0\0\1\0\0\0\1" * 2, b"\x7f\xff\xff\xff\x7f\xff\xff\xff"])
+@for_rows("kind", [".index", ".timeindex"])
 def test_a_damaged_index_is_rebuilt(kind: str, content: bytes | None) -> None:
     machine = filled()
     expected = machine.records()

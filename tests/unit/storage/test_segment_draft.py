@@ -13,6 +13,7 @@ from kctl.records.validate import validate_produced, validate_replicated
 from kctl.storage.config import LogConfig
 from kctl.storage.names import DRAFT_SUFFIX
 from kctl.storage.segments.draft import DraftedBatches
+from tests.rows import for_rows
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk
 
 CONFIG = LogConfig(max_message_bytes=2 * APPENDED_INLINE_BYTES_MAX)
@@ -72,7 +73,7 @@ def test_a_draft_is_read_like_other_batches_also_after_a_restart(seed: int | Non
     assert machine.values() == expected
 
 
-@pytest.mark.parametrize("seed", range(8))
+@for_rows("seed", range(8))
 def test_a_power_failure_leaves_what_was_flushed_and_no_draft(seed: int) -> None:
     """As after a roll, the end of the segment before may be lost when the batch is not."""
     machine = LogOnDisk(CONFIG)

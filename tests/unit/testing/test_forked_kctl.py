@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peers.forked_kctl import ForkedKctl
+from tests.rows import for_rows
 
 TIMEOUT_S = 60
 NOT_THERE = "127.0.0.1:1"
@@ -23,7 +24,7 @@ def forked() -> Iterator[ForkedKctl]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
+@for_rows(
     "line",
     ["--version", "topics --help", "nonsense", "topics list", "produce orders --format nonsense", "completion fish"],
 )

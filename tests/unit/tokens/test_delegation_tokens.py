@@ -24,6 +24,7 @@ from kctl.server.security.tokens.token_cache import TokenCache
 from kctl.server.security.tokens.token_manager import TokenManager
 from kctl.zookeeper import paths
 from kctl.zookeeper.security_znodes import TokenZnode, decode_token, encode_token
+from tests.rows import for_rows
 from tests.unit.handlers.world import World, play
 
 HOUR = 3_600_000
@@ -87,8 +88,8 @@ def test_expire_removes_the_token_or_sets_its_expiry() -> None:
     assert expired(TOKEN, "User:bob", period_ms=HOUR, now_ms=HOUR) == replace(TOKEN, expiry_ms=2 * HOUR)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "principal", "is_token", "is_allowed"),
+@for_rows(
+    "protocol, principal, is_token, is_allowed",
     [
         ("PLAINTEXT", "User:ANONYMOUS", False, False),
         ("SSL", "User:ANONYMOUS", False, False),
@@ -129,7 +130,7 @@ def test_a_znode_of_kafka_3_is_read() -> None:
     assert decode_token(paths.delegation_token("id"), data).owner == "User:alice"
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "data",
     [
         b"",

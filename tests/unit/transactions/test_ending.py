@@ -9,6 +9,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.server.coordination.transactions.events import PREVIOUS_STATES, TransactionState, Unload
+from tests.rows import for_rows
 from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, Token, TransactionWorld, response
 
 BOTH_WAYS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
@@ -176,8 +177,8 @@ def test_completion_with_a_failed_append_is_retried_without_markers() -> None:
     assert len(world.sent) == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "reported"),
+@for_rows(
+    "error, reported",
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),

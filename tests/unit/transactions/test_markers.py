@@ -16,6 +16,7 @@ from kctl.server.coordination.transactions.markers import GONE_AFTER_MS, MarkerJ
 from kctl.server.coordination.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 from tests.unit.transactions.hosting import Host, MarkedPartitions, ReportedGroups
 from tests.unit.transactions.world import T0, T1, U0
 
@@ -99,8 +100,8 @@ def test_one_marker_request_per_broker_is_in_flight_and_later_markers_are_batche
     simulate(main, seed=1)
 
 
-@pytest.mark.parametrize("error", MAY_PASS, ids=lambda error: error.name)
-@pytest.mark.parametrize("leader", [0, 1], ids=["here", "elsewhere"])
+@for_rows("error", MAY_PASS)
+@for_rows("leader", [0, 1])
 def test_retriable_error_is_retried(error: ErrorCode, leader: int) -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import heapq
 from random import Random
 
-import pytest
-
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
 from kctl.storage.config import LogConfig
 from kctl.storage.segments.transaction_index import AbortedTransaction
+from tests.rows import for_rows
 from tests.unit.storage.log_builder import LogOnDisk
 
 PRODUCERS = range(1, 6)
@@ -88,8 +87,8 @@ class Reader:
                 self.values += [record.value or b"" for record in iterate_records(data, header)]
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("segment_bytes", [1_000, 20_000, 1 << 30])
+@for_rows("seed", range(20))
+@for_rows("segment_bytes", [1_000, 20_000, 1 << 30])
 def test_reader_sees_committed_records_for_any_fetch_size(seed: int, segment_bytes: int) -> None:
     chance = Random(seed)
     written = Written(chance, transactions=60, segment_bytes=segment_bytes)

@@ -7,6 +7,7 @@ import pytest
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import ADMIN, READ, WRITE, Code, KeeperError
+from tests.rows import for_rows
 
 HERE = Id("ip", "127.0.0.1")
 ANN = acls.digest_identity(b"ann:secret")
@@ -20,7 +21,7 @@ def test_auth_scheme_stands_for_the_identities_of_the_connection() -> None:
     assert acls.resolved([Acl(READ, Id("auth", ""))], [HERE, ANN]) == (Acl(READ, ANN),)
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "wrong",
     [
         None,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest
 from kctl.zookeeper.embedded import codes, requests
 from kctl.zookeeper.embedded.codes import OpCode, Reader
+from tests.rows import for_rows
 
 
 @given(st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))))
@@ -23,7 +24,7 @@ def test_vectors_round_trip(texts: list[str]) -> None:
     assert Reader(codes.strings(texts)).paths() == texts
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "frame",
     [
         b"",

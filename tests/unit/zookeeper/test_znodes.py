@@ -12,6 +12,7 @@ from kctl.limits import PARTITIONS_PER_TOPIC_MAX
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
 from kctl.zookeeper import broker_znodes, znodes
 from kctl.zookeeper.broker_znodes import BrokerRegistration, decode_broker, encode_broker
+from tests.rows import for_rows
 
 HERE = "/somewhere"
 TOPIC_ID = UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479")
@@ -35,7 +36,7 @@ WRITTEN_BY_KAFKA_2_8_2 = {
 """Copied from the ZooKeeper of an Apache Kafka 2.8.2 broker with one topic."""
 
 
-@pytest.mark.parametrize("kind", WRITTEN_BY_KAFKA_2_8_2)
+@for_rows("kind", WRITTEN_BY_KAFKA_2_8_2)
 def test_znodes_written_by_apache_kafka_are_read_and_written_alike(kind: str) -> None:
     data = WRITTEN_BY_KAFKA_2_8_2[kind]
     module = broker_znodes if kind == "broker" else znodes
@@ -172,7 +173,7 @@ def test_both_versions_of_features_are_read() -> None:
     assert znodes.decode_features(HERE, second) == znodes.Features(znodes.FEATURES_DISABLED, {"f": (1, 3)})
 
 
-@pytest.mark.parametrize(
+@for_rows(
     "decode",
     [
         znodes.decode_cluster_id,
@@ -190,9 +191,7 @@ def test_both_versions_of_features_are_read() -> None:
         znodes.decode_features,
     ],
 )
-@pytest.mark.parametrize(
-    "data", [b"{", b"[]", b"null", b'"x"', b"{}", b"\xff\xfe", b'{"version":"x","config":3,"id":{}}x']
-)
+@for_rows("data", [b"{", b"[]", b"null", b'"x"', b"{}", b"\xff\xfe", b'{"version":"x","config":3,"id":{}}x'])
 def test_broken_data_is_a_value_error_that_names_the_path(decode: Callable[[str, bytes], object], data: bytes) -> None:
     with pytest.raises(ValueError, match=HERE):
         decode(HERE, data)
