@@ -25,7 +25,6 @@ from kctl.protocol.apis.produce import (
 from kctl.records.compression import Codec
 from kctl.records.header import parse_header
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.transports_without_pauses import NoPauseAsyncioTransport
 
 PATIENT_MS = 60_000
 """Longer than any test: batches close because they are full or flushed."""
@@ -40,13 +39,13 @@ def cluster() -> Iterator[FakeCluster]:
 def produce(
     cluster: FakeCluster,
     work: Callable[[Producer], Awaitable[None]],
-    transport: type[AsyncioTransport] = AsyncioTransport,
+    timeout_ms: int = 30_000,
     **settings: Any,
 ) -> list[Delivery]:
     deliveries: list[Delivery] = []
 
     async def main() -> None:
-        async with ClusterClient(cluster.settings(), transport()) as client:
+        async with ClusterClient(cluster.settings()._replace(timeout_ms=timeout_ms), AsyncioTransport()) as client:
             chosen = ProducerSettings(**({"linger_ms": PATIENT_MS} | settings))
             producer = Producer(
                 client, chosen, deliveries.append, clock_ms=lambda: 1_000, partitioner=DefaultPartitioner(lambda _: 0)
@@ -323,14 +322,17 @@ def test_retriable_error_is_retried(cluster: FakeCluster) -> None:
     assert (delivery.error, delivery.base_offset) == (None, 0)
 
 
-def test_fatal_error_is_raised_and_later_batches_get_a_new_producer_id(cluster: FakeCluster) -> None:
+def test_fatal_error_is_raised_and_later_batches_get_a_new_epoch(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.MESSAGE_TOO_LARGE, 1))
     refused, written = produce(cluster, sending("a", "b"), batch_records=1)
     assert isinstance(refused.error, ApiError)
     assert refused.error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert written.error is None
-    assert [(header.producer_id, header.base_sequence) for header in headers_of(cluster)] == [(4001, 0), (4002, 0)]
+    sent = [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers_of(cluster)]
+    assert sent[0] == (4001, 0, 0)
+    assert sent[-1] == (4001, 1, 0), "KIP-360"
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"b"]
 
 
 def test_error_has_the_reason_for_the_first_record(cluster: FakeCluster) -> None:
@@ -344,7 +346,7 @@ def test_error_has_the_reason_for_the_first_record(cluster: FakeCluster) -> None
 def test_persistent_retriable_error_ends_with_the_timeout(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
-    (delivery,) = produce(cluster, sending("a"), NoPauseAsyncioTransport)
+    (delivery,) = produce(cluster, sending("a"), timeout_ms=500)
     assert isinstance(delivery.error, ApiError)
     assert delivery.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
