@@ -19,8 +19,8 @@ from kctl.client.connections.shared_work import SharedWork
 from kctl.client.consuming.group_metadata import GroupMetadata, require_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
-from kctl.client.producing.interceptors import ProducerRecord, SerializedRecord
-from kctl.client.producing.producer import Producer
+from kctl.client.producing.interceptors import ProducerRecord
+from kctl.client.producing.producer import Producer, Resolve
 from kctl.client.producing.transaction import Transaction
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
@@ -30,15 +30,19 @@ from kctl.system.reference_cycles import copy_of
 logger = logging.getLogger(__name__)
 
 
-def _resolve_future(future: asyncio.Future[RecordMetadata], result: RecordMetadata | KctlError) -> None:
-    if future.done():  # cancelled by its owner, which does not withdraw the record
+def _resolve_futures(
+    futures: Sequence[asyncio.Future[RecordMetadata]], results: Sequence[RecordMetadata] | KctlError
+) -> None:
+    if isinstance(results, KctlError):
+        for future in futures:
+            if not future.done():  # cancelled by its owner, which does not withdraw the record
+                future.set_exception(copy_of(results))
+                # A caller that does not look at the result gets no warning; `commit_transaction` raises the error too.
+                future.exception()
         return
-    if isinstance(result, KctlError):
-        future.set_exception(result)
-        # A caller that does not look at the result gets no warning; `commit_transaction` raises the error as well.
-        future.exception()
-    else:
-        future.set_result(result)
+    for future, result in zip(futures, results, strict=True):
+        if not future.done():
+            future.set_result(result)
 
 
 class AsyncProducer:
@@ -58,9 +62,9 @@ class AsyncProducer:
         """A commit or an abort."""
         self._is_committing = False
         self._closing: asyncio.Task[None] | None = None
-        self._resolve: Any = _resolve_future
+        self._resolve: Resolve = _resolve_futures
         self._is_shared = False
-        """Whether other threads call `try_send`."""
+        """Whether other threads add records."""
 
     async def __aenter__(self) -> Self:
         """With a transactional id, fences other producers with that id.  Raises ApiError and ClusterUnreachable."""
@@ -102,33 +106,15 @@ class AsyncProducer:
         buffer full, failed transaction); and what serializers and interceptors raise.
         """
         producer = self._sendable()
-        record = self._rules.serialize(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))  # type: ignore[arg-type]
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            raise UsageError("the producer belongs to another event loop")
-        future: asyncio.Future[RecordMetadata] = loop.create_future()
-        while not self.try_send(producer, record, future):
-            await producer.ready(record.record.topic, record.record.partition)
+        topic, partition, fields, size, record = self._rules.serialize(
+            topic, value, key, headers, partition, timestamp_ms
+        )
+        future: asyncio.Future[RecordMetadata] = asyncio.Future(loop=self._loop)
+        handle = future if record is None else (record, future)
+        while not producer.add(topic, partition, fields, size, handle):
+            await producer.ready(topic, partition)
             self._sendable()  # the transaction may have ended meanwhile
         return future
-
-    def serialize(self, record: ProducerRecord) -> SerializedRecord:
-        """Applies the interceptors and serializers; see RecordRules."""
-        return self._rules.serialize(record)
-
-    def try_send(self, producer: Producer, serialized: SerializedRecord, handle: Any) -> bool:
-        """Adds a serialized record to a batch, if that is possible without waiting."""
-        record, key, value, size = serialized
-        return producer.send_at_once(
-            record.topic,
-            value,
-            key=key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-            on_result=(record, handle) if self._config.interceptors else handle,
-            size=size,
-        )
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Waits until every record that was sent before has its result.
@@ -278,14 +264,18 @@ class AsyncProducer:
             previous=None if previous is None else previous.producer,
         )
 
-    def _notify(self, handle: tuple[ProducerRecord, Any], result: RecordMetadata | KctlError) -> None:
-        record, future = handle
-        for interceptor in self._config.interceptors:
-            try:
-                interceptor.on_result(record, result)
-            except Exception:
-                logger.exception("interceptor failed topic=%s", record.topic)
-        self._resolve(future, result)
+    def _notify(
+        self, handles: Sequence[tuple[ProducerRecord, Any]], results: Sequence[RecordMetadata] | KctlError
+    ) -> None:
+        """Passes the results of records to the interceptors, and then to the futures."""
+        for index, (record, _) in enumerate(handles):
+            result = results if isinstance(results, KctlError) else results[index]
+            for interceptor in self._config.interceptors:
+                try:
+                    interceptor.on_result(record, result)
+                except Exception:
+                    logger.exception("interceptor failed topic=%s", record.topic)
+        self._resolve([future for _, future in handles], results)
 
     def _sendable(self) -> Producer:
         """The producer, if records may be sent.  Raises UsageError and ApiError."""
@@ -302,9 +292,9 @@ class AsyncProducer:
         return producer
 
     def _opened(self) -> Producer:
-        if self._fork_guard.is_in_child:
-            raise UsageError(self._fork_guard.problem)
-        if self._producer is None:
+        if self._producer is None or self._fork_guard.is_in_child:
+            if self._fork_guard.is_in_child:
+                raise UsageError(self._fork_guard.problem)
             raise UsageError("the producer is closed, or was not opened: use it in a with statement")
         return self._producer
 

@@ -13,13 +13,12 @@ from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from kctl.client.application.async_producer import AsyncProducer
-from kctl.client.application.record_future import RecordFuture
+from kctl.client.application.record_future import RecordFuture, settle_all
 from kctl.client.application.settings import ProducerConfig
 from kctl.client.connections.loop_thread import ForkGuard, LoopThread
 from kctl.client.consuming.group_metadata import GroupMetadata
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
-from kctl.client.producing.interceptors import ProducerRecord
 from kctl.errors import KctlError, UsageError
 from kctl.model import TopicPartition
 
@@ -34,17 +33,20 @@ class SharedAsyncProducer(AsyncProducer):
     def __init__(self, config: ProducerConfig) -> None:
         super().__init__(config)
         self._is_shared = True
-        self._resolve = RecordFuture.settle
+        self._resolve = settle_all
 
-    def send_from_thread(self, thread: LoopThread, record: ProducerRecord) -> RecordFuture:
-        """Does what `send` does; the error of a topic or partitioner is that of the future."""
+    def send_from_thread(self, thread: LoopThread, *arguments: Any) -> RecordFuture:
+        """Does what `send` does with the arguments of RecordRules.serialize.
+
+        The error of a topic or partitioner is that of the future.
+        """
         producer = self._sendable()
-        serialized = self.serialize(record)
-        topic, partition = serialized.record.topic, serialized.record.partition
+        topic, partition, fields, size, record = self._rules.serialize(*arguments)
         future = RecordFuture()
+        handle = future if record is None else (record, future)
         while True:
             try:
-                is_added = self.try_send(producer, serialized, future)
+                is_added = producer.add(topic, partition, fields, size, handle)
             except Exception as error:  # of the partitioner
                 future.settle(error)
                 return future
@@ -104,8 +106,8 @@ class Producer:
         what cannot be written, outside a transaction, and in a callback that would have to wait; ApiError (record too
         large, buffer full, failed transaction); and what serializers and interceptors raise.
         """
-        record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)  # type: ignore[arg-type]
-        return self._producer.send_from_thread(self._opened(), record)
+        thread = self._thread if self._thread is not None and not self._fork_guard.is_in_child else self._opened()
+        return self._producer.send_from_thread(thread, topic, value, key, headers, partition, timestamp_ms)
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Waits until every record that was sent before has its result.

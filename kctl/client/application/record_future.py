@@ -7,11 +7,14 @@ more than all else that is done for a record; here it is made for those who wait
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, RUNNING
 from typing import Any
 
 from kctl.client.producing.batches import RecordMetadata
+from kctl.errors import KctlError
+from kctl.system.reference_cycles import copy_of
 
 _STATES = threading.Lock()
 """Held while a state changes or a condition is made, so that no waiter misses the change."""
@@ -57,3 +60,9 @@ class RecordFuture(Future[RecordMetadata]):
                     waiter.add_exception(self)
             condition.notify_all()
         self._invoke_callbacks()  # type: ignore[attr-defined]
+
+
+def settle_all(futures: Sequence[RecordFuture], results: Sequence[RecordMetadata] | KctlError) -> None:
+    """Sets the results of the records of a batch, or the error of all."""
+    for index, future in enumerate(futures):
+        future.settle(copy_of(results) if isinstance(results, KctlError) else results[index])

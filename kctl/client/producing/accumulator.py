@@ -26,6 +26,7 @@ from kctl.client.producing.batches import Batch, FlushProgress, after, size_of
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.records.build import RecordFields
 from kctl.records.header import Record
 
 NOT_IDEMPOTENT = ProducerIdAndEpoch(-1, -1)
@@ -145,10 +146,12 @@ class Accumulator:
         self._active: dict[tuple[str, int], PartitionQueue] = {}
         """Queues with batches."""
         self._is_idempotent = producer != NOT_IDEMPOTENT
-        self.on_batch_closed: Callable[[str], None] = lambda _: None
-        """Called with the topic."""
+        self.on_batch_closed: Callable[[str, int, int], None] = lambda *_: None
+        """Called with topic, partition and size in bytes."""
 
-    def append(self, tp: tuple[str, int], record: Record, size: int, handle: Any, now_ms: Callable[[], int]) -> bool:
+    def append(
+        self, tp: tuple[str, int], record: RecordFields, size: int, handle: Any, now_ms: Callable[[], int]
+    ) -> bool:
         """Adds a record of this size; returns whether `step` is to be called."""
         queue = self.queues.get(tp)
         batch = None if queue is None else queue.open
@@ -156,11 +159,20 @@ class Accumulator:
         if batch is None or batch.size + size > self.batch_bytes:
             batch = self.open_batch(tp, now_ms())
             is_due = True
-        if handle is not None:
-            batch.handles.append((len(batch.records), handle))
+        batch.handles.append(handle)
         batch.records.append(record)
         batch.size += size
-        return self._added(tp, batch, 1, size) or is_due
+        self.buffered_records += 1
+        self.buffered_bytes += size
+        if (
+            batch.size >= self.batch_bytes
+            or self.buffered_bytes >= self.limits.buffered_bytes_max
+            or self.buffered_records >= self.limits.buffered_records_max
+            or len(batch.records) >= self.limits.batch_records
+        ):
+            self._close_full(tp)
+            return True
+        return is_due
 
     def append_run(
         self, tp: tuple[str, int], shared: Record, values: Sequence[bytes | None], now_ms: Callable[[], int]
@@ -181,9 +193,14 @@ class Accumulator:
         sizes = list(accumulate(overhead + len(value or b"") for value in values[:count_max]))
         count = max(1, bisect_right(sizes, self.batch_bytes - batch.size))
         columns = (repeat(0), repeat(shared.timestamp), repeat(shared.key), values[:count], repeat(shared.headers))
-        batch.records += map(Record._make, zip(*columns, strict=False))
+        batch.records += zip(*columns, strict=False)
+        batch.handles += repeat(None, count)
         batch.size += sizes[count - 1]
-        return count, self._added(tp, batch, count, sizes[count - 1]) or is_due
+        self.buffer(count, sizes[count - 1])
+        if not self.has_room or batch.size >= self.batch_bytes or len(batch.records) >= self.limits.batch_records:
+            self._close_full(tp)
+            is_due = True
+        return count, is_due
 
     def open_batch(self, tp: tuple[str, int], now_ms: int) -> Batch:
         """A new batch, after the open one, if there is one, is closed."""
@@ -200,23 +217,16 @@ class Accumulator:
     def close_batch(self, tp: tuple[str, int]) -> None:
         """Lets the open batch of a partition be sent."""
         queue = self.queues[tp]
-        if queue.open is not None:
-            queue.closed.append(queue.open)
+        batch = queue.open
+        if batch is not None:
+            queue.closed.append(batch)
             queue.open = None
-            self.on_batch_closed(queue.tp.topic)
+            self.on_batch_closed(*queue.tp, batch.size)
 
-    def _added(self, tp: tuple[str, int], batch: Batch, record_count: int, size: int) -> bool:
-        limits = self.limits
-        self.buffered_records += record_count
-        self.buffered_bytes += size
-        if self.buffered_records >= limits.buffered_records_max or self.buffered_bytes >= limits.buffered_bytes_max:
-            self.has_room = False
-            self.close_batch(tp)
-            return True
-        if batch.size >= self.batch_bytes or len(batch.records) >= limits.batch_records:
-            self.close_batch(tp)
-            return True
-        return False
+    def _close_full(self, tp: tuple[str, int]) -> None:
+        """The batch or the buffer is full."""
+        self.buffer(0, 0)
+        self.close_batch(tp)
 
     def buffer(self, record_count: int, size: int) -> None:
         """Counts records that were added, or with negative numbers those that are done."""
@@ -226,6 +236,14 @@ class Accumulator:
         self.has_room = (
             self.buffered_records < limits.buffered_records_max and self.buffered_bytes < limits.buffered_bytes_max
         )
+
+    def waiting(self, topic: str, partition_count: int) -> list[int]:
+        """How many batches of each partition have no result."""
+        counts = [0] * partition_count
+        for number in range(partition_count):
+            if (queue := self._active.get((topic, number))) is not None:
+                counts[number] = len(queue.closed) + len(queue.in_flight)
+        return counts
 
     def close_all(self, flush: FlushProgress | None = None) -> None:
         """Lets all batches be sent; `flush` counts those without a result."""

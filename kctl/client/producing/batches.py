@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.records.build import TIMESTAMP, RecordFields
 from kctl.records.header import Record
 
 RECORD_OVERHEAD = 24
@@ -60,7 +61,7 @@ class Batch:
     )
 
     def __init__(self, number: int = 0, opened_ms: int = 0) -> None:
-        self.records: list[Record] = []
+        self.records: list[RecordFields] = []
         self.size = 0
         """Approximate size in bytes."""
         self.number = number
@@ -80,31 +81,22 @@ class Batch:
         self.is_done = False
         self.last_error: KctlError | None = None
         """Why the batch is being repeated."""
-        self.handles: list[tuple[int, Any]] = []
-        """(index of a record, what its result is passed to)."""
+        self.handles: list[Any] = []
+        """What the result of each record is passed to, or None."""
         self.flushes: list[FlushProgress] = []
 
-    def append(self, record: Record, size: int, handle: Any = None) -> None:
+    def append(self, record: RecordFields, size: int, handle: Any = None) -> None:
         """Adds a record of this size."""
-        if handle is not None:
-            self.handles.append((len(self.records), handle))
+        self.handles.append(handle)
         self.records.append(record)
-        self.size += size
-
-    def extend(self, records: list[Record], size: int) -> None:
-        """Adds records without handles, of this size together."""
-        self.records += records
         self.size += size
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches with the records, handles and sequence numbers of this one, in order."""
         middle = len(self.records) // 2
         halves = (Batch(self.number, self.opened_ms), Batch(self.number, self.opened_ms))
-        for index, record in enumerate(self.records):
-            halves[index >= middle].append(record, size_of(record))
-        for index, handle in self.handles:
-            is_second = index >= middle
-            halves[is_second].handles.append((index - middle if is_second else index, handle))
+        for index, (record, handle) in enumerate(zip(self.records, self.handles, strict=True)):
+            halves[index >= middle].append(record, size_of(Record._make(record)), handle)
         for half in halves:
             half.deadline_ms, half.producer, half.last_error = self.deadline_ms, self.producer, self.last_error
             half.flushes = list(self.flushes)
@@ -121,18 +113,24 @@ class Delivery:
     """Result of one batch: `base_offset` is the offset of its first record, -1 with acks=0 or after an error."""
 
     tp: TopicPartition
-    records: Sequence[Record]
+    fields: Sequence[RecordFields]
+    """The records as plain tuples."""
     base_offset: int
     timestamp_ms: int
     """Append time of topics with LogAppendTime, else -1."""
     error: KctlError | None = None
 
-    def metadata(self) -> Iterator[RecordMetadata]:
+    @property
+    def records(self) -> list[Record]:
+        """The records of the batch."""
+        return list(map(Record._make, self.fields))
+
+    def metadata(self) -> list[RecordMetadata]:
         """The metadata of each record; without an error only."""
         offsets = repeat(-1) if self.base_offset < 0 else count(self.base_offset)
-        times = [record.timestamp for record in self.records] if self.timestamp_ms < 0 else repeat(self.timestamp_ms)
-        columns = (repeat(self.tp.topic, len(self.records)), repeat(self.tp.partition), offsets, times)
-        return map(RecordMetadata._make, zip(*columns, strict=False))
+        times = [record[TIMESTAMP] for record in self.fields] if self.timestamp_ms < 0 else repeat(self.timestamp_ms)
+        columns = (repeat(self.tp.topic, len(self.fields)), repeat(self.tp.partition), offsets, times)
+        return list(map(tuple.__new__, repeat(RecordMetadata), zip(*columns, strict=False)))
 
 
 def after(sequence: int, record_count: int) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import time_ns
 from typing import Any, NamedTuple
 
 from kctl.client.producing.batches import RECORD_OVERHEAD, RecordMetadata, size_of_headers
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import INT32_MAX, topic_name_problem
 from kctl.output.quantities import counted
+from kctl.records.build import RecordFields
 from kctl.records.header import NO_TIMESTAMP, TIMESTAMP_MAX
 
 _KNOWN_TOPICS_MAX = 10_000
@@ -41,15 +43,6 @@ class ProducerInterceptor:
         """The record was acknowledged or has failed."""
 
 
-class SerializedRecord(NamedTuple):
-    """A record as it is sent, and its size in bytes."""
-
-    record: ProducerRecord
-    key: bytes | None
-    value: bytes | None
-    size: int
-
-
 class RecordRules:
     """Serializes the records of an application and refuses what cannot be written, at the call that sends it."""
 
@@ -63,44 +56,54 @@ class RecordRules:
         """`size_max` is max.request.size."""
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
+        self._keeps_bytes_of_keys = key_serializer is as_bytes
+        self._keeps_bytes_of_values = value_serializer is as_bytes
         self._interceptors = tuple(interceptors)
         self._size_max = size_max
         self._topics: set[str] = set()
 
-    def serialize(self, record: ProducerRecord) -> SerializedRecord:
-        """The record after the interceptors and serializers.
+    def serialize(
+        self, topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
+    ) -> tuple[str, int | None, RecordFields, int, ProducerRecord | None]:
+        """Topic, partition, fields, size in bytes, and for interceptors the record before serialization.
 
         Raises UsageError, which names the argument; ApiError(MESSAGE_TOO_LARGE); and what interceptors and serializers
         raise.
         """
-        for interceptor in self._interceptors:
-            record = interceptor.on_send(record)
-        topic: Any
-        topic, value, key, headers, partition, timestamp_ms = record
+        record = None
+        if self._interceptors:
+            headers = _checked_headers(headers)
+            record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+            for interceptor in self._interceptors:
+                record = interceptor.on_send(record)
+            topic, value, key, headers, partition, timestamp_ms = record
         if type(topic) is not str or topic not in self._topics:
             self._check_topic(topic)
         if partition is not None and (type(partition) is not int or not 0 <= partition <= INT32_MAX):
             raise UsageError(f"partition must be an int from 0 to {INT32_MAX} or None, not {_shown(partition)}")
-        if timestamp_ms is not None and (
-            type(timestamp_ms) is not int or not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX
-        ):
+        if timestamp_ms is None:
+            timestamp_ms = time_ns() // 1_000_000
+        elif type(timestamp_ms) is not int or not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX:
             raise UsageError(
                 f"timestamp_ms must be an int from 0 to {TIMESTAMP_MAX}, -1 for no timestamp, or None,"
                 f" not {_shown(timestamp_ms)}"
             )
-        if type(key) is not bytes or self._key_serializer is not as_bytes:
-            key = _serialized("key", self._key_serializer, key)
-        if type(value) is not bytes or self._value_serializer is not as_bytes:
+        size = RECORD_OVERHEAD
+        if key is not None or not self._keeps_bytes_of_keys:
+            if type(key) is not bytes or not self._keeps_bytes_of_keys:
+                key = _serialized("key", self._key_serializer, key)
+            size += 0 if key is None else len(key)
+        if type(value) is not bytes or not self._keeps_bytes_of_values:
             value = _serialized("value", self._value_serializer, value)
-        size = RECORD_OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        if value is not None:
+            size += len(value)
         if headers:
             headers = _checked_headers(headers)
-            record = record._replace(headers=headers)
             size += size_of_headers(headers)
         if size > self._size_max:
             text = f"a record of {counted(size, 'byte')} is larger than max.request.size={self._size_max}"
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        return SerializedRecord(record, key, value, size)
+        return topic, partition, (0, timestamp_ms, key, value, headers or ()), size, record
 
     def _check_topic(self, topic: Any) -> None:
         if not isinstance(topic, str):

@@ -32,7 +32,7 @@ from kctl.client.producing.accumulator import (
     Plan,
 )
 from kctl.client.producing.batches import Batch, Delivery, OnResult, RecordMetadata, size_of
-from kctl.client.producing.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from kctl.client.producing.partitioners import AdaptivePartitioner, Partitioner, StickyPartitioner
 from kctl.client.producing.requests import initialise_producer_id, produce_request, results_of
 from kctl.client.producing.topics import ProducerTopics
 from kctl.client.producing.transaction import Transaction
@@ -41,6 +41,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, Usag
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
 from kctl.protocol.apis.produce import ProduceResponse
+from kctl.records.build import RecordFields
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.system.reference_cycles import copy_of
@@ -50,6 +51,8 @@ __all__ = ["ACKS_ALL", "Delivery", "Producer", "ProducerSettings"]
 logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
+KEY = 2
+"""Index of the key in the fields of a record."""
 LATE_S = 1.0
 """A broker that has not responded for this time is not asked for metadata, if there is another one."""
 
@@ -110,8 +113,18 @@ class _Flush:
         self.arrival: asyncio.Future[None] | None = None
 
 
-def _call(handle: OnResult, result: RecordMetadata | KctlError) -> None:
-    handle(result)
+Resolve = Callable[[Sequence[Any], Sequence[RecordMetadata] | KctlError], None]
+"""Passes the results of the records of a batch, or the error of all, to what was given to `send` as `on_result`."""
+
+
+def call_each(handles: Sequence[OnResult | None], results: Sequence[RecordMetadata] | KctlError) -> None:
+    """Calls each callback with its result.  What one raises is logged, and does not stop the others."""
+    for index, handle in enumerate(handles):
+        if handle is not None:
+            try:
+                handle(copy_of(results) if isinstance(results, KctlError) else results[index])
+            except Exception:
+                logger.exception("a callback failed")
 
 
 class Producer:
@@ -129,13 +142,11 @@ class Producer:
         transaction: Transaction | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         partitioner: Partitioner | None = None,
-        resolve: Callable[[Any, RecordMetadata | KctlError], None] = _call,
+        resolve: Resolve = call_each,
         loop: asyncio.AbstractEventLoop | None = None,
         jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),
     ) -> None:
-        """`jitter` is the factor of a pause between attempts to connect.
-
-        `resolve(on_result, result)` passes the result of a record to what was given to `send` as `on_result`."""
+        """`jitter` is the factor of a pause between attempts to connect."""
         self._client = client
         self._settings = settings
         self._on_delivery = on_delivery
@@ -146,7 +157,9 @@ class Producer:
         self.needs_new_epoch = False
         """Whether a batch with a sequence number has failed in the transaction: the next one needs a new epoch."""
         self._clock_ms = clock_ms
-        self._partitioner = partitioner or DefaultPartitioner()
+        self._partitioner = partitioner or AdaptivePartitioner(settings.batch_bytes)
+        self._sticky: dict[str, int] = {}
+        """The partitions of records without a key; see StickyPartitioner."""
         self._lock = threading.RLock()
         self._is_shared = loop is not None
         self._loop = loop
@@ -155,6 +168,9 @@ class Producer:
             self._accumulator.begin_transaction(transaction.producer, transaction.added)
         if isinstance(self._partitioner, StickyPartitioner):
             self._accumulator.on_batch_closed = self._partitioner.on_batch_closed
+            self._sticky = self._partitioner.current
+        if isinstance(self._partitioner, AdaptivePartitioner):
+            self._partitioner.waiting = self._accumulator.waiting
         self._topics = ProducerTopics(
             client,
             creates_topics=settings.creates_topics,
@@ -207,7 +223,7 @@ class Producer:
 
         Raises ApiError as `send` does.
         """
-        self._bind()
+        self._require_loop()
         if self._end is not None:
             raise copy_of(self._end)
         if not self._accumulator.has_room:
@@ -225,29 +241,27 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_result: Any = None,
-        size: int = -1,
     ) -> bool:
-        """Does what `send` does if the buffer has room and the partitions of the topic are known; else returns False.
+        """Does what `send` does if the buffer has room and the partitions are known; else returns False."""
+        fields = (0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
+        return self.add(topic, partition, fields, size_of(Record._make(fields)), on_result)
 
-        `size` is that of the record in bytes (size_of), if the caller knows it.
-        """
-        headers = tuple(headers)
-        record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, headers)
-        if size < 0:
-            size = size_of(record)
+    def add(self, topic: str, partition: int | None, fields: RecordFields, size: int, handle: Any) -> bool:
+        """Does what `send_at_once` does, for a record of this size (size_of)."""
         with self._lock:
             accumulator = self._accumulator
             count = self._counts.get(topic)
-            if not accumulator.has_room or count is None or self._end is not None:
+            if not accumulator.has_room or count is None:
                 return False
             if partition is None:
-                partition = self._partition_of(topic, key, count)
+                partition = self._sticky.get(topic) if fields[KEY] is None else None
+                if partition is None or partition >= count:
+                    partition = self._partition_of(topic, fields[KEY], count)
             elif partition >= count:
                 return False
             if self._size_max is not None and size > self._size_max:
-                self._refuse((topic, partition), record, size, on_result)
-                return True
-            if accumulator.append((topic, partition), record, size, on_result, self._now_ms):
+                self._refuse((topic, partition), fields, size, handle)
+            elif accumulator.append((topic, partition), fields, size, handle, self._now_ms):
                 self._look_soon()
         return True
 
@@ -268,7 +282,7 @@ class Producer:
         shared = Record(0, self._clock_ms(), key, None, tuple(headers))
         with self._lock:
             count = self._counts.get(topic)
-            if not values or not self._accumulator.has_room or count is None or self._end is not None:
+            if not values or not self._accumulator.has_room or count is None:
                 return 0
             if partition is None:
                 partition = self._partition_of(topic, key, count)
@@ -320,7 +334,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Waits until every record that was added before has been delivered or has failed."""
-        self._bind()
+        self._require_loop()
         flush = _Flush()
         with self._lock:
             self._accumulator.close_all(flush)
@@ -337,6 +351,7 @@ class Producer:
         if self._end is not None:
             return
         with self._lock:
+            self._counts = {}  # nothing can be added
             self._end = reason or UsageError("the producer is closed")
             left = [(queue, batch) for queue in self._accumulator.queues.values() for batch in queue.batches()]
             for queue in self._accumulator.queues.values():
@@ -372,6 +387,11 @@ class Producer:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
+    def _require_loop(self) -> None:
+        """Raises UsageError in another event loop than that of the producer."""
+        if self._bind() is not asyncio.get_running_loop():
+            raise UsageError("the producer belongs to another event loop")
+
     def _now_ms(self) -> int:
         return int((self._loop or self._bind()).time() * 1000)
 
@@ -397,7 +417,7 @@ class Producer:
             )
         return partition
 
-    def _refuse(self, tp: tuple[str, int], record: Record, size: int, handle: Any) -> None:
+    def _refuse(self, tp: tuple[str, int], record: RecordFields, size: int, handle: Any) -> None:
         """The result of a record above `record_bytes_max`."""
         text = f"a record of {counted(size, 'byte')} is larger than max.request.size={self._size_max}"
         batch = Batch()
@@ -645,7 +665,9 @@ class Producer:
         """Passes the result of a batch on.  What a callback raises is logged, and does not stop the others."""
         delivery = Delivery(queue.tp, batch.records, base_offset, timestamp_ms, error)
         try:
-            self._pass_on(batch, delivery)
+            handles, batch.handles = batch.handles, []
+            if any(handles):
+                self._resolve(handles, delivery.metadata() if error is None else error)
             if is_reported and self._on_delivery is not None:
                 self._on_delivery(delivery)
         except Exception:
@@ -658,17 +680,6 @@ class Producer:
             for waiter in self._room_waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-
-    def _pass_on(self, batch: Batch, delivery: Delivery) -> None:
-        if not batch.handles:
-            return
-        handles, batch.handles = batch.handles, []
-        results: Any = list(delivery.metadata()) if delivery.error is None else None
-        for index, handle in handles:
-            try:
-                self._resolve(handle, copy_of(delivery.error) if delivery.error is not None else results[index])
-            except Exception:
-                logger.exception("a callback failed partition=%s", delivery.tp)
 
 
 def _limits(settings: ProducerSettings, client: ClusterClient) -> Limits:
