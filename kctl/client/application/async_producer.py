@@ -70,6 +70,7 @@ class AsyncProducer:
         """With a transactional id, fences other producers with that id.  Raises ApiError and ClusterUnreachable."""
         config = self._config
         self._loop = asyncio.get_running_loop()
+        self._create_future = self._loop.create_future
         try:
             if config.transactional_id is not None:
                 self._transaction = await self._begin_epoch(config.transactional_id)
@@ -109,7 +110,7 @@ class AsyncProducer:
         topic, partition, fields, size, record = self._rules.serialize(
             topic, value, key, headers, partition, timestamp_ms
         )
-        future: asyncio.Future[RecordMetadata] = asyncio.Future(loop=self._loop)
+        future: asyncio.Future[RecordMetadata] = self._create_future()
         handle = future if record is None else (record, future)
         while not producer.add(topic, partition, fields, size, handle):
             await producer.ready(topic, partition)
