@@ -1,8 +1,8 @@
 """Callers of a producer are cancelled at random awaits of every public method, on whole brokers under virtual time.
 
-A seed gives one run.  Whatever is cancelled: each record whose `send` has returned a future gets its result and, if that is
-an offset, is in the log once, in order; one whose `send` was cancelled is not there; a transaction is there as a whole or
-not at all; the producer goes on, closes, and leaves no task and no memory behind.
+A seed gives one run.  Whatever is cancelled: each record whose `send` has returned a future gets its result and, if
+that is an offset, is in the log once, in order; one whose `send` was cancelled is not there; a transaction is there as
+a whole or not at all; the producer goes on, closes, and leaves no task behind.
 """
 
 from __future__ import annotations

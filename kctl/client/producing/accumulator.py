@@ -468,7 +468,7 @@ class Accumulator:
         if not self._is_idempotent:
             return None if queue.in_flight else batch
         if batch.base_sequence >= 0:
-            return batch if not queue.in_flight or queue.in_flight[0].number > batch.number else None
+            return batch if all(sent.number > batch.number for sent in queue.in_flight) else None
         if len(queue.in_flight) >= self.limits.in_flight_max or queue.is_unresolved:
             return None
         if self.producer is None:
