@@ -471,6 +471,9 @@ class Accumulator:
             return batch if all(sent.number > batch.number for sent in queue.in_flight) else None
         if len(queue.in_flight) >= self.limits.in_flight_max or queue.is_unresolved:
             return None
+        if any(sent.attempts > 1 for sent in queue.in_flight):
+            # Unlike Java, so that a batch that is sent again is always among the last five that the broker remembers.
+            return None
         if self.producer is None:
             plan.needs_producer_id = True
             return None
