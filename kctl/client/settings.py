@@ -113,6 +113,8 @@ def with_properties(settings: ClientSettings, values: Mapping[str, Any]) -> Clie
         retry_backoff_ms=backoff_ms,
         retry_backoff_ms_max=max(backoff_ms, values.get("retry.backoff.max.ms", settings.retry_backoff_ms_max)),
         metadata_max_age_ms=values.get("metadata.max.age.ms", settings.metadata_max_age_ms),
+        reconnect_backoff_ms=values.get("reconnect.backoff.ms", settings.reconnect_backoff_ms),
+        reconnect_backoff_ms_max=values.get("reconnect.backoff.max.ms", settings.reconnect_backoff_ms_max),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import Codec, compress
@@ -31,7 +32,7 @@ if walk_is_compiled():
 
 RecordFields = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """A Record as a plain tuple, which takes a quarter of the time to make."""
-TIMESTAMP = 1
+TIMESTAMP: Final = 1
 """Index of the timestamp."""
 
 
@@ -40,6 +41,7 @@ def build_batch(
     *,
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
+    level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -50,7 +52,8 @@ def build_batch(
 ) -> bytes:
     """Return a batch with the records at consecutive offsets from `base_offset`; their own offsets are ignored.
 
-    With LOG_APPEND_TIME the largest record timestamp is that of all records.  Raises ValueError without records.
+    `level` is that of the codec; None for the level of Kafka's broker.  With LOG_APPEND_TIME the largest record
+    timestamp is that of all records.  Raises ValueError without records.
     """
     if not records:
         raise ValueError("a batch must have at least one record")
@@ -73,7 +76,7 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    return assemble_batch(BatchHeader(0, fields), encode_records(enumerate(records), records[0][TIMESTAMP]))
+    return assemble_batch(BatchHeader(0, fields), encode_records(enumerate(records), records[0][TIMESTAMP]), level)
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Codec | None = None) -> bytes:
@@ -127,11 +130,11 @@ def recompress(
     return head + body
 
 
-def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
+def assemble_batch(header: BatchHeader, region: bytes | bytearray, level: int | None = None) -> bytes:
     """Return the batch of `header` with the uncompressed records in `region`, compressed with its codec; sets size
     and CRC.
     """
-    body = compress(header.codec, region) if header.attributes & 0x07 else region
+    body = compress(header.codec, region, level) if header.attributes & 0x07 else region
     head = bytearray(HEADER_SIZE)
     write_header(head, header, position=0, size=HEADER_SIZE + len(body))
     seal_head(head, body)

@@ -72,7 +72,7 @@ class World:
             if self.connection and self.chance.random() < 0.5:
                 self._respond()
             assert self.now_ms < 1_000_000, "it ends"
-        return [record.value for record in _records(self.log)]
+        return [record.value or b"" for record in _records(self.log)]
 
     def _respond(self) -> None:
         if self.chance.random() < self.losses:  # the connection: of what was sent, the first requests have arrived

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
@@ -23,6 +24,8 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.property.examples import share_of
 from tests.simulation.scene import create_topic
 from tests.simulation.test_cluster import PROPERTIES
+
+T = TypeVar("T")
 
 TOPIC = "orders"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
@@ -59,7 +62,7 @@ class Run:
         self._number = 0
         self._cluster = SimCluster(loop, properties=PROPERTIES | {"min.insync.replicas": "1"})
 
-    async def play(self, fault: Callable[[Run], Awaitable[None]]) -> None:
+    async def play(self, fault: Callable[[Run], Coroutine[Any, Any, None]]) -> None:
         await self._cluster.start(3)
         with self._cluster.network.on_host("client"):
             async with self._cluster.client() as client:
@@ -156,10 +159,10 @@ class Run:
         except (asyncio.CancelledError, KctlError):
             return
 
-    async def _call(self, method: Callable[[], Awaitable[object]]) -> object:
+    async def _call(self, method: Callable[[], Awaitable[T]]) -> T:
         """Calls a method, and cancels it after some turns of the loop, or after some time."""
 
-        async def caller() -> object:
+        async def caller() -> T:
             return await method()
 
         task = asyncio.create_task(caller(), name="caller")
@@ -206,7 +209,7 @@ async def no_fault(_run: Run) -> None:
 
 @pytest.mark.parametrize("fault", [no_fault, Run.restart_brokers])
 @pytest.mark.parametrize("seed", range(share_of(2)))
-def test_cancelled_callers_stop_nothing(fault: Callable[[Run], Awaitable[None]], seed: int) -> None:
+def test_cancelled_callers_stop_nothing(fault: Callable[[Run], Coroutine[Any, Any, None]], seed: int) -> None:
     cancelled = 0
 
     async def main(loop: SimLoop) -> None:

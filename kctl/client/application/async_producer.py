@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from kctl.client.application.settings import ProducerConfig
 from kctl.client.cluster import ClusterClient
@@ -45,8 +45,23 @@ def _resolve_futures(
             future.set_result(result)
 
 
-class AsyncProducer:
-    """Sends records; use as an async context manager.  Owner: event loop."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class AsyncProducer(Generic[K, V]):
+    """Sends records; use as an async context manager.  Owner: event loop.
+
+    `AsyncProducer[K, V]` has the types of the keys and values that the serializers take; without them any.
+    """
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -93,9 +108,9 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any,
+        value: V | None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -112,6 +127,9 @@ class AsyncProducer:
         )
         future: asyncio.Future[RecordMetadata] = self._create_future()
         handle = future if record is None else (record, future)
+        if producer.has_full_batches:  # before the record is added: a caller who is cancelled here has not sent it
+            await asyncio.sleep(0)
+            producer = self._sendable()
         while not producer.add(topic, partition, fields, size, handle):
             await producer.ready(topic, partition)
             self._sendable()  # the transaction may have ended meanwhile
@@ -129,6 +147,10 @@ class AsyncProducer:
         except TimeoutError:
             left = counted(producer.buffered_records, "record")
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{left} without a result after {timeout_ms} ms") from None
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
+        return self._opened().metrics()
 
     async def begin_transaction(self) -> None:
         """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""

@@ -10,9 +10,9 @@ import contextlib
 import logging
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from kctl.client.application.async_producer import AsyncProducer
+from kctl.client.application.async_producer import AsyncProducer, K, V
 from kctl.client.application.record_future import RecordFuture, settle_all
 from kctl.client.application.settings import ProducerConfig
 from kctl.client.connections.loop_thread import ForkGuard, LoopThread
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class SharedAsyncProducer(AsyncProducer):
+class SharedAsyncProducer(AsyncProducer[K, V]):
     """An AsyncProducer to which other threads add records."""
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -63,9 +63,10 @@ class SharedAsyncProducer(AsyncProducer):
             self._sendable()
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Sends records in the background; use as a context manager.  Several threads may use it.
 
+    `Producer[K, V]` has the types of the keys and values that the serializers take; without them any.
     The records in memory take at most `buffer_memory` bytes and one record.
     """
 
@@ -78,7 +79,7 @@ class Producer:
         """Raises ApiError and ClusterUnreachable with a transactional id; else nothing is sent yet."""
         thread = LoopThread("kctl producer")
         try:
-            self._producer = SharedAsyncProducer(self._config)
+            self._producer: SharedAsyncProducer[K, V] = SharedAsyncProducer(self._config)
             thread.run_beside(self._producer.__aenter__())
         except BaseException:
             thread.close()
@@ -92,9 +93,9 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any,
+        value: V | None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -116,6 +117,11 @@ class Producer:
         callback of the producer, whose thread would wait for itself.
         """
         self._run(self._producer.flush(timeout_ms))
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
+        self._opened()
+        return self._producer.metrics()
 
     def begin_transaction(self) -> None:
         """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""

@@ -28,7 +28,7 @@ from kctl.client.settings import (
     parse_servers,
 )
 from kctl.errors import UsageError
-from kctl.records.compression import Codec
+from kctl.records.compression import LEVELS, Codec
 
 if TYPE_CHECKING:
     from kctl.client.producing.interceptors import ProducerInterceptor
@@ -59,6 +59,12 @@ class ProducerConfig:
     enable_idempotence: bool = True
     """A batch that is retried is stored once; requires acks=all."""
     compression_type: Compression = "none"
+    compression_gzip_level: int | None = None
+    """1 to 9; None for the level that Kafka's broker uses, as for the other codecs."""
+    compression_lz4_level: int | None = None
+    """1 to 17."""
+    compression_zstd_level: int | None = None
+    """-131072 to 22."""
     linger_ms: int = 5
     batch_size: int = 64 << 10
     buffer_memory: int = 32 << 20
@@ -101,6 +107,12 @@ class ProducerConfig:
             raise UsageError(
                 f"compression_type is '{self.compression_type}'; it must be one of {', '.join(_COMPRESSIONS)}"
             )
+        for codec, (lowest, highest) in LEVELS.items():
+            level = self._level(codec)
+            if level is not None and not lowest <= level <= highest:
+                raise UsageError(
+                    f"compression_{codec.name.lower()}_level is {level}; it must be from {lowest} to {highest}"
+                )
         if self.linger_ms < 0 or self.batch_size < 0:
             raise UsageError("linger_ms and batch_size must not be negative")
         if self.acks != "all" and (self.enable_idempotence or self.transactional_id is not None):
@@ -135,6 +147,7 @@ class ProducerConfig:
         return ProducerSettings(
             acks=_ACKS[self.acks],
             codec=Codec.named(self.compression_type),
+            codec_level=self._level(Codec.named(self.compression_type)),
             idempotent=self.enable_idempotence,
             linger_ms=self.linger_ms,
             batch_bytes=self.batch_size,
@@ -147,6 +160,10 @@ class ProducerConfig:
             request_bytes_max=self.max_request_size,
             creates_topics=self.allow_auto_create_topics,
         )
+
+    def _level(self, codec: Codec) -> int | None:
+        level: int | None = getattr(self, f"compression_{codec.name.lower()}_level", None)
+        return level
 
     def record_rules(self) -> RecordRules:
         """How records are serialized, and what is refused."""

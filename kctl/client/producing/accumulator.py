@@ -138,6 +138,8 @@ class Accumulator:
         """Smaller than in the limits after a topic has refused a batch."""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
         self.has_room = True
+        self.has_full_batches = False
+        """Whether a batch was filled since the last step."""
         self.is_transactional = False
         self.added: set[TopicPartition] = set()
         """The partitions of the transaction."""
@@ -225,6 +227,7 @@ class Accumulator:
 
     def _close_full(self, tp: tuple[str, int]) -> None:
         """The batch or the buffer is full."""
+        self.has_full_batches = True
         self.buffer(0, 0)
         self.close_batch(tp)
 
@@ -280,6 +283,7 @@ class Accumulator:
         or -1 for one without a connection.
         """
         plan = Plan()
+        self.has_full_batches = False
         left: dict[int, int] = {}
         for tp, queue in list(self._active.items()):
             self._close_if_due(tp, queue, now_ms, plan)

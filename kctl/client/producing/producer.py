@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
@@ -51,7 +51,7 @@ __all__ = ["ACKS_ALL", "Delivery", "Producer", "ProducerSettings"]
 logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
-KEY = 2
+KEY: Final = 2
 """Index of the key in the fields of a record."""
 LATE_S = 1.0
 """A broker that has not responded for this time is not asked for metadata, if there is another one."""
@@ -63,6 +63,8 @@ class ProducerSettings:
 
     acks: int = ACKS_ALL
     codec: Codec = Codec.NONE
+    codec_level: int | None = None
+    """None for the level that Kafka's broker uses."""
     idempotent: bool = True
     linger_ms: int = 5
     batch_bytes: int = 64 << 10
@@ -103,6 +105,22 @@ class _Node:
         self.failures = 0
         self.attempt_s = 0.0
         """When the next attempt to connect may be made."""
+
+
+@dataclass(slots=True)
+class ProducerCounters:
+    """What a producer has done."""
+
+    records: int = 0
+    failed: int = 0
+    bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+    splits: int = 0
+    requests: int = 0
+    request_s: float = 0.0
+    request_s_max: float = 0.0
+    connections_failed: int = 0
 
 
 class _Flush:
@@ -189,6 +207,7 @@ class Producer:
         self._room_waiters: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_look_due = False
+        self._counters = ProducerCounters()
         self._end: KctlError | None = None
         """The result of records after `abandon`."""
 
@@ -302,10 +321,35 @@ class Producer:
         """The last error of a batch; in a transaction nothing is sent after the first."""
         return self._failure
 
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
+        counters, accumulator = self._counters, self._accumulator
+        return {
+            "records_acknowledged_total": counters.records,
+            "records_failed_total": counters.failed,
+            "bytes_acknowledged_total": counters.bytes,
+            "batches_acknowledged_total": counters.batches,
+            "batches_retried_total": counters.retries,
+            "batches_split_total": counters.splits,
+            "requests_total": counters.requests,
+            "request_time_ms_total": counters.request_s * 1000,
+            "request_time_ms_max": counters.request_s_max * 1000,
+            "connections_failed_total": counters.connections_failed,
+            "buffered_records": accumulator.buffered_records,
+            "buffered_bytes": accumulator.buffered_bytes,
+            "buffer_limit_bytes": self._settings.buffered_bytes_max,
+            "requests_in_flight": sum(node.in_flight for node in self._nodes.values()),
+        }
+
     @property
     def is_full(self) -> bool:
         """Whether the buffer has no room."""
         return not self._accumulator.has_room
+
+    @property
+    def has_full_batches(self) -> bool:
+        """Whether the event loop should get a turn, to send what is full."""
+        return self._accumulator.has_full_batches
 
     @property
     def buffered_bytes(self) -> int:
@@ -516,6 +560,7 @@ class Producer:
         except (ConnectionLost, KeyError) as error:
             pause_ms = min(settings.reconnect_backoff_ms << min(node.failures, 20), settings.reconnect_backoff_ms_max)
             node.failures += 1
+            self._counters.connections_failed += 1
             node.attempt_s = self._bind().time() + pause_ms * self._jitter() / 1000
             waiting = self._of_leader(node_id)
             for _, batch in waiting:
@@ -583,15 +628,20 @@ class Producer:
                 [(queue.tp, batch) for queue, batch in sent],
                 acks=self._settings.acks,
                 codec=self._settings.codec,
+                level=self._settings.codec_level,
                 timeout_ms=self._client.settings.response_timeout_ms,
                 transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             )
-            node.sent_s = loop.time()
+            started_s = node.sent_s = loop.time()
             if self._settings.acks == 0:
                 await connection.post(request)
                 results = {queue.tp: (-1, -1) for queue, _ in sent}
             else:
                 results = results_of(await connection.send(request, ProduceResponse))
+            took_s = loop.time() - started_s
+            self._counters.requests += 1
+            self._counters.request_s += took_s
+            self._counters.request_s_max = max(self._counters.request_s_max, took_s)
         except ConnectionLost as lost:
             error = ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost))
             if node.connection is connection:
@@ -614,6 +664,9 @@ class Producer:
             with self._lock:
                 is_new = self._accumulator.acknowledged(queue, batch)
             if is_new:
+                self._counters.batches += 1
+                self._counters.records += len(batch.records)
+                self._counters.bytes += batch.size
                 self._finish(queue, batch, *result, None)
             return
         code = result.code if isinstance(result, ApiError) else None
@@ -623,6 +676,8 @@ class Producer:
             decision = self._accumulator.refused(queue, batch, result, self._now_ms() + pause_ms)
         if code in LEADER_MOVED or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._topics.leader_has_moved(queue.tp)
+        self._counters.retries += decision is Decision.RETRY
+        self._counters.splits += decision is Decision.SPLIT
         if decision is Decision.FAIL:
             if isinstance(result, ApiError):
                 result = ApiError(result.code, f"{queue.tp}: {result}")
@@ -649,6 +704,7 @@ class Producer:
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KctlError) -> None:
         if batch.base_sequence >= 0:
             self.needs_new_epoch = True
+        self._counters.failed += len(batch.records)
         self._failure = self._failure if self._failure is not None and self._transaction is not None else error
         self._finish(queue, batch, -1, -1, error)
 

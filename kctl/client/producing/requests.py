@@ -26,6 +26,7 @@ def produce_request(
     *,
     acks: int,
     codec: Codec,
+    level: int | None,
     timeout_ms: int,
     transactional_id: str | None,
 ) -> ProduceRequest:
@@ -36,6 +37,7 @@ def produce_request(
         data = build_batch(
             batch.records,
             codec=codec,
+            level=level,
             producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
             producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.epoch,
             base_sequence=NO_SEQUENCE if producer is None else batch.base_sequence,

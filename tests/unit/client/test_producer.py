@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -368,3 +370,76 @@ def test_sender_waits_while_too_many_records_are_in_flight(cluster: FakeCluster)
     deliveries = produce(cluster, sending(*map(str, range(50))), batch_records=5, buffered_records_max=10)
     assert sum(len(delivery.records) for delivery in deliveries) == 50
     assert [record.value for record in cluster.records_of("orders", 0)] == [b"%d" % number for number in range(50)]
+
+
+def test_five_batches_of_a_partition_are_in_flight_with_idempotence_and_one_without(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    most = [0]
+    arrival, is_released = threading.Event(), threading.Event()
+
+    def hold(_: Any) -> None:
+        arrival.set()
+        is_released.wait(30)
+
+    cluster.intercept(ProduceRequest, hold)
+
+    async def work(producer: Producer) -> None:
+        for number in range(20):
+            await producer.send("orders", b"%d" % number)
+        await asyncio.to_thread(arrival.wait, 30)
+        most[0] = int(producer.metrics()["requests_in_flight"])
+        is_released.set()
+
+    for settings, expected in (
+        ({}, 5),
+        ({"in_flight_max": 2}, 2),
+        ({"idempotent": False, "acks": 1}, 1),
+    ):
+        is_released.clear()
+        arrival.clear()
+        deliveries = produce(cluster, work, batch_records=1, **settings)
+        assert most[0] == expected, settings
+        assert [delivery.error for delivery in deliveries] == [None] * 20, settings
+    assert [int(record.value) for record in cluster.records_of("orders", 0)] == [*range(20)] * 3
+
+
+def test_pauses_between_attempts_to_connect_grow(cluster: FakeCluster) -> None:
+    """reconnect.backoff.ms and reconnect.backoff.max.ms."""
+    cluster.create("orders", leaders=[1])
+    cluster.kill(1)
+    times: list[float] = []
+
+    class Counting(AsyncioTransport):
+        async def connect(self, host: str, port: int, **options: Any) -> Any:
+            if port == cluster.ports[1]:
+                times.append(asyncio.get_running_loop().time())
+            return await super().connect(host, port, **options)
+
+    async def main() -> None:
+        settings = cluster.settings()._replace(
+            timeout_ms=1_000, reconnect_backoff_ms=100, reconnect_backoff_ms_max=400, retry_backoff_ms=1
+        )
+        async with ClusterClient(settings, Counting()) as client:
+            producer = Producer(client, ProducerSettings(linger_ms=0), jitter=lambda: 1.0)
+            await producer.send("orders", b"a")
+            await producer.flush()
+            assert isinstance(producer.failure, KctlError)
+            assert producer.metrics()["connections_failed_total"] == len(times)
+            await producer.stop()
+
+    asyncio.run(main())
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.1, 0.2, 0.4), strict=False)), pauses
+    assert len(times) >= 2
+
+
+@pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 1), (Codec.LZ4, 12), (Codec.ZSTD, -7), (Codec.ZSTD, 19)])
+def test_levels_of_codecs_are_used(cluster: FakeCluster, codec: Codec, level: int) -> None:
+    cluster.create("orders")
+    values = [str(number * number).zfill(100) for number in range(200)]
+    sizes = []
+    for chosen in (None, level):
+        produce(cluster, sending(*values), codec=codec, codec_level=chosen)
+        sizes.append(headers_of(cluster)[-1].size)
+    assert sizes[0] != sizes[1]
+    assert [record.value.decode() for record in cluster.records_of("orders", 0)] == values * 2

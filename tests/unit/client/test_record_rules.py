@@ -75,14 +75,15 @@ def test_record_that_cannot_be_written_is_refused_and_the_others_are_written(clu
         check_refusals(lambda **record: producer.send(**record).exception(WAIT_S))
         after = [producer.send("orders", f"{number}", partition=0) for number in range(50, 100)]
         assert [future.result(WAIT_S).offset for future in before + after] == list(range(100))
+        headers: Any = [["h", bytearray(b"x")]]
         accepted = producer.send(
             "orders",
             bytearray(b"v"),
             key=memoryview(b"k"),
-            headers=[["h", bytearray(b"x")]],
+            headers=headers,
             partition=1,
             timestamp_ms=-1,
-        )  # type: ignore[list-item]
+        )
         assert accepted.result(WAIT_S).timestamp_ms == -1
     (record,) = cluster.records_of("orders", 1)
     assert (record.key, record.value, record.headers) == (b"k", b"v", (("h", b"x"),))
