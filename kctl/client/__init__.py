@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kctl.client.producing.batches import RecordMetadata
     from kctl.client.producing.interceptors import ProducerInterceptor, ProducerRecord
     from kctl.client.producing.partitioners import (
+        AdaptivePartitioner,
+        Crc32Partitioner,
         DefaultPartitioner,
         Partitioner,
         RoundRobinPartitioner,
@@ -40,12 +42,14 @@ if TYPE_CHECKING:
     from kctl.model import TopicPartition
 
 __all__ = [
+    "AdaptivePartitioner",
     "AsyncConsumer",
     "AsyncProducer",
     "BlockingRebalanceListener",
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
+    "Crc32Partitioner",
     "DefaultPartitioner",
     "Divergence",
     "GroupMetadata",
@@ -66,12 +70,14 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AdaptivePartitioner": "kctl.client.producing.partitioners",
     "AsyncConsumer": "kctl.client.application.async_consumer",
     "AsyncProducer": "kctl.client.application.async_producer",
     "BlockingRebalanceListener": "kctl.client.application.blocking_consumer",
     "Consumer": "kctl.client.application.blocking_consumer",
     "ConsumerConfig": "kctl.client.application.settings",
     "ConsumerRecord": "kctl.client.application.async_consumer",
+    "Crc32Partitioner": "kctl.client.producing.partitioners",
     "DefaultPartitioner": "kctl.client.producing.partitioners",
     "Divergence": "kctl.client.consuming.positions",
     "GroupMetadata": "kctl.client.consuming.group_metadata",

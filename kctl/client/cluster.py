@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 from kctl.client.connections.transport import Budget, Connection, ConnectionLost, NameUnresolved, Transport
 from kctl.client.connections.versions import OLDEST_KAFKA
-from kctl.client.metadata import ClusterMetadata, metadata_of
+from kctl.client.metadata import Broker, ClusterMetadata, metadata_of
 from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
@@ -20,6 +20,9 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, M
 from kctl.system.reference_cycles import copy_of
 
 T = TypeVar("T")
+
+ANOTHER_BROKER_MS = 5_000
+"""How long a producer waits for metadata from one broker, if there are others."""
 
 
 class CoordinatorType(IntEnum):
@@ -97,9 +100,38 @@ class ClusterClient:
             if connection.is_open and not purpose
         ]
 
-    async def any_broker(self) -> Connection:
-        """A connection to any broker: an open one, else to the first reachable bootstrap address."""
-        for connection in self.open_connections():
+    async def refreshed(
+        self, topics: Collection[str], *, creates_topics: bool = False, avoided: Collection[str] = ()
+    ) -> ClusterMetadata:
+        """The metadata of topics, after one attempt; brokers may create those that do not exist (`creates_topics`).
+
+        `avoided` are addresses of brokers that respond late.  Raises ConnectionLost and ClusterUnreachable.
+        """
+        connection = await self.any_broker(avoided)
+        others = 0 if self._metadata is None else len(self._metadata.brokers) - 1
+        timeout_ms = self.settings.response_timeout_ms
+        try:
+            self._metadata = await self.metadata_from(
+                connection,
+                topics,
+                creates_topics=creates_topics,
+                timeout_ms=min(timeout_ms, ANOTHER_BROKER_MS) if others > 0 else timeout_ms,
+            )
+        except ConnectionLost:
+            await connection.close()  # the next attempt is made on another one
+            raise
+        return self._metadata
+
+    async def connected(self, broker: Broker) -> Connection:
+        """The shared connection to a broker.  Raises ConnectionLost."""
+        return await self._connect(broker.host, broker.port)
+
+    async def any_broker(self, avoided: Collection[str] = ()) -> Connection:
+        """A connection to any broker: an open one, else to the first reachable bootstrap address.
+
+        An open one to one of the `avoided` addresses only if there is no other.
+        """
+        for connection in sorted(self.open_connections(), key=lambda connection: connection.address in avoided):
             return connection
         addresses = list(self.settings.bootstrap)
         if self._metadata is not None:
@@ -224,11 +256,18 @@ class ClusterClient:
         """Runs all concurrently if the transport supports that."""
         return await self.transport.gather(work)
 
-    async def metadata_from(self, connection: Connection, topics: Collection[str] | None) -> ClusterMetadata:
+    async def metadata_from(
+        self,
+        connection: Connection,
+        topics: Collection[str] | None,
+        *,
+        creates_topics: bool = False,
+        timeout_ms: int | None = None,
+    ) -> ClusterMetadata:
         """Metadata from the cache of one broker, which may differ from others.  Raises ConnectionLost."""
         requested = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
-        request = MetadataRequest(topics=requested, allow_auto_topic_creation=False)
-        return metadata_of(await connection.send(request, MetadataResponse))
+        request = MetadataRequest(topics=requested, allow_auto_topic_creation=creates_topics)
+        return metadata_of(await connection.send(request, MetadataResponse, timeout_ms=timeout_ms))
 
     async def _request_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
         self._metadata = await self.metadata_from(await self.any_broker(), topics)

@@ -19,6 +19,8 @@ PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 RETRY_BACKOFF_MS = 50
 RETRY_BACKOFF_MS_MAX = 1_000
+RECONNECT_BACKOFF_MS = 50
+RECONNECT_BACKOFF_MS_MAX = 1_000
 METADATA_MAX_AGE_MS = 300_000
 
 _SCHEME = re.compile(r"\s*([A-Za-z0-9._-]*)://(.*)", re.DOTALL)
@@ -48,6 +50,9 @@ class ClientSettings(NamedTuple):
     retry_backoff_ms: int = RETRY_BACKOFF_MS
     """The pause before the second attempt of an operation; it doubles with each further one."""
     retry_backoff_ms_max: int = RETRY_BACKOFF_MS_MAX
+    reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS
+    """reconnect.backoff.ms: the pause of a producer before it connects again to a broker; it doubles, as above."""
+    reconnect_backoff_ms_max: int = RECONNECT_BACKOFF_MS_MAX
 
     @property
     def response_timeout_ms(self) -> int:
@@ -108,6 +113,8 @@ def with_properties(settings: ClientSettings, values: Mapping[str, Any]) -> Clie
         retry_backoff_ms=backoff_ms,
         retry_backoff_ms_max=max(backoff_ms, values.get("retry.backoff.max.ms", settings.retry_backoff_ms_max)),
         metadata_max_age_ms=values.get("metadata.max.age.ms", settings.metadata_max_age_ms),
+        reconnect_backoff_ms=values.get("reconnect.backoff.ms", settings.reconnect_backoff_ms),
+        reconnect_backoff_ms_max=values.get("reconnect.backoff.max.ms", settings.reconnect_backoff_ms_max),
     )
 
 

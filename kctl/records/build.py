@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import Codec, compress
@@ -29,11 +30,18 @@ if walk_is_compiled():
     from kctl.records import encoding
 
 
+RecordFields = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""A Record as a plain tuple, which takes a quarter of the time to make."""
+TIMESTAMP: Final = 1
+"""Index of the timestamp."""
+
+
 def build_batch(
-    records: Sequence[Record],
+    records: Sequence[RecordFields],
     *,
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
+    level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -44,7 +52,8 @@ def build_batch(
 ) -> bytes:
     """Return a batch with the records at consecutive offsets from `base_offset`; their own offsets are ignored.
 
-    With LOG_APPEND_TIME the largest record timestamp is that of all records.  Raises ValueError without records.
+    `level` is that of the codec; None for the level of Kafka's broker.  With LOG_APPEND_TIME the largest record
+    timestamp is that of all records.  Raises ValueError without records.
     """
     if not records:
         raise ValueError("a batch must have at least one record")
@@ -60,14 +69,14 @@ def build_batch(
         0,
         attributes,
         len(records) - 1,
-        records[0].timestamp,
-        max([record.timestamp for record in records]),
+        records[0][TIMESTAMP],
+        max([record[TIMESTAMP] for record in records]),
         producer_id,
         producer_epoch,
         base_sequence,
         len(records),
     )
-    return assemble_batch(BatchHeader(0, fields), encode_records(enumerate(records), records[0].timestamp))
+    return assemble_batch(BatchHeader(0, fields), encode_records(enumerate(records), records[0][TIMESTAMP]), level)
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Codec | None = None) -> bytes:
@@ -121,37 +130,37 @@ def recompress(
     return head + body
 
 
-def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
+def assemble_batch(header: BatchHeader, region: bytes | bytearray, level: int | None = None) -> bytes:
     """Return the batch of `header` with the uncompressed records in `region`, compressed with its codec; sets size
     and CRC.
     """
-    body = compress(header.codec, region) if header.attributes & 0x07 else region
+    body = compress(header.codec, region, level) if header.attributes & 0x07 else region
     head = bytearray(HEADER_SIZE)
     write_header(head, header, position=0, size=HEADER_SIZE + len(body))
     seal_head(head, body)
     return b"".join((head, body))
 
 
-def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytes | bytearray:
+def encode_records(records: Iterable[tuple[int, RecordFields]], base_timestamp: int) -> bytes | bytearray:
     """Return the records with their offset deltas, as in a batch before compression."""
     if walk_is_compiled():
         return encoding.encode_records(records, base_timestamp)
     return encode_in_python(records, base_timestamp)
 
 
-def encode_in_python(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+def encode_in_python(records: Iterable[tuple[int, RecordFields]], base_timestamp: int) -> bytearray:
     """As encode_records, without compiled code."""
     region = bytearray()
-    for offset_delta, record in records:
+    for offset_delta, (_, timestamp, key, value, headers) in records:
         body = bytearray(1)
-        _write_varint(body, wrapped(record.timestamp - base_timestamp))
+        _write_varint(body, wrapped(timestamp - base_timestamp))
         _write_varint(body, offset_delta)
-        _write_bytes(body, record.key)
-        _write_bytes(body, record.value)
-        _write_varint(body, len(record.headers))
-        for key, value in record.headers:
-            _write_bytes(body, key.encode())
-            _write_bytes(body, value)
+        _write_bytes(body, key)
+        _write_bytes(body, value)
+        _write_varint(body, len(headers))
+        for name, data in headers:
+            _write_bytes(body, name.encode())
+            _write_bytes(body, data)
         _write_varint(region, len(body))
         region += body
     return region

@@ -78,11 +78,17 @@ class DecompressedSizeExceeded(DecompressionError):
     """The decompressed size exceeds the caller's bound."""
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """Compress `data` with the settings that Kafka's broker uses."""
+GZIP_LEVEL, ZSTD_LEVEL, LZ4_LEVEL = 6, 3, 0
+"""The levels that Kafka's broker uses."""
+LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131_072, 22)}
+"""The lowest and the highest level of the codecs with levels (KIP-390)."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress `data`, without a level with the settings that Kafka's broker uses; snappy has no levels."""
     if codec is Codec.NONE:
         return bytes(data)
-    return _COMPRESSORS[codec](data)
+    return _COMPRESSORS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
@@ -100,8 +106,8 @@ def _too_large(size_max: int) -> DecompressedSizeExceeded:
     return DecompressedSizeExceeded(f"decompresses to more than {size_max} bytes")
 
 
-def _gzip_compress(data: Buffer) -> bytes:
-    stream = zlib.compressobj(6, zlib.DEFLATED, 31)
+def _gzip_compress(data: Buffer, level: int | None) -> bytes:
+    stream = zlib.compressobj(GZIP_LEVEL if level is None else level, zlib.DEFLATED, 31)
     return stream.compress(data) + stream.flush()
 
 
@@ -137,7 +143,7 @@ def _gzip_step(stream: zlib._Decompress, data: Buffer, size_max: int) -> bytes:
         raise DecompressionError(f"gzip: {error}") from error
 
 
-def _snappy_compress(data: Buffer) -> bytes:
+def _snappy_compress(data: Buffer, _level: int | None) -> bytes:
     import cramjam
 
     view = memoryview(data)
@@ -185,12 +191,16 @@ def _snappy_block(block: memoryview, room: int, size_max: int) -> bytes:
         raise DecompressionError(f"snappy: {error}") from error
 
 
-def _lz4_compress(data: Buffer) -> bytes:
+def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
     # Kafka's readers refuse linked blocks; store_size=False writes the frame header that they support (FLG 0x60).
     compressed: bytes = lz4.frame.compress(
-        data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+        data,
+        compression_level=LZ4_LEVEL if level is None else level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
     )
     return compressed
 
@@ -224,10 +234,10 @@ def _lz4_decompress(data: Buffer, size_max: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _zstd_compress(data: Buffer) -> bytes:
+def _zstd_compress(data: Buffer, level: int | None) -> bytes:
     import cramjam
 
-    return bytes(cramjam.zstd.compress(data, 3))
+    return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 
 
 def _zstd_decompress(data: Buffer, size_max: int) -> bytes:

@@ -50,6 +50,7 @@ def eager_producer(client: ClusterClient, loop: SimLoop, delivered: Callable[[De
         delivered,
         clock_ms=lambda: int(loop.time() * 1000),
         partitioner=DefaultPartitioner(random.Random(1).randrange),
+        jitter=lambda: 1.0,
     )
 
 

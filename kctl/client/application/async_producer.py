@@ -1,4 +1,7 @@
-"""The producer for applications with an event loop; kctl.client.application.blocking_producer is for the others."""
+"""The producer for applications with an event loop; kctl.client.application.blocking_producer is for the others.
+
+What is sent belongs to the producer: a caller that is cancelled only stops waiting.
+"""
 
 from __future__ import annotations
 
@@ -6,146 +9,161 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from kctl.client.application.settings import ProducerConfig
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.loop_thread import ForkGuard
+from kctl.client.connections.shared_work import SharedWork
 from kctl.client.consuming.group_metadata import GroupMetadata, require_offsets
 from kctl.client.consuming.positions import Position
-from kctl.client.producing.batches import OnResult, RecordMetadata, size_of
+from kctl.client.producing.batches import RecordMetadata
 from kctl.client.producing.interceptors import ProducerRecord
-from kctl.client.producing.producer import Producer
+from kctl.client.producing.producer import Producer, Resolve
 from kctl.client.producing.transaction import Transaction
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
-from kctl.records.header import Record
 from kctl.system.reference_cycles import copy_of
 
 logger = logging.getLogger(__name__)
 
 
-class SerializedRecord(NamedTuple):
-    """A record as it is sent, and its approximate size in bytes."""
+def _resolve_futures(
+    futures: Sequence[asyncio.Future[RecordMetadata]], results: Sequence[RecordMetadata] | KctlError
+) -> None:
+    if isinstance(results, KctlError):
+        for future in futures:
+            if not future.done():  # cancelled by its owner, which does not withdraw the record
+                future.set_exception(copy_of(results))
+                # A caller that does not look at the result gets no warning; `commit_transaction` raises the error too.
+                future.exception()
+        return
+    for future, result in zip(futures, results, strict=True):
+        if not future.done():
+            future.set_result(result)
 
-    record: ProducerRecord
-    key: bytes | None
-    value: bytes | None
-    size: int
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
-class AsyncProducer:
-    """Sends records; use as an async context manager.  Owner: event loop."""
+class AsyncProducer(Generic[K, V]):
+    """Sends records; use as an async context manager.  Owner: event loop.
+
+    `AsyncProducer[K, V]` has the types of the keys and values that the serializers take; without them any.
+    """
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._rules = config.record_rules()
         self._client = ClusterClient(config.client_settings(), AsyncioTransport())
+        self._fork_guard = ForkGuard("producer")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work = SharedWork()
         self._producer: Producer | None = None
         self._transaction: Transaction | None = None
         self._is_in_transaction = False
+        self._ending: asyncio.Task[None] | None = None
+        """A commit or an abort."""
+        self._is_committing = False
+        self._closing: asyncio.Task[None] | None = None
+        self._resolve: Resolve = _resolve_futures
+        self._is_shared = False
+        """Whether other threads add records."""
 
     async def __aenter__(self) -> Self:
         """With a transactional id, fences other producers with that id.  Raises ApiError and ClusterUnreachable."""
         config = self._config
-        if config.transactional_id is not None:
-            self._transaction = await self._begin_epoch(config.transactional_id)
+        self._loop = asyncio.get_running_loop()
+        self._create_future = self._loop.create_future
+        try:
+            if config.transactional_id is not None:
+                self._transaction = await self._begin_epoch(config.transactional_id)
+        except BaseException:
+            await self._work.run(self._client.close(), "close a producer")
+            raise
         self._producer = Producer(
             self._client,
             config.producer_settings(),
-            lambda _: None,
             transaction=self._transaction,
             partitioner=config.partitioner,
+            resolve=self._notify if config.interceptors else self._resolve,
+            loop=self._loop if self._is_shared else None,
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def serialize(self, record: ProducerRecord) -> SerializedRecord:
-        """Applies the interceptors and serializers.
-
-        Raises what they raise, and ApiError(MESSAGE_TOO_LARGE) for a record above `max_request_size`.
-        """
-        for interceptor in self._config.interceptors:
-            record = interceptor.on_send(record)
-        key = self._config.key_serializer(record.key)
-        value = self._config.value_serializer(record.value)
-        size = size_of(Record(0, 0, key, value, record.headers))
-        if size > self._config.max_request_size:
-            text = (
-                f"a record of {counted(size, 'byte')} is larger than max.request.size={self._config.max_request_size}"
-            )
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        return SerializedRecord(record, key, value, size)
-
     async def send(
         self,
         topic: str,
-        value: Any,
+        value: V | None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Adds a record to a batch; waits up to `max_block_ms` while the buffer is full.
+        """Adds a record to a batch; waits up to `max_block_ms` while the buffer is full, and for the topic.
 
-        The future has the record's metadata, or raises a KctlError.  Raises ApiError (unknown topic, record too large,
-        buffer full), UsageError outside a transaction, and what serializers and interceptors raise.
+        The future has the record's metadata, or raises a KctlError.  Raises UsageError, which names the argument, for
+        what cannot be written, and outside a transaction; ApiError (unknown topic or partition, record too large,
+        buffer full, failed transaction); and what serializers and interceptors raise.
         """
-        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        # A caller that does not look at the result gets no warning; `commit_transaction` raises the error as well.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-        def resolve(result: RecordMetadata | KctlError) -> None:
-            if future.done():
-                return
-            if isinstance(result, KctlError):
-                future.set_exception(copy_of(result))
-            else:
-                future.set_result(result)
-
-        record = ProducerRecord(topic, value, key, tuple(headers), partition, timestamp_ms)
-        await self.send_serialized(self.serialize(record), resolve)
+        producer = self._sendable()
+        topic, partition, fields, size, record = self._rules.serialize(
+            topic, value, key, headers, partition, timestamp_ms
+        )
+        future: asyncio.Future[RecordMetadata] = self._create_future()
+        handle = future if record is None else (record, future)
+        if producer.has_full_batches:  # before the record is added: a caller who is cancelled here has not sent it
+            await asyncio.sleep(0)
+            producer = self._sendable()
+        while not producer.add(topic, partition, fields, size, handle):
+            await producer.ready(topic, partition)
+            self._sendable()  # the transaction may have ended meanwhile
         return future
 
-    async def send_serialized(self, serialized: SerializedRecord, on_result: OnResult) -> None:
-        """Adds a serialized record to a batch; raises as `send` does."""
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Waits until every record that was sent before has its result.
+
+        Raises ApiError(REQUEST_TIMED_OUT) after `timeout_ms`; the records are still sent.
+        """
         producer = self._opened()
-        if self._transaction is not None and not self._is_in_transaction:
-            raise UsageError("this producer has a transactional id: call begin_transaction first")
-        record = serialized.record
-        interceptors = self._config.interceptors
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await producer.flush()
+        except TimeoutError:
+            left = counted(producer.buffered_records, "record")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{left} without a result after {timeout_ms} ms") from None
 
-        def notify(result: RecordMetadata | KctlError) -> None:
-            for interceptor in interceptors:
-                try:
-                    interceptor.on_result(record, result)
-                except Exception:
-                    logger.exception("interceptor failed topic=%s", record.topic)
-            on_result(result)
-
-        await producer.send(
-            record.topic,
-            serialized.value,
-            key=serialized.key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-            on_result=notify if interceptors else on_result,
-        )
-
-    async def flush(self) -> None:
-        """Waits until every record has its result."""
-        await self._opened().flush()
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
+        return self._opened().metrics()
 
     async def begin_transaction(self) -> None:
         """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
-        if self._transaction is None:
+        transaction = self._transaction
+        if transaction is None:
             raise UsageError("transactions require a transactional_id")
+        if self._ending is not None and not self._ending.done():  # its caller was cancelled
+            await asyncio.wait([self._ending])
+        self._opened()
         if self._is_in_transaction:
-            raise UsageError("the producer is already in a transaction")
+            raise UsageError("the producer is already in a transaction: commit or abort it")
+        if transaction.fatal is not None:
+            raise copy_of(transaction.fatal)
         self._is_in_transaction = True
 
     async def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
@@ -161,28 +179,16 @@ class AsyncProducer:
         """Sends all records and commits.
 
         Raises the first error of a record, after which the transaction has to be aborted; ApiError; and
-        ClusterUnreachable when the outcome is unknown.
+        ClusterUnreachable when the outcome is unknown.  If the caller is cancelled, the commit goes on.
         """
-        transaction = self._begun()
-        producer = self._opened()
-        await producer.flush()
-        if producer.failure is not None:
-            raise copy_of(producer.failure)
-        await transaction.commit()
-        self._is_in_transaction = False
+        await self._end(is_commit=True)
 
     async def abort_transaction(self) -> None:
-        """Discards records that have not been sent, and aborts.  Raises ApiError and ClusterUnreachable."""
-        transaction = self._begun()
-        producer = self._opened()
-        has_failed = producer.failure is not None
-        await producer.discard(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"))
-        await transaction.abort()
-        if has_failed:
-            # The sequence numbers of a failed batch are missing at the broker: continue with a new epoch (KIP-360).
-            transaction = self._transaction = await self._begin_epoch(transaction.transactional_id)
-        producer.begin_transaction(transaction)
-        self._is_in_transaction = False
+        """Discards records that have not been sent, and aborts.  Raises ApiError and ClusterUnreachable.
+
+        If the caller is cancelled, the abort goes on.
+        """
+        await self._end(is_commit=False)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -191,36 +197,127 @@ class AsyncProducer:
         try:
             yield
         except BaseException:
-            await self.abort_transaction()
+            await self._abort_quietly()
             raise
         try:
             await self.commit_transaction()
         except KctlError:
-            with contextlib.suppress(KctlError):  # fails as well if the commit has an unknown outcome
-                await self.abort_transaction()
+            await self._abort_quietly()  # fails as well if the commit has an unknown outcome
             raise
 
-    async def close(self) -> None:
-        """Sends the remaining records, aborts an open transaction, and closes the connections."""
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Sends the remaining records, aborts an open transaction, and closes the connections.
+
+        After `timeout_ms` the records that have no result get an error.  If the caller is cancelled, closing goes on;
+        another `close` waits for it.
+        """
+        if self._fork_guard.is_in_child:
+            return
+        if self._closing is None:
+            self._closing = self._work.start(self._close(timeout_ms), "close a producer")
+        await asyncio.shield(self._closing)
+
+    async def _close(self, timeout_ms: int | None) -> None:
         producer, self._producer = self._producer, None
         try:
-            if producer is not None and self._is_in_transaction:
-                self._producer = producer
-                with contextlib.suppress(KctlError):  # the coordinator aborts after the timeout
-                    await self.abort_transaction()
-                self._producer = None
-            elif producer is not None:
-                await producer.flush()
-        finally:
             if producer is not None:
-                producer.abandon()
-            await self._client.close()
+                with contextlib.suppress(TimeoutError, KctlError):  # the coordinator aborts after the timeout
+                    async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                        await self._finish(producer)
+        finally:
+            try:
+                if producer is not None:
+                    await producer.stop(UsageError("the producer was closed before the record was acknowledged"))
+            finally:
+                await self._client.close()
 
-    async def _begin_epoch(self, transactional_id: str) -> Transaction:
-        return await Transaction.begin(self._client, transactional_id, timeout_ms=self._config.transaction_timeout_ms)
+    async def _finish(self, producer: Producer) -> None:
+        if self._ending is not None and not self._ending.done():
+            await asyncio.wait([self._ending])
+        if self._is_in_transaction:
+            await self._abort(producer)
+        else:
+            await producer.flush()
+
+    async def _end(self, *, is_commit: bool) -> None:
+        """Commits or aborts; joins what is in progress because its caller was cancelled."""
+        ending = self._ending
+        if ending is not None and not ending.done() and self._is_committing is not is_commit:
+            await asyncio.wait([ending])
+        if ending is None or ending.done():
+            self._begun()
+            producer = self._opened()
+            self._is_committing = is_commit
+            work = self._commit(producer) if is_commit else self._abort(producer)
+            ending = self._ending = self._work.start(work, "end a transaction")
+        await asyncio.shield(ending)
+
+    async def _commit(self, producer: Producer) -> None:
+        transaction = self._begun()
+        await producer.flush()
+        if producer.failure is not None:
+            raise copy_of(producer.failure)
+        await transaction.commit()
+        producer.begin_transaction(transaction)
+        self._is_in_transaction = False
+
+    async def _abort(self, producer: Producer) -> None:
+        transaction = self._begun()
+        await producer.discard(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"))
+        await transaction.abort()
+        if producer.needs_new_epoch:
+            # The sequence numbers of a failed batch are missing at the broker: continue with a new epoch (KIP-360).
+            renewed = await self._begin_epoch(transaction.transactional_id, transaction)
+            transaction = self._transaction = renewed
+        producer.begin_transaction(transaction)
+        self._is_in_transaction = False
+
+    async def _abort_quietly(self) -> None:
+        """Aborts after an error, which the caller raises."""
+        try:
+            await self.abort_transaction()
+        except KctlError as error:
+            logger.warning("abort failed transactional_id=%s error=%s", self._config.transactional_id, error)
+
+    async def _begin_epoch(self, transactional_id: str, previous: Transaction | None = None) -> Transaction:
+        return await Transaction.begin(
+            self._client,
+            transactional_id,
+            timeout_ms=self._config.transaction_timeout_ms,
+            previous=None if previous is None else previous.producer,
+        )
+
+    def _notify(
+        self, handles: Sequence[tuple[ProducerRecord, Any]], results: Sequence[RecordMetadata] | KctlError
+    ) -> None:
+        """Passes the results of records to the interceptors, and then to the futures."""
+        for index, (record, _) in enumerate(handles):
+            result = results if isinstance(results, KctlError) else results[index]
+            for interceptor in self._config.interceptors:
+                try:
+                    interceptor.on_result(record, result)
+                except Exception:
+                    logger.exception("interceptor failed topic=%s", record.topic)
+        self._resolve([future for _, future in handles], results)
+
+    def _sendable(self) -> Producer:
+        """The producer, if records may be sent.  Raises UsageError and ApiError."""
+        producer = self._opened()
+        if self._transaction is not None:
+            if not self._is_in_transaction:
+                raise UsageError("this producer has a transactional id: call begin_transaction first")
+            if self._ending is not None and not self._ending.done():
+                raise UsageError("the transaction is being committed or aborted")
+            if producer.failure is not None:
+                failure = producer.failure
+                text = f"the transaction has failed and must be aborted: {failure}"
+                raise ApiError(failure.code, text) if isinstance(failure, ApiError) else copy_of(failure)
+        return producer
 
     def _opened(self) -> Producer:
-        if self._producer is None:
+        if self._producer is None or self._fork_guard.is_in_child:
+            if self._fork_guard.is_in_child:
+                raise UsageError(self._fork_guard.problem)
             raise UsageError("the producer is closed, or was not opened: use it in a with statement")
         return self._producer
 

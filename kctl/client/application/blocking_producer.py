@@ -1,50 +1,90 @@
-"""The producer for applications without an event loop: an AsyncProducer on a thread of its own."""
+"""The producer for applications without an event loop: an AsyncProducer on a thread of its own.
+
+The calling threads add records to the batches themselves, and wake the thread of the loop when there is something to
+send.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
-from kctl.client.application.async_producer import AsyncProducer, SerializedRecord
+from kctl.client.application.async_producer import AsyncProducer, K, V
+from kctl.client.application.record_future import RecordFuture, settle_all
 from kctl.client.application.settings import ProducerConfig
-from kctl.client.connections.loop_thread import LoopThread
+from kctl.client.connections.loop_thread import ForkGuard, LoopThread
 from kctl.client.consuming.group_metadata import GroupMetadata
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
-from kctl.client.producing.interceptors import ProducerRecord
-from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.errors import KctlError, UsageError
 from kctl.model import TopicPartition
-from kctl.system.reference_cycles import copy_of
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
-class Producer:
-    """Sends records in the background; use as a context manager.  `send` may be called by several threads.
+class SharedAsyncProducer(AsyncProducer[K, V]):
+    """An AsyncProducer to which other threads add records."""
 
+    def __init__(self, config: ProducerConfig) -> None:
+        super().__init__(config)
+        self._is_shared = True
+        self._resolve = settle_all
+
+    def send_from_thread(self, thread: LoopThread, *arguments: Any) -> RecordFuture:
+        """Does what `send` does with the arguments of RecordRules.serialize.
+
+        The error of a topic or partitioner is that of the future.
+        """
+        producer = self._sendable()
+        topic, partition, fields, size, record = self._rules.serialize(*arguments)
+        future = RecordFuture()
+        handle = future if record is None else (record, future)
+        while True:
+            try:
+                is_added = producer.add(topic, partition, fields, size, handle)
+            except Exception as error:  # of the partitioner
+                future.settle(error)
+                return future
+            if is_added:
+                return future
+            is_full = producer.is_full
+            try:
+                thread.run_beside(producer.ready(topic, partition))
+            except KctlError as error:
+                if is_full or isinstance(error, UsageError):
+                    raise
+                future.settle(error)
+                return future
+            self._sendable()
+
+
+class Producer(Generic[K, V]):
+    """Sends records in the background; use as a context manager.  Several threads may use it.
+
+    `Producer[K, V]` has the types of the keys and values that the serializers take; without them any.
     The records in memory take at most `buffer_memory` bytes and one record.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._fork_guard = ForkGuard("producer")
         self._thread: LoopThread | None = None
-        self._room = threading.Condition()
-        self._buffered_bytes = 0
-        self._intake: deque[tuple[SerializedRecord, Future[RecordMetadata]]] = deque()
-        self._is_drain_due = False
 
     def __enter__(self) -> Self:
         """Raises ApiError and ClusterUnreachable with a transactional id; else nothing is sent yet."""
-        self._thread = LoopThread("kctl producer")
+        thread = LoopThread("kctl producer")
         try:
-            self._thread.run(self._open())
+            self._producer: SharedAsyncProducer[K, V] = SharedAsyncProducer(self._config)
+            thread.run_beside(self._producer.__aenter__())
         except BaseException:
-            self._thread.close()
-            self._thread = None
+            thread.close()
             raise
+        self._thread = thread
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,38 +93,39 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any,
+        value: V | None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[RecordMetadata]:
-        """Queues a record; waits up to `max_block_ms` while the buffer is full.
+        """Adds a record to a batch; waits up to `max_block_ms` while the buffer is full, and for the topic.
 
         The future has the record's metadata, or raises a KctlError (unknown topic, not acknowledged in time, ...).
-        Records for a partition are written in the order of the calls.  Raises ApiError (record too large, buffer full)
-        and what serializers and interceptors raise.
+        Records for a partition are written in the order of the calls.  Raises UsageError, which names the argument, for
+        what cannot be written, outside a transaction, and in a callback that would have to wait; ApiError (record too
+        large, buffer full, failed transaction); and what serializers and interceptors raise.
         """
-        thread = self._opened()
-        record = ProducerRecord(topic, value, key, tuple(headers), partition, timestamp_ms)
-        serialized = self._producer.serialize(record)
-        self._reserve(serialized.size)
-        future: Future[RecordMetadata] = Future()
-        future.set_running_or_notify_cancel()  # a queued record cannot be withdrawn
-        self._intake.append((serialized, future))
-        if not self._is_drain_due:
-            self._is_drain_due = True
-            thread.loop.call_soon_threadsafe(self._drain_due.set)
-        return future
+        thread = self._thread if self._thread is not None and not self._fork_guard.is_in_child else self._opened()
+        return self._producer.send_from_thread(thread, topic, value, key, headers, partition, timestamp_ms)
 
-    def flush(self) -> None:
-        """Waits until every record has its result."""
-        self._opened().run(self._flush())
+    def flush(self, timeout_ms: int | None = None) -> None:
+        """Waits until every record that was sent before has its result.
+
+        Raises ApiError(REQUEST_TIMED_OUT) after `timeout_ms`; the records are still sent.  Raises UsageError in a
+        callback of the producer, whose thread would wait for itself.
+        """
+        self._run(self._producer.flush(timeout_ms))
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
+        self._opened()
+        return self._producer.metrics()
 
     def begin_transaction(self) -> None:
         """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
-        self._opened().run(self._producer.begin_transaction())
+        self._run(self._producer.begin_transaction())
 
     def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
         """Commits offsets of a group as part of the transaction: those of the next records to read.
@@ -92,7 +133,7 @@ class Producer:
         With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since
         cannot commit (KIP-447).  Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
         """
-        self._opened().run(self._producer.send_offsets(group, offsets))
+        self._run(self._producer.send_offsets(group, offsets))
 
     def commit_transaction(self) -> None:
         """Sends all records and commits.
@@ -100,11 +141,11 @@ class Producer:
         Raises the first error of a record, after which the transaction has to be aborted; ApiError; and
         ClusterUnreachable when the outcome is unknown.
         """
-        self._opened().run(self._after_intake(self._producer.commit_transaction))
+        self._run(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
         """Discards records that have not been sent, and aborts.  Raises ApiError and ClusterUnreachable."""
-        self._opened().run(self._after_intake(self._producer.abort_transaction))
+        self._run(self._producer.abort_transaction())
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -113,82 +154,45 @@ class Producer:
         try:
             yield
         except BaseException:
-            self.abort_transaction()
+            self._abort_quietly()
             raise
         try:
             self.commit_transaction()
         except KctlError:
-            with contextlib.suppress(KctlError):  # fails as well if the commit has an unknown outcome
-                self.abort_transaction()
+            self._abort_quietly()  # fails as well if the commit has an unknown outcome
             raise
 
-    def close(self) -> None:
-        """Sends the remaining records, aborts an open transaction, and closes the connections."""
-        thread, self._thread = self._thread, None
-        if thread is None:
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Sends the remaining records, aborts an open transaction, and closes the connections.
+
+        After `timeout_ms` the records that have no result get an error.  Any thread may call it, also while others
+        wait.  Raises UsageError in a callback of the producer.
+        """
+        thread = self._thread
+        if thread is None or self._fork_guard.is_in_child:
+            self._thread = None
             return
+        thread.run_beside(self._producer.close(timeout_ms))
+        self._thread = None
+        thread.close()
+
+    def _abort_quietly(self) -> None:
         try:
-            thread.run(self._after_intake(self._producer.close))
-        finally:
-            thread.close()
-            del self._drainer
+            self.abort_transaction()
+        except KctlError as error:
+            logger.warning("abort failed transactional_id=%s error=%s", self._config.transactional_id, error)
 
-    async def _open(self) -> None:
-        self._drain_due = asyncio.Event()
-        self._draining = asyncio.Lock()
-        self._producer = AsyncProducer(self._config)
-        await self._producer.__aenter__()
-        self._drainer = asyncio.create_task(self._keep_draining(), name="take over records")
-
-    async def _keep_draining(self) -> None:
-        while True:
-            await self._drain_due.wait()
-            self._drain_due.clear()
-            self._is_drain_due = False  # before the intake is read: a later record sets the event again
-            await self._drain()
-
-    async def _drain(self) -> None:
-        """Adds the queued records to batches, in their order."""
-        async with self._draining:
-            while self._intake:
-                serialized, future = self._intake.popleft()
-                resolve = self._resolver(serialized.size, future)
-                try:
-                    await self._producer.send_serialized(serialized, resolve)
-                except Exception as error:
-                    resolve(error)
-
-    def _resolver(self, size: int, future: Future[RecordMetadata]) -> Callable[[RecordMetadata | Exception], None]:
-        def resolve(result: RecordMetadata | Exception) -> None:
-            with self._room:
-                self._buffered_bytes -= size
-                self._room.notify_all()
-            if isinstance(result, Exception):
-                future.set_exception(copy_of(result) if isinstance(result, KctlError) else result)
-            else:
-                future.set_result(result)
-
-        return resolve
-
-    async def _flush(self) -> None:
-        await self._drain()
-        await self._producer.flush()
-
-    async def _after_intake(self, work: Callable[[], Any]) -> None:
-        await self._drain()
-        await work()
-
-    def _reserve(self, size: int) -> None:
-        block_ms = self._config.max_block_ms
-        with self._room:
-            if not self._room.wait_for(self._has_room, block_ms / 1000):
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the buffer was full for max.block.ms={block_ms}")
-            self._buffered_bytes += size
-
-    def _has_room(self) -> bool:
-        return self._buffered_bytes < self._config.buffer_memory
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            thread = self._opened()
+        except UsageError:
+            work.close()
+            raise
+        return thread.run_beside(work)
 
     def _opened(self) -> LoopThread:
+        if self._fork_guard.is_in_child:
+            raise UsageError(self._fork_guard.problem)
         if self._thread is None:
             raise UsageError("the producer is closed, or was not opened: use it in a with statement")
         return self._thread

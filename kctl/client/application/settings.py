@@ -11,6 +11,7 @@ from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
 from kctl.client.consuming.fetching import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.membership.member import MembershipSettings
+from kctl.client.producing.interceptors import RecordRules, as_bytes
 from kctl.client.producing.partitioners import Partitioner
 from kctl.client.producing.producer import ACKS_ALL, ProducerSettings
 from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS
@@ -19,13 +20,15 @@ from kctl.client.settings import (
     CONNECT_TIMEOUT_MS_MAX,
     METADATA_MAX_AGE_MS,
     PLAINTEXT,
+    RECONNECT_BACKOFF_MS,
+    RECONNECT_BACKOFF_MS_MAX,
     RETRY_BACKOFF_MS,
     RETRY_BACKOFF_MS_MAX,
     ClientSettings,
     parse_servers,
 )
 from kctl.errors import UsageError
-from kctl.records.compression import Codec
+from kctl.records.compression import LEVELS, Codec
 
 if TYPE_CHECKING:
     from kctl.client.producing.interceptors import ProducerInterceptor
@@ -36,15 +39,6 @@ Acks = Literal["all", "1", "0"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = str
 """earliest, latest, none, or by_duration:DURATION with a duration such as PT1H (KIP-1106)."""
-
-
-def as_bytes(data: Any) -> bytes | None:
-    """The default serializer: bytes, text as UTF-8, and None.  Raises UsageError for other types."""
-    if isinstance(data, str):
-        return data.encode()
-    if data is None or isinstance(data, bytes):
-        return data
-    raise UsageError(f"a {type(data).__name__} needs a serializer")
 
 
 def as_is(data: bytes | None) -> bytes | None:
@@ -65,11 +59,17 @@ class ProducerConfig:
     enable_idempotence: bool = True
     """A batch that is retried is stored once; requires acks=all."""
     compression_type: Compression = "none"
+    compression_gzip_level: int | None = None
+    """1 to 9; None for the level that Kafka's broker uses, as for the other codecs."""
+    compression_lz4_level: int | None = None
+    """1 to 17."""
+    compression_zstd_level: int | None = None
+    """-131072 to 22."""
     linger_ms: int = 5
     batch_size: int = 64 << 10
     buffer_memory: int = 32 << 20
     max_block_ms: int = 60_000
-    """How long `send` waits while the buffer is full."""
+    """How long `send` waits while the buffer is full, and for the metadata of the topic."""
     max_request_size: int = 1 << 20
     """The largest record."""
     request_timeout_ms: int = 30_000
@@ -80,8 +80,15 @@ class ProducerConfig:
     retry_backoff_ms: int = RETRY_BACKOFF_MS
     retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
     socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+    reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS
+    """The pause before a broker that was not reached is connected to again; it doubles up to the next one."""
+    reconnect_backoff_max_ms: int = RECONNECT_BACKOFF_MS_MAX
     metadata_max_age_ms: int = METADATA_MAX_AGE_MS
     """How long the partitions of a topic are cached; added ones are used afterwards."""
+    max_in_flight_requests_per_connection: int = 5
+    """At most 5 with idempotence.  Without it, one batch of a partition is in flight, which keeps the order."""
+    allow_auto_create_topics: bool = True
+    """Whether `send` lets brokers with auto.create.topics.enable create a topic that does not exist."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     partitioner: Partitioner | None = None
@@ -100,12 +107,24 @@ class ProducerConfig:
             raise UsageError(
                 f"compression_type is '{self.compression_type}'; it must be one of {', '.join(_COMPRESSIONS)}"
             )
+        for codec, (lowest, highest) in LEVELS.items():
+            level = self._level(codec)
+            if level is not None and not lowest <= level <= highest:
+                raise UsageError(
+                    f"compression_{codec.name.lower()}_level is {level}; it must be from {lowest} to {highest}"
+                )
         if self.linger_ms < 0 or self.batch_size < 0:
             raise UsageError("linger_ms and batch_size must not be negative")
         if self.acks != "all" and (self.enable_idempotence or self.transactional_id is not None):
             raise UsageError("idempotence and transactions require acks='all'; else set enable_idempotence=False")
         if self.transactional_id is not None and not self.enable_idempotence:
             raise UsageError("a transactional_id requires enable_idempotence")
+        _require_positive(self, "max_in_flight_requests_per_connection", "reconnect_backoff_ms")
+        if self.enable_idempotence and self.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
+            raise UsageError(
+                f"max_in_flight_requests_per_connection must be at most {IN_FLIGHT_MAX} with idempotence,"
+                f" not {self.max_in_flight_requests_per_connection}"
+            )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
@@ -121,21 +140,34 @@ class ProducerConfig:
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        return _client_settings(self)
+        return _producer_client_settings(self)
 
     def producer_settings(self) -> ProducerSettings:
         """The settings of the accumulator and the sender."""
         return ProducerSettings(
             acks=_ACKS[self.acks],
             codec=Codec.named(self.compression_type),
+            codec_level=self._level(Codec.named(self.compression_type)),
             idempotent=self.enable_idempotence,
             linger_ms=self.linger_ms,
             batch_bytes=self.batch_size,
+            buffered_records_max=BUFFERED_RECORDS_MAX,
             buffered_bytes_max=self.buffer_memory,
             max_block_ms=self.max_block_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
             retries=self.retries,
+            in_flight_max=self.max_in_flight_requests_per_connection,
+            request_bytes_max=self.max_request_size,
+            creates_topics=self.allow_auto_create_topics,
         )
+
+    def _level(self, codec: Codec) -> int | None:
+        level: int | None = getattr(self, f"compression_{codec.name.lower()}_level", None)
+        return level
+
+    def record_rules(self) -> RecordRules:
+        """How records are serialized, and what is refused."""
+        return RecordRules(self.key_serializer, self.value_serializer, self.interceptors, self.max_request_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +274,10 @@ class ConsumerConfig:
         )
 
 
+BUFFERED_RECORDS_MAX = 2_000_000
+"""Records in the buffer beside buffer_memory, which counts their bytes and not the memory of Python's objects."""
+IN_FLIGHT_MAX = 5
+"""Of an idempotent producer: brokers remember so many batches of each producer in a partition."""
 _ACKS: Mapping[str, int] = {"all": ACKS_ALL, "1": 1, "0": 0}
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -265,4 +301,11 @@ def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_ms_max=max(config.retry_backoff_ms, config.retry_backoff_max_ms),
         metadata_max_age_ms=config.metadata_max_age_ms,
+    )
+
+
+def _producer_client_settings(config: ProducerConfig) -> ClientSettings:
+    return _client_settings(config)._replace(
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_ms_max=max(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
@@ -13,6 +15,29 @@ from typing import Any, TypeVar
 from kctl.errors import UsageError
 
 T = TypeVar("T")
+
+CLOSED = "the client is closed"
+
+
+class ForkGuard:
+    """Knows whether the process is a child that was forked after a client was opened: its threads are not there."""
+
+    def __init__(self, name: str) -> None:
+        self.is_in_child = False
+        self.problem = f"the {name} was opened before this process was forked: open one in the child process"
+        _GUARDS.add(self)
+
+
+_GUARDS: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
+
+
+def _note_fork() -> None:
+    for guard in _GUARDS:
+        guard.is_in_child = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 class LoopThread:
@@ -31,7 +56,7 @@ class LoopThread:
         with self._one_caller:
             if not self._thread.is_alive():
                 work.close()
-                raise UsageError("the client is closed")
+                raise UsageError(CLOSED)
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
             future.add_done_callback(lambda _: self._calls.put(_nothing))
             try:
@@ -43,6 +68,28 @@ class LoopThread:
                 raise
             finally:
                 del future
+
+    def run_beside(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, beside the calls of other threads; cancels it on KeyboardInterrupt.
+
+        Raises UsageError after `close`, and in the thread of the loop, which would wait for itself.
+        """
+        if self.is_current() or not self._thread.is_alive():
+            work.close()
+            is_callback = self.is_current()
+            raise UsageError("a callback must not wait: call this in another thread" if is_callback else CLOSED)
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            del future
+
+    def is_current(self) -> bool:
+        """Whether the caller is the thread of the loop."""
+        return threading.get_ident() == self._thread.ident
 
     async def in_caller(self, call: Callable[[], None]) -> None:
         """Executes `call` in the thread that is in `run`, where it may call `run` again.  Raises what it raises."""

@@ -1,11 +1,20 @@
-"""Records as an application sends them, and interceptors that see each record and its result."""
+"""Records as an application sends them: what may be in them, and interceptors that see each record and its result."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from time import time_ns
 from typing import Any, NamedTuple
 
-from kctl.client.producing.batches import RecordMetadata
-from kctl.errors import KctlError
+from kctl.client.producing.batches import RECORD_OVERHEAD, RecordMetadata, size_of_headers
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.model import INT32_MAX, topic_name_problem
+from kctl.output.quantities import counted
+from kctl.records.build import RecordFields
+from kctl.records.header import NO_TIMESTAMP, TIMESTAMP_MAX
+
+_KNOWN_TOPICS_MAX = 10_000
+"""Names that are remembered to be valid."""
 
 
 class ProducerRecord(NamedTuple):
@@ -32,3 +41,129 @@ class ProducerInterceptor:
 
     def on_result(self, record: ProducerRecord, result: RecordMetadata | KctlError) -> None:
         """The record was acknowledged or has failed."""
+
+
+class RecordRules:
+    """Serializes the records of an application and refuses what cannot be written, at the call that sends it."""
+
+    def __init__(
+        self,
+        key_serializer: Callable[[Any], bytes | None],
+        value_serializer: Callable[[Any], bytes | None],
+        interceptors: Sequence[ProducerInterceptor],
+        size_max: int,
+    ) -> None:
+        """`size_max` is max.request.size."""
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._keeps_bytes_of_keys = key_serializer is as_bytes
+        self._keeps_bytes_of_values = value_serializer is as_bytes
+        self._interceptors = tuple(interceptors)
+        self._size_max = size_max
+        self._topics: set[str] = set()
+
+    def serialize(
+        self, topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
+    ) -> tuple[str, int | None, RecordFields, int, ProducerRecord | None]:
+        """Topic, partition, fields, size in bytes, and for interceptors the record before serialization.
+
+        Raises UsageError, which names the argument; ApiError(MESSAGE_TOO_LARGE); and what interceptors and serializers
+        raise.
+        """
+        record = None
+        if self._interceptors:
+            headers = _checked_headers(headers)
+            record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+            for interceptor in self._interceptors:
+                record = interceptor.on_send(record)
+            topic, value, key, headers, partition, timestamp_ms = record
+        if type(topic) is not str or topic not in self._topics:
+            self._check_topic(topic)
+        if partition is not None and (type(partition) is not int or not 0 <= partition <= INT32_MAX):
+            raise UsageError(f"partition must be an int from 0 to {INT32_MAX} or None, not {_shown(partition)}")
+        if timestamp_ms is None:
+            timestamp_ms = time_ns() // 1_000_000
+        elif type(timestamp_ms) is not int or not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX:
+            raise UsageError(
+                f"timestamp_ms must be an int from 0 to {TIMESTAMP_MAX}, -1 for no timestamp, or None,"
+                f" not {_shown(timestamp_ms)}"
+            )
+        size = RECORD_OVERHEAD
+        if key is not None or not self._keeps_bytes_of_keys:
+            if type(key) is not bytes or not self._keeps_bytes_of_keys:
+                key = _serialized("key", self._key_serializer, key)
+            size += 0 if key is None else len(key)
+        if type(value) is not bytes or not self._keeps_bytes_of_values:
+            value = _serialized("value", self._value_serializer, value)
+        if value is not None:
+            size += len(value)
+        if headers:
+            headers = _checked_headers(headers)
+            size += size_of_headers(headers)
+        if size > self._size_max:
+            text = f"a record of {counted(size, 'byte')} is larger than max.request.size={self._size_max}"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        return topic, partition, (0, timestamp_ms, key, value, headers or ()), size, record
+
+    def _check_topic(self, topic: Any) -> None:
+        if not isinstance(topic, str):
+            raise UsageError(f"topic must be a str, not {_shown(topic)}")
+        if problem := topic_name_problem(topic):
+            raise UsageError(f"topic: {problem}")
+        if len(self._topics) < _KNOWN_TOPICS_MAX:
+            self._topics.add(topic)
+
+
+def as_bytes(data: Any) -> bytes | None:
+    """The default serializer: bytes, text as UTF-8, and None.  Raises UsageError for other types."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        try:
+            return data.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the text has no encoding in UTF-8: {error.reason}") from None
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise UsageError(f"a {type(data).__name__} needs a serializer")
+
+
+def _serialized(name: str, serializer: Callable[[Any], bytes | None], data: Any) -> bytes | None:
+    try:
+        serialized: Any = serializer(data)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
+    if serialized is None or isinstance(serialized, bytes):
+        return serialized
+    if isinstance(serialized, (bytearray, memoryview)):
+        return bytes(serialized)
+    raise UsageError(f"{name}_serializer must return bytes or None, not {_shown(serialized)}")
+
+
+def _checked_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+    if isinstance(headers, (str, bytes, dict)) or not isinstance(headers, Sequence):
+        raise UsageError(f"headers must be a sequence of (name, value), not {_shown(headers)}")
+    return tuple(_checked_header(index, header) for index, header in enumerate(headers))
+
+
+def _checked_header(index: int, header: Any) -> tuple[str, bytes | None]:
+    if not isinstance(header, (tuple, list)) or len(header) != 2:
+        raise UsageError(f"headers[{index}] must be a pair (name, value), not {_shown(header)}")
+    name, value = header
+    if not isinstance(name, str):
+        raise UsageError(f"headers[{index}]: the name must be a str, not {_shown(name)}")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"headers[{index}]: the name has no encoding in UTF-8: {error.reason}") from None
+    if isinstance(value, (bytearray, memoryview)):
+        value = bytes(value)
+    if value is not None and not isinstance(value, bytes):
+        raise UsageError(f"headers[{index}]: the value of '{name[:100]}' must be bytes or None, not {_shown(value)}")
+    return name, value
+
+
+def _shown(value: object) -> str:
+    """The type of a wrong value, and a short number or text itself."""
+    text = repr(value) if isinstance(value, (int, float)) else ""
+    return f"{type(value).__name__} {text}".strip() if len(text) <= 40 else type(value).__name__

@@ -1,62 +1,60 @@
-"""Produces records in batches per partition, with one batch of each partition in flight.
+"""Produces records: sends the batches of the accumulator to the leaders of their partitions.
 
-A batch is closed when it reaches `batch_bytes` or `batch_records`, or `linger_ms` after its first record.  One batch in
-flight per partition keeps the order of records without sequence numbers.  With `idempotent` a retried batch is stored
-once (KIP-98).  Partitions are independent.  In a transaction the producer id and epoch are the transaction's, and
-nothing is sent after the first error, because the transaction can then only be aborted.
+Requests of one broker carry the batches of several partitions, and up to `in_flight_max` of them are in flight; brokers
+do not wait for each other.  Callers only add records and wait: what is sent belongs to the producer, so a caller that
+is cancelled stops nothing.  Everything that is added gets a result, whatever fails, after `delivery_timeout_ms` at the
+latest.  In a transaction nothing is sent after the first error, because the transaction can then only be aborted.
+
+The accumulator has the rules; this module has the connections and the clock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
+import threading
 import time
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, repeat
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.connections.framing import first_result
 from kctl.client.connections.transport import Connection, ConnectionLost
-from kctl.client.leaders import Outcomes, on_leaders
-from kctl.client.metadata import ClusterMetadata
-from kctl.client.producing.batches import Batch, OnResult, size_of
-from kctl.client.producing.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from kctl.client.leaders import NO_RESULT
+from kctl.client.producing.accumulator import (
+    NOT_IDEMPOTENT,
+    RETRIED,
+    Accumulator,
+    Decision,
+    Limits,
+    PartitionQueue,
+    Plan,
+)
+from kctl.client.producing.batches import Batch, Delivery, OnResult, RecordMetadata, size_of
+from kctl.client.producing.partitioners import AdaptivePartitioner, Partitioner, StickyPartitioner
+from kctl.client.producing.requests import initialise_producer_id, produce_request, results_of
+from kctl.client.producing.topics import ProducerTopics
 from kctl.client.producing.transaction import Transaction
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
-from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kctl.protocol.apis.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from kctl.records.build import build_batch
+from kctl.protocol.apis.produce import ProduceResponse
+from kctl.records.build import RecordFields
 from kctl.records.compression import Codec
-from kctl.records.header import SEQUENCE_MAX, Record
+from kctl.records.header import Record
 from kctl.system.reference_cycles import copy_of
 
-T = TypeVar("T")
+__all__ = ["ACKS_ALL", "Delivery", "Producer", "ProducerSettings"]
+
+logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
-RETRIED = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors after which the same batch is retried, in addition to LEADER_MOVED."""
-MOVED = LEADER_MOVED | COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
-"""Errors that each request is repeated after, up to the client's timeout."""
+KEY: Final = 2
+"""Index of the key in the fields of a record."""
+LATE_S = 1.0
+"""A broker that has not responded for this time is not asked for metadata, if there is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,8 @@ class ProducerSettings:
 
     acks: int = ACKS_ALL
     codec: Codec = Codec.NONE
+    codec_level: int | None = None
+    """None for the level that Kafka's broker uses."""
     idempotent: bool = True
     linger_ms: int = 5
     batch_bytes: int = 64 << 10
@@ -72,73 +72,144 @@ class ProducerSettings:
     buffered_records_max: int = 100_000
     buffered_bytes_max: int = 64 << 20
     max_block_ms: int | None = None
-    """How long `send` waits while the buffer is full; None for as long as it takes."""
+    """How long `send` waits while the buffer is full, and for the topic; None for as long as it takes, and for the
+    client's timeout.
+    """
     delivery_timeout_ms: int | None = None
-    """Time from the first record of a batch until the batch fails; None for the client's timeout per request."""
+    """Time from the first record of a batch until the batch fails; None: the client's timeout, which begins when the
+    batch is the first one of its partition.
+    """
     retries: int | None = None
     """How often a batch is sent again; None for as long as the time permits."""
     record_bytes_max: int | None = None
     """max.request.size: a larger record fails; None without a bound.  `batch_bytes` must not be larger."""
+    in_flight_max: int = 5
+    """max.in.flight.requests.per.connection, which is 5 at most with idempotence."""
+    request_bytes_max: int = 1 << 20
+    """A request with several batches is not larger."""
+    creates_topics: bool = False
+    """Whether a topic that does not exist may be created by the brokers (auto.create.topics.enable)."""
+
+
+class _Node:
+    """What is known of one broker."""
+
+    __slots__ = ("attempt_s", "connecting", "connection", "failures", "in_flight", "sent_s")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.connecting: asyncio.Task[None] | None = None
+        self.in_flight = 0
+        self.sent_s = 0.0
+        """When the last request was sent, or the last response has arrived."""
+        self.failures = 0
+        self.attempt_s = 0.0
+        """When the next attempt to connect may be made."""
 
 
 @dataclass(slots=True)
-class Delivery:
-    """Result of one batch: `base_offset` is the offset of its first record, -1 with acks=0 or after an error."""
+class ProducerCounters:
+    """What a producer has done."""
 
-    tp: TopicPartition
-    records: Sequence[Record]
-    base_offset: int
-    timestamp_ms: int
-    """Append time of topics with LogAppendTime, else -1."""
-    error: KctlError | None = None
+    records: int = 0
+    failed: int = 0
+    bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+    splits: int = 0
+    requests: int = 0
+    request_s: float = 0.0
+    request_s_max: float = 0.0
+    connections_failed: int = 0
 
 
-@dataclass(slots=True)
-class _PartitionQueue:
-    """State of one partition: open batch, closed batches, producer id and next sequence number."""
+class _Flush:
+    """A caller that waits for the batches of its time."""
 
-    tp: TopicPartition
-    open: Batch = field(default_factory=Batch)
-    closed: deque[Batch] = field(default_factory=deque)
-    producer: tuple[int, int] = (-1, -1)
-    next_sequence: int = 0
-    sender: asyncio.Task[None] | None = None
-    linger: asyncio.TimerHandle | None = None
-    last_error: ApiError | ClusterUnreachable | None = None
-    """Why the batch in flight is being repeated."""
+    def __init__(self) -> None:
+        self.left = 0
+        self.arrival: asyncio.Future[None] | None = None
+
+
+Resolve = Callable[[Sequence[Any], Sequence[RecordMetadata] | KctlError], None]
+"""Passes the results of the records of a batch, or the error of all, to what was given to `send` as `on_result`."""
+
+
+def call_each(handles: Sequence[OnResult | None], results: Sequence[RecordMetadata] | KctlError) -> None:
+    """Calls each callback with its result.  What one raises is logged, and does not stop the others."""
+    for index, handle in enumerate(handles):
+        if handle is not None:
+            try:
+                handle(copy_of(results) if isinstance(results, KctlError) else results[index])
+            except Exception:
+                logger.exception("a callback failed")
 
 
 class Producer:
-    """Writes to topics; calls `on_delivery` with the result of every batch.  Owner: event loop."""
+    """Writes to topics; calls `on_delivery` with the result of every batch.
+
+    Owner: event loop.  Other threads may call `send_at_once` if `loop` is given.
+    """
 
     def __init__(
         self,
         client: ClusterClient,
         settings: ProducerSettings,
-        on_delivery: Callable[[Delivery], None],
+        on_delivery: Callable[[Delivery], None] | None = None,
         *,
         transaction: Transaction | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         partitioner: Partitioner | None = None,
+        resolve: Resolve = call_each,
+        loop: asyncio.AbstractEventLoop | None = None,
+        jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),
     ) -> None:
+        """`jitter` is the factor of a pause between attempts to connect."""
         self._client = client
         self._settings = settings
         self._on_delivery = on_delivery
+        self._resolve = resolve
+        self._jitter = jitter
         self._transaction = transaction
         self._failure: KctlError | None = None
+        self.needs_new_epoch = False
+        """Whether a batch with a sequence number has failed in the transaction: the next one needs a new epoch."""
         self._clock_ms = clock_ms
-        self._queues: dict[tuple[str, int], _PartitionQueue] = {}
-        self._metadata: dict[str, ClusterMetadata] = {}
-        self._metadata_end_ms = 0
-        """When the metadata of all topics is forgotten."""
-        self._partitioner = partitioner or DefaultPartitioner()
-        self._producer: asyncio.Task[tuple[int, int]] | None = None
-        self._buffered_records = 0
-        self._buffered_bytes = 0
-        self._batch_bytes = settings.batch_bytes
-        """Smaller than in the settings after a topic has refused a batch."""
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._partitioner = partitioner or AdaptivePartitioner(settings.batch_bytes)
+        self._sticky: dict[str, int] = {}
+        """The partitions of records without a key; see StickyPartitioner."""
+        self._lock = threading.RLock()
+        self._is_shared = loop is not None
+        self._loop = loop
+        self._accumulator = Accumulator(_limits(settings, client), None if settings.idempotent else NOT_IDEMPOTENT)
+        if transaction is not None:
+            self._accumulator.begin_transaction(transaction.producer, transaction.added)
+        if isinstance(self._partitioner, StickyPartitioner):
+            self._accumulator.on_batch_closed = self._partitioner.on_batch_closed
+            self._sticky = self._partitioner.current
+        if isinstance(self._partitioner, AdaptivePartitioner):
+            self._partitioner.waiting = self._accumulator.waiting
+        self._topics = ProducerTopics(
+            client,
+            creates_topics=settings.creates_topics,
+            block_ms=settings.max_block_ms,
+            on_change=self._look_soon,
+            busy=self._late_addresses,
+        )
+        self._size_max = settings.record_bytes_max
+        self._counts = self._topics.partition_counts
+        self._nodes: dict[int, _Node] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._allocating: asyncio.Task[None] | None = None
+        self._adding: asyncio.Task[None] | None = None
+        self._last_error: KctlError | None = None
+        """Why nothing can be sent now: no producer id, or the transaction's coordinator is away."""
+        self._room_waiters: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_look_due = False
+        self._counters = ProducerCounters()
+        self._end: KctlError | None = None
+        """The result of records after `abandon`."""
 
     async def send(
         self,
@@ -149,11 +220,11 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        on_result: OnResult | None = None,
+        on_result: Any = None,
     ) -> None:
         """Adds one record to a batch, and calls `on_result` with its result; waits while the buffer is full.
 
-        Raises ApiError for a topic that does not exist, and when the buffer stays full for `max_block_ms`.
+        Raises ApiError for a topic or partition that does not exist, and when the buffer stays full for `max_block_ms`.
         """
         while not self.send_at_once(
             topic,
@@ -164,17 +235,20 @@ class Producer:
             timestamp_ms=timestamp_ms,
             on_result=on_result,
         ):
-            await self.ready(topic)
+            await self.ready(topic, partition)
 
-    async def ready(self, topic: str) -> None:
+    async def ready(self, topic: str, partition: int | None = None) -> None:
         """Waits for what `send_at_once` needs: room in the buffer, and the partitions of the topic.
 
         Raises ApiError as `send` does.
         """
-        if not self._has_room.is_set():
+        self._require_loop()
+        if self._end is not None:
+            raise copy_of(self._end)
+        if not self._accumulator.has_room:
             await self._wait_for_room()
-        else:
-            await self._look_up(topic)
+        elif topic not in self._counts or (partition is not None and partition >= self._counts[topic]):
+            await self._topics.wait_for(topic, partition)
 
     def send_at_once(
         self,
@@ -185,20 +259,29 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        on_result: OnResult | None = None,
+        on_result: Any = None,
     ) -> bool:
-        """Does what `send` does if the buffer has room and the partitions of the topic are known; else returns False.
+        """Does what `send` does if the buffer has room and the partitions are known; else returns False."""
+        fields = (0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
+        return self.add(topic, partition, fields, size_of(Record._make(fields)), on_result)
 
-        A caller with many records saves half of the time per record.
-        """
-        if not self._has_room.is_set():
-            return False
-        if partition is None:
-            partition = self._partition_of(topic, key)
-            if partition is None:
+    def add(self, topic: str, partition: int | None, fields: RecordFields, size: int, handle: Any) -> bool:
+        """Does what `send_at_once` does, for a record of this size (size_of)."""
+        with self._lock:
+            accumulator = self._accumulator
+            count = self._counts.get(topic)
+            if not accumulator.has_room or count is None:
                 return False
-        record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
-        self._add((topic, partition), record, on_result)
+            if partition is None:
+                partition = self._sticky.get(topic) if fields[KEY] is None else None
+                if partition is None or partition >= count:
+                    partition = self._partition_of(topic, fields[KEY], count)
+            elif partition >= count:
+                return False
+            if self._size_max is not None and size > self._size_max:
+                self._refuse((topic, partition), fields, size, handle)
+            elif accumulator.append((topic, partition), fields, size, handle, self._now_ms):
+                self._look_soon()
         return True
 
     def send_run_at_once(
@@ -215,84 +298,162 @@ class Producer:
         It returns 0 where `send_at_once` returns False.  All records get the same time, and one call of the partitioner
         selects their partition.  A record costs a fifth of what it costs with `send_at_once`.
         """
-        if not values or not self._has_room.is_set():
-            return 0
-        if partition is None:
-            partition = self._partition_of(topic, key)
-            if partition is None:
-                return 0
         shared = Record(0, self._clock_ms(), key, None, tuple(headers))
-        overhead = size_of(shared)
-        queue = self._queue_with_room((topic, partition), overhead + len(values[0] or b""))
-        count_max = self._settings.batch_records - len(queue.open.records)
-        sizes = list(accumulate(overhead + len(value or b"") for value in values[:count_max]))
-        count = max(1, bisect_right(sizes, self._batch_bytes - queue.open.size))
-        columns = (repeat(0), repeat(shared.timestamp), repeat(key), values[:count], repeat(shared.headers))
-        queue.open.extend(list(map(Record._make, zip(*columns, strict=False))), sizes[count - 1])
-        self._added(queue, count, sizes[count - 1])
-        return count
-
-    async def _wait_for_room(self) -> None:
-        block_ms = self._settings.max_block_ms
-        try:
-            async with asyncio.timeout(None if block_ms is None else block_ms / 1000):
-                await self._has_room.wait()
-        except TimeoutError:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the buffer was full for max.block.ms={block_ms}") from None
+        with self._lock:
+            count = self._counts.get(topic)
+            if not values or not self._accumulator.has_room or count is None:
+                return 0
+            if partition is None:
+                partition = self._partition_of(topic, key, count)
+            elif partition >= count:
+                return 0
+            first = shared._replace(value=values[0])
+            if self._size_max is not None and (size := size_of(first)) > self._size_max:
+                self._refuse((topic, partition), first, size, None)
+                return 1
+            added, is_due = self._accumulator.append_run((topic, partition), shared, values, self._now_ms)
+            if is_due:
+                self._look_soon()
+        return added
 
     @property
     def failure(self) -> KctlError | None:
         """The last error of a batch; in a transaction nothing is sent after the first."""
         return self._failure
 
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
+        counters, accumulator = self._counters, self._accumulator
+        return {
+            "records_acknowledged_total": counters.records,
+            "records_failed_total": counters.failed,
+            "bytes_acknowledged_total": counters.bytes,
+            "batches_acknowledged_total": counters.batches,
+            "batches_retried_total": counters.retries,
+            "batches_split_total": counters.splits,
+            "requests_total": counters.requests,
+            "request_time_ms_total": counters.request_s * 1000,
+            "request_time_ms_max": counters.request_s_max * 1000,
+            "connections_failed_total": counters.connections_failed,
+            "buffered_records": accumulator.buffered_records,
+            "buffered_bytes": accumulator.buffered_bytes,
+            "buffer_limit_bytes": self._settings.buffered_bytes_max,
+            "requests_in_flight": sum(node.in_flight for node in self._nodes.values()),
+        }
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the buffer has no room."""
+        return not self._accumulator.has_room
+
+    @property
+    def has_full_batches(self) -> bool:
+        """Whether the event loop should get a turn, to send what is full."""
+        return self._accumulator.has_full_batches
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The size of the records without a result."""
+        return self._accumulator.buffered_bytes
+
+    @property
+    def buffered_records(self) -> int:
+        """The number of records without a result."""
+        return self._accumulator.buffered_records
+
     async def discard(self, reason: KctlError) -> None:
         """In a transaction, fails all records that have not been sent; waits for those that have been."""
+        self._bind()
         self._failure = self._failure or reason
+        self._fail_unsent(self._failure)
         await self.flush()
 
     def begin_transaction(self, transaction: Transaction) -> None:
-        """Permits sending again, in this transaction, after the previous one was aborted."""
-        self._transaction = transaction
-        self._failure = None
+        """Permits sending again, in this transaction, after the previous one has ended."""
+        with self._lock:
+            self._transaction = transaction
+            self._failure = None
+            self.needs_new_epoch = False
+            self._accumulator.begin_transaction(transaction.producer, transaction.added)
 
     async def flush(self) -> None:
-        """Waits until every record has been delivered or has failed."""
-        for queue in self._queues.values():
-            self._close_batch(queue)
-        senders = [queue.sender for queue in self._queues.values() if queue.sender is not None]
-        if senders:
-            await asyncio.gather(*senders)
+        """Waits until every record that was added before has been delivered or has failed."""
+        self._require_loop()
+        flush = _Flush()
+        with self._lock:
+            self._accumulator.close_all(flush)
+        if flush.left:
+            flush.arrival = asyncio.get_running_loop().create_future()
+            self._look_soon()
+            await flush.arrival
 
-    def abandon(self) -> None:
-        """Stops at once; records without a result may or may not have been written."""
-        for queue in self._queues.values():
-            if queue.linger is not None:
-                queue.linger.cancel()
-            if queue.sender is not None:
-                queue.sender.cancel()
+    def abandon(self, reason: KctlError | None = None) -> None:
+        """Stops at once; records without a result may or may not have been written.
 
-    async def _look_up(self, topic: str) -> ClusterMetadata:
-        metadata = self._metadata.get(topic)
-        if metadata is None:
-            metadata = await self._client.metadata([topic])
-            found = metadata.topics[topic]
-            if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise ApiError(found.error, f"topic '{topic}' does not exist")
-            if found.error is not ErrorCode.NONE:
-                raise ApiError(found.error, f"{topic}: {found.error.description}")
-            if not self._metadata:
-                self._metadata_end_ms = (
-                    self._client.transport.monotonic_ms() + self._client.settings.metadata_max_age_ms
-                )
-            self._metadata[topic] = metadata
-        return metadata
+        `reason` is then their result; without it they get none.
+        """
+        if self._end is not None:
+            return
+        with self._lock:
+            self._counts = {}  # nothing can be added
+            self._end = reason or UsageError("the producer is closed")
+            left = [(queue, batch) for queue in self._accumulator.queues.values() for batch in queue.batches()]
+            for queue in self._accumulator.queues.values():
+                queue.in_flight.clear()
+            self._accumulator.take_unsent()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._running():
+            task.cancel()
+        for queue, batch in left:
+            batch.is_done = True
+            if reason is None:
+                batch.handles.clear()
+            self._finish(queue, batch, -1, -1, self._end, is_reported=reason is not None)
+        for waiter in self._room_waiters:
+            if not waiter.done():
+                waiter.set_exception(copy_of(self._end))
 
-    def _partition_of(self, topic: str, key: bytes | None) -> int | None:
-        """The choice of the partitioner; None if the partitions of the topic are not known."""
-        metadata = self._metadata.get(topic)
-        if metadata is None:
-            return None
-        count = len(metadata.topics[topic].partitions)
+    async def stop(self, reason: KctlError | None = None) -> None:
+        """Abandons what is left, and waits for the end of all tasks."""
+        self.abandon(reason)
+        await self._topics.stop()
+        if tasks := self._running():
+            await asyncio.wait(tasks)
+
+    def _running(self) -> list[asyncio.Task[None]]:
+        connecting = [node.connecting for node in self._nodes.values()]
+        tasks = [*self._tasks, self._allocating, self._adding, *connecting]
+        return [task for task in tasks if task is not None and not task.done()]
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def _require_loop(self) -> None:
+        """Raises UsageError in another event loop than that of the producer."""
+        if self._bind() is not asyncio.get_running_loop():
+            raise UsageError("the producer belongs to another event loop")
+
+    def _now_ms(self) -> int:
+        return int((self._loop or self._bind()).time() * 1000)
+
+    async def _wait_for_room(self) -> None:
+        block_ms = self._settings.max_block_ms
+        waiter = self._bind().create_future()
+        self._room_waiters.add(waiter)
+        self._look_soon()
+        try:
+            async with asyncio.timeout(None if block_ms is None else block_ms / 1000):
+                await waiter
+        except TimeoutError:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the buffer was full for max.block.ms={block_ms}") from None
+        finally:
+            self._room_waiters.discard(waiter)
+
+    def _partition_of(self, topic: str, key: bytes | None, count: int) -> int:
+        """The choice of the partitioner.  Raises UsageError, and what the partitioner raises."""
         partition = self._partitioner(topic, key, count)
         if not 0 <= partition < count:
             raise UsageError(
@@ -300,242 +461,300 @@ class Producer:
             )
         return partition
 
-    def _add(self, tp: tuple[str, int], record: Record, on_result: OnResult | None) -> None:
-        size = size_of(record)
-        queue = self._queue_with_room(tp, size)
-        queue.open.append(record, size, on_result)
-        self._added(queue, 1, size)
+    def _refuse(self, tp: tuple[str, int], record: RecordFields, size: int, handle: Any) -> None:
+        """The result of a record above `record_bytes_max`."""
+        text = f"a record of {counted(size, 'byte')} is larger than max.request.size={self._size_max}"
+        batch = Batch()
+        batch.append(record, size, handle)
+        self._fail(PartitionQueue(TopicPartition(*tp)), batch, ApiError(ErrorCode.MESSAGE_TOO_LARGE, text))
 
-    def _queue_with_room(self, tp: tuple[str, int], size: int) -> _PartitionQueue:
-        """The queue of a partition, whose open batch has room for a record of this size, or is empty."""
-        queue = self._queues.get(tp)
-        if queue is None:
-            queue = self._queues[tp] = _PartitionQueue(TopicPartition(*tp))
-        if queue.open.records and queue.open.size + size > self._batch_bytes:
-            self._close_batch(queue)
-        if not queue.open.records:
-            queue.open.created_ms = self._client.transport.monotonic_ms()
-        return queue
-
-    def _added(self, queue: _PartitionQueue, record_count: int, size: int) -> None:
-        """Closes the batch to which the records were added if it is full, else at the end of the linger time."""
-        batch, settings = queue.open, self._settings
-        self._buffer(record_count, size)
-        if batch.size >= self._batch_bytes or len(batch.records) >= settings.batch_records:
-            self._close_batch(queue)
-        elif queue.linger is None:
-            loop = asyncio.get_running_loop()
-            queue.linger = loop.call_later(settings.linger_ms / 1000, self._close_batch, queue)
-
-    def _buffer(self, record_count: int, size: int) -> None:
-        """Counts records that were added, or with negative numbers those that are done."""
-        self._buffered_records += record_count
-        self._buffered_bytes += size
-        settings = self._settings
-        if (
-            self._buffered_records < settings.buffered_records_max
-            and self._buffered_bytes < settings.buffered_bytes_max
-        ):
-            self._has_room.set()
-        else:
-            self._has_room.clear()
-
-    def _close_batch(self, queue: _PartitionQueue) -> None:
-        if queue.linger is not None:
-            queue.linger.cancel()
-            queue.linger = None
-        if not queue.open.records:
+    def _look_soon(self) -> None:
+        """Looks for what is to be done; may be called by any thread that may call `send_at_once`."""
+        if self._is_look_due or self._end is not None:
             return
-        if self._client.transport.monotonic_ms() >= self._metadata_end_ms:
-            self._metadata.clear()
-        queue.closed.append(queue.open)
-        queue.open = Batch()
-        if isinstance(self._partitioner, StickyPartitioner):
-            self._partitioner.on_batch_closed(queue.tp.topic)
-        if queue.sender is None or queue.sender.done():
-            queue.sender = asyncio.create_task(self._send_queue(queue), name=f"produce to {queue.tp}")
+        self._is_look_due = True
+        loop = self._loop or self._bind()
+        if self._is_shared:
+            loop.call_soon_threadsafe(self._look)
+        else:
+            loop.call_soon(self._look)
 
-    async def _send_queue(self, queue: _PartitionQueue) -> None:
-        while queue.closed:
-            batch = queue.closed.popleft()
-            try:
-                self._check_size(batch)
-                delivery = await self._deliver_in_time(queue, batch)
-            except KctlError as error:
-                delivery = Delivery(queue.tp, batch.records, -1, -1, copy_of(error))
-            if _is_too_large(delivery) and len(batch.records) > 1:
-                # The topic's max.message.bytes is smaller than the batch.  As in Java, its halves are sent instead,
-                # with the sequence numbers of the batch, of which the broker has stored nothing.
-                queue.closed.extendleft(reversed(batch.halves()))
-                self._batch_bytes = min(self._batch_bytes, batch.size // 2)
-                if queue.producer[0] >= 0:
-                    queue.next_sequence = (queue.next_sequence - len(batch.records)) & SEQUENCE_MAX
-                continue
-            if delivery.error is not None:
-                # The broker would refuse the following batches as out of order, so use a new producer id.  Other
-                # partitions keep the old id for the batch in flight and change with the next.
-                self._producer = None
-                self._failure = delivery.error
-                self._metadata.pop(queue.tp.topic, None)
-            self._buffer(-len(batch.records), -batch.size)
-            batch.finish(queue.tp, delivery.base_offset, delivery.timestamp_ms, delivery.error)
-            self._on_delivery(delivery)
-
-    def _check_size(self, batch: Batch) -> None:
-        """Raises ApiError for a record above `record_bytes_max`, which is alone in its batch."""
-        size_max = self._settings.record_bytes_max
-        if size_max is not None and batch.size > size_max:
-            text = f"a record of {counted(batch.size, 'byte')} is larger than max.request.size={size_max}"
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
-
-    async def _deliver_in_time(self, queue: _PartitionQueue, batch: Batch) -> Delivery:
-        """Delivers a batch, or fails when delivery_timeout_ms have passed since its first record."""
-        timeout_ms = self._settings.delivery_timeout_ms
-        if timeout_ms is None:
-            return await self._deliver(queue, batch.records)
-        queue.last_error = None
-        left_ms = batch.created_ms + timeout_ms - self._client.transport.monotonic_ms()
+    def _look(self) -> None:
+        """Sends what is to be sent.  Whatever is wrong here is the result of the records."""
+        self._is_look_due = False
+        if self._end is not None:
+            return
         try:
-            async with asyncio.timeout(max(0, left_ms) / 1000):
-                return await self._deliver(queue, batch.records)
-        except TimeoutError:
-            cause = "" if queue.last_error is None else f" ({queue.last_error})"
-            text = f"{queue.tp}: not acknowledged within delivery.timeout.ms={timeout_ms}{cause}; may have been written"
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+            self._act()
+        except Exception as error:
+            logger.exception("sending failed")
+            self._fail_unsent(_as_kctl_error(error))
 
-    async def _deliver(self, queue: _PartitionQueue, records: list[Record]) -> Delivery:
-        if self._transaction is not None:
-            if self._failure is not None:
-                return Delivery(queue.tp, records, -1, -1, self._failure)
-            transaction = self._transaction
-            await self._repeat(queue, lambda: transaction.add(queue.tp))
-        producer = await self._repeat(queue, self._producer_id)
-        if producer != queue.producer:
-            queue.producer, queue.next_sequence = producer, 0
-        has_id = producer[0] >= 0
-        data = build_batch(
-            records,
-            codec=self._settings.codec,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            base_sequence=queue.next_sequence if has_id else -1,
-            is_transactional=self._transaction is not None,
-        )
-        queue.next_sequence = (queue.next_sequence + len(records)) & SEQUENCE_MAX
+    def _act(self) -> None:
+        now_ms = self._now_ms()
+        if self._failure is not None and self._transaction is not None:
+            self._fail_unsent(self._failure)
+        with self._lock:
+            plan = self._accumulator.step(now_ms, self._topics.leader_of, self._rooms)
+        for queue, batch in plan.expired:
+            self._fail(queue, batch, self._expiry(queue, batch))
+        for node_id, batches in plan.requests:
+            node = self._nodes[node_id]
+            node.in_flight += 1
+            self._start(self._produce(node, batches), "produce")
+        self._prepare(plan)
+        self._topics.refresh_if_old()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if plan.next_ms is not None:
+            self._timer = self._bind().call_at(plan.next_ms / 1000 + 0.0005, self._look)
+
+    def _prepare(self, plan: Plan) -> None:
+        """Starts what the batches wait for."""
+        if plan.leaderless:
+            self._topics.refresh(plan.leaderless)
+        for node_id in plan.unconnected:
+            self._connect(node_id)
+        if plan.needs_producer_id and (self._allocating is None or self._allocating.done()):
+            self._allocating = self._bind().create_task(self._allocate(), name="get a producer id")
+        if plan.unadded and (self._adding is None or self._adding.done()):
+            self._adding = self._bind().create_task(self._add(plan.unadded), name="add partitions to a transaction")
+
+    def _start(self, work: Any, name: str) -> None:
+        task = self._bind().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    def _rooms(self, node_id: int) -> int:
+        """How many requests may be sent to a broker; -1 if it has no connection."""
+        node = self._nodes.get(node_id)
+        if node is None or node.connection is None or not node.connection.is_open:
+            return -1
+        return self._settings.in_flight_max - node.in_flight
+
+    def _late_addresses(self) -> list[str]:
+        late_s = self._bind().time() - LATE_S
+        return [
+            node.connection.address
+            for node in self._nodes.values()
+            if node.connection is not None and node.in_flight and node.sent_s < late_s
+        ]
+
+    def _connect(self, node_id: int) -> None:
+        node = self._nodes.setdefault(node_id, _Node())
+        if node.connecting is not None and not node.connecting.done():
+            return
+        left_s = node.attempt_s - self._bind().time()
+        if left_s > 0:
+            self._bind().call_later(left_s, self._look_soon)
+            return
+        node.connecting = self._bind().create_task(self._open(node_id, node), name=f"connect to broker {node_id}")
+
+    async def _open(self, node_id: int, node: _Node) -> None:
+        """Connects to a broker.  The pauses between attempts grow as those of Kafka's clients do."""
+        settings = self._client.settings
         try:
-            base_offset, timestamp_ms = await self._repeat(queue, lambda: self._produce(queue.tp, data))
-        except ApiError as error:
-            raise ApiError(error.code, f"{queue.tp}: {error}") from None
-        return Delivery(queue.tp, records, base_offset, timestamp_ms)
+            node.connection = await self._client.connected(self._topics.brokers[node_id])
+            node.failures = 0
+        except (ConnectionLost, KeyError) as error:
+            pause_ms = min(settings.reconnect_backoff_ms << min(node.failures, 20), settings.reconnect_backoff_ms_max)
+            node.failures += 1
+            self._counters.connections_failed += 1
+            node.attempt_s = self._bind().time() + pause_ms * self._jitter() / 1000
+            waiting = self._of_leader(node_id)
+            for _, batch in waiting:
+                batch.last_error = ApiError(ErrorCode.NETWORK_EXCEPTION, str(error))
+            self._topics.refresh({queue.tp.topic for queue, _ in waiting})
+        except Exception as error:
+            failure = _as_kctl_error(error)
+            for queue, batch in self._of_leader(node_id, is_removed=True):
+                self._fail(queue, batch, copy_of(failure))
+        self._look_soon()
 
-    async def _repeat(self, queue: _PartitionQueue, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result of `attempt`, repeated after errors that may pass: until delivery_timeout_ms ends it, or without
-        that until the client's timeout.
-        """
-        is_delivery_timed = self._settings.delivery_timeout_ms is not None
-        deadline = self._client.deadline()
-        left = self._settings.retries
-        is_counted = is_delivery_timed or left is not None
-        while True:
-            try:
-                return await attempt()
-            except ApiError as error:
-                if error.code not in (RETRIED | MOVED if is_counted else RETRIED):
-                    raise
-                queue.last_error = error
-            except ClusterUnreachable as error:
-                if not is_counted:
-                    raise
-                queue.last_error = error
-            if left is not None:
-                if left == 0:
-                    raise queue.last_error
-                left -= 1
-            if not await deadline.pause():
-                if not is_delivery_timed:
-                    raise queue.last_error
-                await self._client.transport.sleep(self._client.settings.retry_backoff_ms_max)
-                deadline = self._client.deadline()
+    def _of_leader(self, node_id: int, *, is_removed: bool = False) -> list[tuple[PartitionQueue, Batch]]:
+        """The closed batches of the partitions that a broker leads."""
+        with self._lock:
+            return self._accumulator.take_unsent(
+                lambda tp: self._topics.leader_of(tp) == node_id, is_removed=is_removed
+            )
 
-    async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int]:
-        """Sends a batch; returns (base offset, append time)."""
-        request = ProduceRequest(
-            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
-            acks=self._settings.acks,
-            timeout_ms=self._client.settings.response_timeout_ms,
-            topic_data=[
-                TopicProduceData(name=tp.topic, partition_data=[PartitionProduceData(index=tp.partition, records=data)])
-            ],
-        )
-
-        async def send_to(connection: Connection, _: list[TopicPartition]) -> Outcomes[tuple[int, int]]:
-            try:
-                if self._settings.acks == 0:
-                    await connection.post(request)
-                    return {tp: (-1, -1)}
-                response = await connection.send(request, ProduceResponse)
-            except ConnectionLost:
-                self._metadata.pop(tp.topic, None)
-                raise
-            result = first_result(first_result(response.responses).partition_responses)
-            code = ErrorCode.of(result.error_code)
-            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER or code is ErrorCode.NONE:
-                return {tp: (result.base_offset, result.log_append_time_ms)}
-            if code in LEADER_MOVED:
-                self._metadata.pop(tp.topic, None)
-            return {tp: ApiError(code, _refusal(result))}
-
-        outcomes = await on_leaders(
-            self._client,
-            [tp],
-            send_to,
-            known=self._metadata.get(tp.topic),
-            is_repeated=self._settings.retries is None,
-        )
-        outcome = outcomes[tp]
-        if isinstance(outcome, ApiError):
-            raise copy_of(outcome)
-        return outcome
-
-    async def _producer_id(self) -> tuple[int, int]:
-        """(id, epoch), or (-1, -1) without idempotence."""
-        if self._transaction is not None:
-            return self._transaction.producer
-        if not self._settings.idempotent:
-            return -1, -1
-        if self._producer is None:
+    async def _allocate(self) -> None:
+        """Gets a producer id; batches wait for it."""
+        try:
             # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
-            requests = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
-            self._producer = asyncio.create_task(requests, name="get a producer id")
-        requested = self._producer
+            producer = await self._client.on_any_broker(initialise_producer_id, codes=COORDINATOR_MOVED)
+            with self._lock:
+                self._accumulator.producer = producer
+            self._last_error = None
+        except Exception as error:
+            await self._fail_or_pause(error)
+        self._look_soon()
+
+    async def _add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Adds partitions to the transaction; their batches wait for it."""
+        transaction = self._transaction
+        assert transaction is not None
         try:
-            return await asyncio.shield(requested)  # other partitions wait for it too
-        except KctlError:
-            if self._producer is requested:
-                self._producer = None
-            raise
+            await transaction.add(partitions)
+            self._last_error = None
+        except Exception as error:
+            if transaction is self._transaction:
+                await self._fail_or_pause(error)
+        self._look_soon()
+
+    async def _fail_or_pause(self, error: Exception) -> None:
+        """Fails the records that wait, unless the error may pass while they have time."""
+        failure = _as_kctl_error(error)
+        is_passing = isinstance(failure, ClusterUnreachable) or (
+            isinstance(failure, ApiError) and failure.code in RETRIED
+        )
+        if not is_passing or self._settings.delivery_timeout_ms is None:
+            self._fail_unsent(failure)
+            return
+        self._last_error = failure
+        await asyncio.sleep(self._client.settings.retry_backoff_ms_max / 1000)
+
+    async def _produce(self, node: _Node, batches: list[tuple[PartitionQueue, Batch]]) -> None:
+        """Sends one request, and passes the results to the batches."""
+        loop = self._bind()
+        connection = node.connection
+        error: KctlError | None = None
+        results: dict[TopicPartition, tuple[int, int] | ApiError] = {}
+        try:
+            assert connection is not None
+            sent = [(queue, batch) for queue, batch in batches if not batch.is_done]
+            request = produce_request(
+                [(queue.tp, batch) for queue, batch in sent],
+                acks=self._settings.acks,
+                codec=self._settings.codec,
+                level=self._settings.codec_level,
+                timeout_ms=self._client.settings.response_timeout_ms,
+                transactional_id=None if self._transaction is None else self._transaction.transactional_id,
+            )
+            started_s = node.sent_s = loop.time()
+            if self._settings.acks == 0:
+                await connection.post(request)
+                results = {queue.tp: (-1, -1) for queue, _ in sent}
+            else:
+                results = results_of(await connection.send(request, ProduceResponse))
+            took_s = loop.time() - started_s
+            self._counters.requests += 1
+            self._counters.request_s += took_s
+            self._counters.request_s_max = max(self._counters.request_s_max, took_s)
+        except ConnectionLost as lost:
+            error = ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost))
+            if node.connection is connection:
+                node.connection = None
+            if connection is not None and connection.is_open:  # it does not respond
+                self._start(connection.close(), "close a connection")
+        except Exception as problem:
+            error = _as_kctl_error(problem)
         finally:
-            del requested
+            node.in_flight -= 1
+            node.sent_s = loop.time()
+        for queue, batch in batches:
+            result = error or results.get(queue.tp)
+            self._settle(queue, batch, result or ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT))
+        self._look_soon()
+
+    def _settle(self, queue: PartitionQueue, batch: Batch, result: tuple[int, int] | KctlError) -> None:
+        """A batch has a result, which is not always the last one."""
+        if not isinstance(result, KctlError):
+            with self._lock:
+                is_new = self._accumulator.acknowledged(queue, batch)
+            if is_new:
+                self._counters.batches += 1
+                self._counters.records += len(batch.records)
+                self._counters.bytes += batch.size
+                self._finish(queue, batch, *result, None)
+            return
+        code = result.code if isinstance(result, ApiError) else None
+        settings = self._client.settings
+        pause_ms = min(settings.retry_backoff_ms << min(batch.attempts - 1, 20), settings.retry_backoff_ms_max)
+        with self._lock:
+            decision = self._accumulator.refused(queue, batch, result, self._now_ms() + pause_ms)
+        if code in LEADER_MOVED or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._topics.leader_has_moved(queue.tp)
+        self._counters.retries += decision is Decision.RETRY
+        self._counters.splits += decision is Decision.SPLIT
+        if decision is Decision.FAIL:
+            if isinstance(result, ApiError):
+                result = ApiError(result.code, f"{queue.tp}: {result}")
+            self._fail(queue, batch, result)
+
+    def _expiry(self, queue: PartitionQueue, batch: Batch) -> KctlError:
+        """The error of a batch whose time is over."""
+        timeout_ms = self._settings.delivery_timeout_ms
+        last = batch.last_error or self._last_error or self._topics.last_error
+        if timeout_ms is None and last is not None:
+            return ApiError(last.code, f"{queue.tp}: {last}") if isinstance(last, ApiError) else copy_of(last)
+        cause = "" if last is None else f" ({last})"
+        name = f"{self._client.settings.timeout_ms} ms" if timeout_ms is None else f"delivery.timeout.ms={timeout_ms}"
+        written = "may have been written" if batch.attempts else "was not sent"
+        text = f"{queue.tp}: not acknowledged within {name}{cause}; {written}"
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _fail_unsent(self, error: KctlError) -> None:
+        with self._lock:
+            taken = self._accumulator.take_unsent()
+        for queue, batch in taken:
+            self._fail(queue, batch, error)
+
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: KctlError) -> None:
+        if batch.base_sequence >= 0:
+            self.needs_new_epoch = True
+        self._counters.failed += len(batch.records)
+        self._failure = self._failure if self._failure is not None and self._transaction is not None else error
+        self._finish(queue, batch, -1, -1, error)
+
+    def _finish(
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        base_offset: int,
+        timestamp_ms: int,
+        error: KctlError | None,
+        *,
+        is_reported: bool = True,
+    ) -> None:
+        """Passes the result of a batch on.  What a callback raises is logged, and does not stop the others."""
+        delivery = Delivery(queue.tp, batch.records, base_offset, timestamp_ms, error)
+        try:
+            handles, batch.handles = batch.handles, []
+            if any(handles):
+                self._resolve(handles, delivery.metadata() if error is None else error)
+            if is_reported and self._on_delivery is not None:
+                self._on_delivery(delivery)
+        except Exception:
+            logger.exception("a callback failed partition=%s", queue.tp)
+        for flush in batch.flushes:
+            flush.left -= 1
+            if not flush.left and isinstance(flush, _Flush) and flush.arrival is not None and not flush.arrival.done():
+                flush.arrival.set_result(None)
+        if self._accumulator.has_room and self._room_waiters:
+            for waiter in self._room_waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
 
-def _refusal(result: PartitionProduceResponse) -> str | None:
-    """The message of the broker, with that about the first invalid record (KIP-467) if it has none (before 3.9)."""
-    details = [one.batch_index_error_message for one in result.record_errors if one.batch_index_error_message]
-    message = result.error_message or ""
-    if not details or details[0] in message:
-        return result.error_message
-    more = f" and {len(details) - 1} more" if len(details) > 1 else ""
-    return f"{message} ({details[0].rstrip('.')}{more})".strip()
+def _limits(settings: ProducerSettings, client: ClusterClient) -> Limits:
+    return Limits(
+        linger_ms=settings.linger_ms,
+        batch_bytes=settings.batch_bytes,
+        batch_records=settings.batch_records,
+        buffered_records_max=settings.buffered_records_max,
+        buffered_bytes_max=settings.buffered_bytes_max,
+        delivery_timeout_ms=settings.delivery_timeout_ms,
+        attempt_timeout_ms=client.settings.timeout_ms,
+        retries=settings.retries,
+        in_flight_max=min(settings.in_flight_max, 5) if settings.idempotent else settings.in_flight_max,
+        request_bytes_max=settings.request_bytes_max,
+    )
 
 
-def _is_too_large(delivery: Delivery) -> bool:
-    return isinstance(delivery.error, ApiError) and delivery.error.code is ErrorCode.MESSAGE_TOO_LARGE
-
-
-async def _init_producer_id(connection: Connection) -> tuple[int, int]:
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
-    response = await connection.send(request, InitProducerIdResponse)
-    if response.error_code:
-        code = ErrorCode.of(response.error_code)
-        raise ApiError(code, f"{code.description} No producer id for idempotence; with acks=1 none is needed.")
-    return response.producer_id, response.producer_epoch
+def _as_kctl_error(error: Exception) -> KctlError:
+    """An error of kctl as it is; another one, which is a bug or the caller's data, with its type."""
+    if isinstance(error, KctlError):
+        return copy_of(error)
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")

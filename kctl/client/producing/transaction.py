@@ -8,11 +8,11 @@ the transaction is aborted by the next producer with the id, or after transactio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import Self
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import Any, Self
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
-from kctl.client.connections.framing import first_result
+from kctl.client.connections.shared_work import SharedWork
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.assignors import NO_GENERATION
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
@@ -34,6 +34,7 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kctl.system.reference_cycles import copy_of
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of Kafka's producer."""
@@ -55,28 +56,66 @@ _WORDS = {
 }
 
 
+FENCED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors of the coordinator after which the producer cannot go on: another one has its id."""
+EPOCH_VERSION_MIN = 3
+"""First version of InitProducerId that raises the epoch of the same producer only (KIP-360)."""
+
+
 class Transaction:
-    """The open transaction of a transactional id; after its end, the next one.  Owner: event loop."""
+    """The open transaction of a transactional id; after its end, the next one.  Owner: event loop.
+
+    Requests go on when their caller is cancelled, and the end of the transaction waits for them.
+    """
 
     def __init__(self, client: ClusterClient, transactional_id: str, producer: ProducerIdAndEpoch) -> None:
         self.transactional_id = transactional_id
         self.producer = producer
+        self.added: set[TopicPartition] = set()
+        """The partitions that the coordinator has added to the transaction."""
+        self.fatal: ApiError | None = None
+        """Why this producer cannot go on."""
         self._client = client
-        self._adding: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._work = SharedWork()
+        self._failure: KctlError | None = None
+        """Of a request whose caller may not have seen it; the transaction can then only be aborted."""
+        self._ending: asyncio.Task[None] | None = None
+        self._is_committing = False
         self._is_started = False
         """Whether the coordinator has a transaction, or may have one because the outcome of a request is unknown."""
 
     @classmethod
     async def begin(
-        cls, client: ClusterClient, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+        cls,
+        client: ClusterClient,
+        transactional_id: str,
+        *,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        previous: ProducerIdAndEpoch | None = None,
     ) -> Self:
         """Initialises the transactional id and fences other producers; after `timeout_ms` the coordinator aborts.
 
-        Raises ApiError.
+        With `previous` it raises the epoch of this producer, which is refused if another one has fenced it (KIP-360;
+        Kafka 2.5 and newer).  Raises ApiError.
         """
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
         async def send_to(connection: Connection) -> ProducerIdAndEpoch:
+            raised = previous
+            if connection.versions.highest(InitProducerIdRequest) < EPOCH_VERSION_MIN:
+                raised = None
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=-1 if raised is None else raised.producer_id,
+                producer_epoch=-1 if raised is None else raised.epoch,
+            )
             response = await connection.send(request, InitProducerIdResponse)
             _raise_for(response.error_code, transactional_id)
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -84,19 +123,11 @@ class Transaction:
         producer = await client.on_coordinator(transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
         return cls(client, transactional_id, producer)
 
-    async def add(self, tp: TopicPartition) -> None:
-        """Adds a partition to the transaction; required before the first batch is sent to it.  Raises ApiError."""
-        if tp not in self._adding:
-            self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
-        adding = self._adding[tp]
-        try:
-            await asyncio.shield(adding)  # a batch that is given up must not stop the request of the next one
-        except KctlError:
-            if self._adding.get(tp) is adding:
-                del self._adding[tp]  # it may be repeated
-            raise
-        finally:
-            del adding
+    async def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Adds partitions to the transaction; required before the first batch is sent to them.  Raises ApiError."""
+        missing = [tp for tp in partitions if tp not in self.added]
+        if missing:
+            await self._run(self._add(missing), f"add {len(missing)} partitions to a transaction")
 
     async def add_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position | CommittedOffset]
@@ -152,10 +183,19 @@ class Transaction:
             codes = [one.error_code for topic in response.topics for one in topic.partitions]
             _raise_for(next((code for code in codes if code), 0), self.transactional_id)
 
-        await self._start(
-            self._client.on_coordinator(self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY)
-        )
-        await self._client.on_coordinator(group.group_id, send_commit)
+        async def send_both() -> None:
+            try:
+                await self._start(
+                    self._client.on_coordinator(
+                        self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY
+                    )
+                )
+                await self._client.on_coordinator(group.group_id, send_commit)
+            except KctlError as error:
+                self._failure = copy_of(error)
+                raise
+
+        await self._run(send_both(), "add offsets to a transaction")
 
     async def commit(self) -> None:
         """Commits the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""
@@ -167,53 +207,90 @@ class Transaction:
         """
         await self._end(is_commit=False)
 
-    async def _add(self, tp: TopicPartition) -> None:
+    async def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        if self.fatal is not None:
+            work.close()
+            raise copy_of(self.fatal)
+        await self._work.run(work, name)
+
+    async def _add(self, partitions: Sequence[TopicPartition]) -> None:
+        topics = {tp.topic: [other.partition for other in partitions if other.topic == tp.topic] for tp in partitions}
         request = AddPartitionsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.epoch,
-            topics=[AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition])],
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
         )
 
         async def send_to(connection: Connection) -> None:
             response = await connection.send(request, AddPartitionsToTxnResponse)
-            result = first_result(first_result(response.results).results)
-            _raise_for(result.error_code, self.transactional_id)
+            codes = [result.error_code for topic in response.results for result in topic.results]
+            skipped = ErrorCode.OPERATION_NOT_ATTEMPTED  # because of another partition, whose error says why
+            _raise_for(next((code for code in codes if code not in {0, skipped}), 0), self.transactional_id)
+            if not codes or any(codes):
+                _raise_for(skipped, self.transactional_id)
 
         await self._start(
             self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
         )
+        self.added.update(partitions)
 
     async def _start(self, adding: Awaitable[None]) -> None:
         """Waits until a partition or group has been added, which starts the transaction at the coordinator."""
         try:
             await adding
-        except ApiError:
+        except ApiError as error:
+            self._note(error)
             raise  # refused: nothing was added
         except BaseException:
             self._is_started = True
             raise
         self._is_started = True
 
+    def _note(self, error: ApiError) -> None:
+        if error.code in FENCED:
+            self.fatal = self.fatal or copy_of(error)
+
     async def _end(self, *, is_commit: bool) -> None:
+        """Ends the transaction; joins an end that is in progress because its caller was cancelled."""
+        if self._ending is not None and not self._ending.done() and self._is_committing is not is_commit:
+            await asyncio.wait([self._ending])
+            if self._ending.exception() is None:
+                done = "aborted" if is_commit else "committed"
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, f"the transaction has already been {done}")
+        if self._ending is None or self._ending.done():
+            self._is_committing = is_commit
+            self._ending = self._work.start(self._send_end(is_commit=is_commit), "end a transaction")
+        await asyncio.shield(self._ending)
+
+    async def _send_end(self, *, is_commit: bool) -> None:
         """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
-        await asyncio.gather(*self._adding.values(), return_exceptions=True)
-        if not self._is_started:  # The coordinator would refuse to end a transaction in which nothing is.
-            self._adding.clear()
-            return
-        request = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer.producer_id,
-            producer_epoch=self.producer.epoch,
-            committed=is_commit,
-        )
+        await self._work.finished()
+        if self.fatal is not None:
+            raise copy_of(self.fatal)
+        if is_commit and self._failure is not None:
+            raise copy_of(self._failure)
+        if self._is_started:  # The coordinator would refuse to end a transaction in which nothing is.
+            request = EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer.producer_id,
+                producer_epoch=self.producer.epoch,
+                committed=is_commit,
+            )
 
-        async def send_to(connection: Connection) -> None:
-            response = await connection.send(request, EndTxnResponse)
-            _raise_for(response.error_code, self.transactional_id)
+            async def send_to(connection: Connection) -> None:
+                response = await connection.send(request, EndTxnResponse)
+                _raise_for(response.error_code, self.transactional_id)
 
-        await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
-        self._adding.clear()
+            try:
+                await self._client.on_coordinator(
+                    self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY
+                )
+            except ApiError as error:
+                self._note(error)
+                raise
+        self.added.clear()
+        self._failure = None
         self._is_started = False
 
 

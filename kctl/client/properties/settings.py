@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 from kctl.client.connections.security import client_security
 from kctl.client.consuming.assignors import assignor_names
 from kctl.client.consuming.fetching import FetchLimits
-from kctl.client.producing.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
+from kctl.client.producing.partitioners import (
+    AdaptivePartitioner,
+    DefaultPartitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+    StickyPartitioner,
+)
 from kctl.client.producing.producer import ACKS_ALL, ProducerSettings
 from kctl.client.properties.table import Client, check_properties, unknown_names
 from kctl.errors import ConfigError, UsageError
@@ -82,7 +88,12 @@ def partitioner_of(values: Mapping[str, Any]) -> Partitioner | None:
     name = values.get("partitioner.class")
     if isinstance(name, str):
         return _PARTITIONERS[name]()
-    return StickyPartitioner() if values.get("partitioner.ignore.keys") else None
+    ignores_keys = values.get("partitioner.ignore.keys", False)
+    is_adaptive = values.get("partitioner.adaptive.partitioning.enable", True)
+    if not ignores_keys and is_adaptive:
+        return None
+    batch_bytes = values.get("batch.size", 64 << 10)
+    return AdaptivePartitioner(batch_bytes, ignores_keys=ignores_keys, is_adaptive=is_adaptive)
 
 
 class Writing(NamedTuple):
@@ -119,12 +130,15 @@ def writing_settings(
             f"must be at least linger.ms + request.timeout.ms, which are {linger_ms + request_timeout_ms}",
         )
     record_bytes_max = values.get("max.request.size")
+    codec = Codec.named(values["compression.type"]) if "compression.type" in values else defaults.codec
     buffered_bytes_max = max(1, values.get("buffer.memory", defaults.buffered_bytes_max))
     batch_bytes = min(values.get("batch.size", defaults.batch_bytes), buffered_bytes_max)
     settings = replace(
         defaults,
         acks=acks,
-        codec=Codec.named(values["compression.type"]) if "compression.type" in values else defaults.codec,
+        codec=codec,
+        codec_level=values.get(f"compression.{codec.name.lower()}.level"),
+        in_flight_max=values.get("max.in.flight.requests.per.connection", defaults.in_flight_max),
         idempotent=idempotent,
         linger_ms=linger_ms,
         batch_bytes=batch_bytes if record_bytes_max is None else min(batch_bytes, record_bytes_max),

@@ -18,6 +18,7 @@ from kctl.client.properties.values import (
     acks,
     decimal,
     integer,
+    level,
     long_integer,
     names,
     non_empty,
@@ -30,6 +31,7 @@ from kctl.client.properties.values import (
     text,
 )
 from kctl.errors import ConfigError, UsageError
+from kctl.records.compression import Codec
 
 ALL = "every command and the Python client"
 PYTHON = "the Python client"
@@ -98,7 +100,7 @@ _BOOTSTRAPS = "bootstrap.servers are tried whenever no broker is connected"
 _NO_METRICS = "the client keeps no metrics"
 _NO_TELEMETRY = "the client sends no telemetry"
 _OS_BUFFERS = "the operating system sizes the buffers of sockets"
-_ONE_BACKOFF = "a lost connection is opened again after retry.backoff.ms"
+_ONE_BACKOFF = "; others open a lost connection again after retry.backoff.ms"
 _BROKER_VERIFIES = "the broker verifies tokens"
 _NO_REFRESH = "a token is fetched when a connection needs one, not in the background"
 _NO_ASSERTIONS = "signed assertions are not implemented; use a client secret or a token file"
@@ -168,8 +170,8 @@ _COMMON = (
         long_integer(low=0),
         _BOOTSTRAPS,
     ),
-    _unused("reconnect.backoff.ms", "ACP", long_integer(low=0), _ONE_BACKOFF),
-    _unused("reconnect.backoff.max.ms", "ACP", long_integer(low=0), _ONE_BACKOFF),
+    _obeyed("reconnect.backoff.ms", "ACP", long_integer(low=0), _WRITING, _ONE_BACKOFF),
+    _obeyed("reconnect.backoff.max.ms", "ACP", long_integer(low=0), _WRITING, _ONE_BACKOFF),
     _unused("socket.connection.setup.timeout.max.ms", "ACP", long_integer(), "the time-out does not grow"),
     _unused("receive.buffer.bytes", "ACP", integer(low=-1), _OS_BUFFERS),
     _unused("send.buffer.bytes", "ACP", integer(low=-1), _OS_BUFFERS),
@@ -259,23 +261,23 @@ _PRODUCER = (
     _obeyed(
         "compression.gzip.level",
         "P",
-        only(dict.fromkeys(("-1", "6")), integer(low=-1), "gzip is written with level 6; remove it"),
+        level(Codec.GZIP),
         _WRITING,
-        ": -1 and 6; other levels are refused",
+        ": 1 to 9, and -1 for 6",
     ),
     _obeyed(
         "compression.lz4.level",
         "P",
-        only({"9": None}, integer(low=1), "lz4 is written with the default level; remove it"),
+        level(Codec.LZ4),
         _WRITING,
-        ": the default, 9; other levels are refused",
+        ": 1 to 17; without it the fast compressor is used",
     ),
     _obeyed(
         "compression.zstd.level",
         "P",
-        only({"3": None}, integer(low=-131_072), "zstd is written with level 3; remove it"),
+        level(Codec.ZSTD),
         _WRITING,
-        ": the default, 3; other levels are refused",
+        ": -131072 to 22",
     ),
     _obeyed("batch.size", "P", integer(low=0), _WRITING, "; --batch-size takes precedence"),
     _obeyed("buffer.memory", "P", long_integer(low=0), _WRITING),
@@ -326,21 +328,20 @@ _PRODUCER = (
         "produce, copy",
         _BYTES,
     ),
-    _unused(
+    _obeyed(
         "max.in.flight.requests.per.connection",
         "P",
         integer(low=1),
-        "one batch of each partition is in flight, which keeps their order",
+        _WRITING,
+        "; without idempotence one batch of each partition is in flight, which keeps their order",
     ),
     _unused("metadata.max.idle.ms", "P", long_integer(low=5_000), "metadata is kept for metadata.max.age.ms"),
-    _unused(
-        "partitioner.adaptive.partitioning.enable", "P", switch, "records without a key go to each partition in turn"
-    ),
+    _obeyed("partitioner.adaptive.partitioning.enable", "P", switch, "produce, copy --partitions hash"),
     _unused(
         "partitioner.availability.timeout.ms",
         "P",
         long_integer(low=0),
-        "records without a key go to each partition in turn",
+        "partitions with fewer batches waiting get more records without a key",
     ),
     _unused("internal.auto.downgrade.txn.commit", "P", switch, _INTERNAL),
     _refused("interceptor.classes", "CP", f"{_NO_JAVA}, in Python use interceptors of ProducerConfig", names),

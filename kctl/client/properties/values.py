@@ -9,6 +9,7 @@ from typing import Any
 
 from kctl.errors import UsageError
 from kctl.output.quantities import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
+from kctl.records.compression import LEVELS, Codec
 
 Parse = Callable[[str], Any]
 """The value of a text.  Raises UsageError."""
@@ -25,6 +26,18 @@ _NANO_DIGITS = 9
 def integer(low: int = -INT32_MAX - 1) -> Parse:
     """Kafka's INT."""
     return lambda text: parse_integer(text, "the value", low=low, high=INT32_MAX)
+
+
+def level(codec: Codec) -> Parse:
+    """A compression level; None for -1 of gzip, which is the default.  KIP-390."""
+    lowest, highest = LEVELS[codec]
+
+    def parse(text: str) -> int | None:
+        if codec is Codec.GZIP and text.strip() == "-1":
+            return None
+        return parse_integer(text, "the value", low=lowest, high=highest)
+
+    return parse
 
 
 def long_integer(low: int = -INT64_MAX - 1) -> Parse:

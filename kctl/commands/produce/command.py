@@ -407,7 +407,7 @@ async def _feed(
                     topic, left, key=every.key, headers=every.headers, partition=every.partition
                 )
                 if not sent:
-                    await producer.ready(topic)
+                    await producer.ready(topic, every.partition)
                 done += sent
         return
     number = 0
@@ -424,15 +424,16 @@ async def _feed(
                         raise UsageError(str(error)) from None
                 value = encoding.encoded(encoding.value, record.value)
                 key = every.key if record.key is None else encoding.encoded(encoding.key, record.key)
+                number_of_partition = record.partition if every.partition is None else every.partition
                 while not producer.send_at_once(
                     topic,
                     value,
                     key=key,
                     headers=record.headers + every.headers,
-                    partition=record.partition if every.partition is None else every.partition,
+                    partition=number_of_partition,
                     timestamp_ms=record.timestamp_ms,
                 ):
-                    await producer.ready(topic)
+                    await producer.ready(topic, number_of_partition)
                 number += 1
     except (UsageError, SchemaError) as error:
         raise UsageError(f"{source} {lines.unit} {number + 1}: {error}") from None

@@ -229,9 +229,12 @@ ROWS: dict[str, list[Row]] = {
         Row(PERF, "lz4", lambda _, sent: {one.codec.name for one in sent.batches} == {"LZ4"}),
         Row(f"{WRITE} --codec none", "zstd", lambda _, sent: {one.codec.name for one in sent.batches} == {"NONE"}),
     ],
-    "compression.gzip.level": [Row(WRITE, "1", lambda ran, _: ran.status == 2)],
-    "compression.lz4.level": [Row(WRITE, "1", lambda ran, _: ran.status == 2)],
-    "compression.zstd.level": [Row(WRITE, "1", lambda ran, _: ran.status == 2)],
+    "compression.gzip.level": [Row(WRITE, "10", lambda ran, _: ran.status == 2)],
+    "compression.lz4.level": [Row(WRITE, "18", lambda ran, _: ran.status == 2)],
+    "compression.zstd.level": [
+        Row(WRITE, "23", lambda ran, _: ran.status == 2),
+        Row(WRITE, "-5", lambda ran, _: ran.status == 0, {"compression.type": "zstd"}),
+    ],
     "batch.size": [
         Row(WRITE, "0", lambda _, sent: len(sent.batches) == RECORDS),
         Row(PERF, "1", lambda _, sent: len(sent.batches) == 5),
@@ -308,6 +311,10 @@ SILENCES: dict[str, Row] = {
 """Effects that are seen when the broker does not respond to Metadata."""
 
 ELSEWHERE = {
+    "max.in.flight.requests.per.connection": "tests/unit/client/test_producer.py",
+    "partitioner.adaptive.partitioning.enable": "tests/unit/client/test_property_table.py",
+    "reconnect.backoff.ms": "tests/unit/client/test_producer.py",
+    "reconnect.backoff.max.ms": "tests/unit/client/test_producer.py",
     "retries": "tests/unit/client/test_property_table.py",
     "metadata.max.age.ms": "test_metadata_is_requested_again_after_its_age",
     "max.block.ms": "tests/unit/client/test_public_producer.py",

@@ -123,7 +123,7 @@ def test_an_import_that_is_refused_has_not_written_and_fences_no_other(
     async def refused() -> subprocess.CompletedProcess[str]:
         async with ClusterClient(ClientSettings(parse_servers(kctl_bootstrap)), AsyncioTransport()) as client:
             other = await Transaction.begin(client, import_group(restored.name, position))
-            await other.add(TopicPartition(restored.name, 0))
+            await other.add([TopicPartition(restored.name, 0)])
             run = partial(subprocess.run, command, check=False, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
             done = await asyncio.to_thread(run)
             await other.commit()

@@ -57,6 +57,8 @@ NOT_LEADER = 6
 OUT_OF_RANGE = 1
 NO_SUCH_GROUP = 69
 NO_COORDINATOR = 15
+OUT_OF_ORDER = 45
+INVALID_PRODUCER_EPOCH = 47
 FENCED_EPOCH = 74
 UNKNOWN_EPOCH = 75
 
@@ -78,6 +80,8 @@ class FakePartition:
     producers: list[describe_producers.ProducerState] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     """(leader epoch, its first offset) in the log, ascending; the last one is the current epoch."""
+    sequences: dict[int, tuple[int, list[tuple[int, int, int]]]] = field(default_factory=dict)
+    """By producer id: the epoch, and (first sequence, next sequence, base offset) of the last five batches."""
 
     @property
     def leader_epoch(self) -> int:
@@ -93,6 +97,26 @@ class FakePartition:
             self.data += one
             self.end += header.last_offset_delta + 1
         return base
+
+    def produce(self, batch: bytes) -> tuple[int, int]:
+        """Store a batch as `append` does, unless its sequence number says otherwise; (error code, base offset)."""
+        header = next(iterate_batches(batch))
+        if header.producer_id < 0:
+            return 0, self.append(batch)
+        epoch, known = self.sequences.get(header.producer_id, (-1, []))
+        if header.producer_epoch < epoch:
+            return INVALID_PRODUCER_EPOCH, -1
+        first, following = header.base_sequence, (header.base_sequence + header.record_count) & 0x7FFFFFFF
+        if header.producer_epoch > epoch:
+            known = []
+        for known_first, known_following, base in known:
+            if (known_first, known_following) == (first, following):
+                return 0, base
+        if first != (known[-1][1] if known else 0):
+            return OUT_OF_ORDER, -1
+        base = self.append(batch)
+        self.sequences[header.producer_id] = header.producer_epoch, [*known, (first, following, base)][-5:]
+        return 0, base
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of a record, or the current one at the end of the log."""
@@ -406,7 +430,9 @@ class FakeCluster:
             partitions = []
             for part in topic.partition_data:
                 found, error = self._find(broker, topic.name, part.index)
-                base = -1 if found is None else found.append(bytes(part.records))
+                base = -1
+                if found is not None:
+                    error, base = found.produce(bytes(part.records))
                 partitions.append(
                     produce.PartitionProduceResponse(index=part.index, error_code=error, base_offset=base)
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from random import Random
 
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from kctl.client.producing.partitioners import (
+    AdaptivePartitioner,
+    Crc32Partitioner,
     DefaultPartitioner,
     RoundRobinPartitioner,
     StickyPartitioner,
@@ -61,6 +64,33 @@ def test_sticky_changes_only_with_a_batch(partition_count: int, closes: list[boo
     current = select("orders", b"k", partition_count)
     for closes_batch in closes:
         if closes_batch:
-            select.on_batch_closed("orders")
+            select.on_batch_closed("orders", current, 100)
             current = (current + 1) % partition_count
         assert select("orders", b"another", partition_count) == current
+
+
+@given(st.binary(min_size=1, max_size=40), st.integers(1, 1000))
+def test_crc32_agrees_with_librdkafka(key: bytes, partition_count: int) -> None:
+    assert Crc32Partitioner()("orders", key, partition_count) == zlib.crc32(key) % partition_count
+
+
+def test_crc32_of_a_known_key() -> None:
+    """The check value of CRC-32 (ISO-HDLC), which rd_crc32 of librdkafka implements."""
+    assert Crc32Partitioner()("orders", b"123456789", 1 << 32) == 0xCBF43926
+
+
+def test_adaptive_prefers_partitions_with_few_batches_and_stays_for_a_batch() -> None:
+    """KIP-794."""
+    random = Random(1)
+    select = AdaptivePartitioner(1_000, choose=random.randrange)
+    select.waiting = lambda topic, partition_count: [0, 4, 0]
+    counts: Counter[int] = Counter()
+    for _ in range(1_100):
+        current = select("orders", None, 3)
+        select.on_batch_closed("orders", current, 100)
+        assert select("orders", None, 3) == current, "a small batch is not enough"
+        select.on_batch_closed("orders", current, 900)
+        counts[current] += 1
+    assert 50 <= counts[1] <= 150, counts  # 1 of 11
+    assert min(counts[0], counts[2]) >= 400, counts
+    assert select("orders", b"k", 3) == partition_of_key(b"k", 3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -25,7 +27,6 @@ from kctl.protocol.apis.produce import (
 from kctl.records.compression import Codec
 from kctl.records.header import parse_header
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.transports_without_pauses import NoPauseAsyncioTransport
 
 PATIENT_MS = 60_000
 """Longer than any test: batches close because they are full or flushed."""
@@ -40,13 +41,13 @@ def cluster() -> Iterator[FakeCluster]:
 def produce(
     cluster: FakeCluster,
     work: Callable[[Producer], Awaitable[None]],
-    transport: type[AsyncioTransport] = AsyncioTransport,
+    timeout_ms: int = 30_000,
     **settings: Any,
 ) -> list[Delivery]:
     deliveries: list[Delivery] = []
 
     async def main() -> None:
-        async with ClusterClient(cluster.settings(), transport()) as client:
+        async with ClusterClient(cluster.settings()._replace(timeout_ms=timeout_ms), AsyncioTransport()) as client:
             chosen = ProducerSettings(**({"linger_ms": PATIENT_MS} | settings))
             producer = Producer(
                 client, chosen, deliveries.append, clock_ms=lambda: 1_000, partitioner=DefaultPartitioner(lambda _: 0)
@@ -323,14 +324,17 @@ def test_retriable_error_is_retried(cluster: FakeCluster) -> None:
     assert (delivery.error, delivery.base_offset) == (None, 0)
 
 
-def test_fatal_error_is_raised_and_later_batches_get_a_new_producer_id(cluster: FakeCluster) -> None:
+def test_fatal_error_is_raised_and_later_batches_get_a_new_epoch(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.MESSAGE_TOO_LARGE, 1))
     refused, written = produce(cluster, sending("a", "b"), batch_records=1)
     assert isinstance(refused.error, ApiError)
     assert refused.error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert written.error is None
-    assert [(header.producer_id, header.base_sequence) for header in headers_of(cluster)] == [(4001, 0), (4002, 0)]
+    sent = [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers_of(cluster)]
+    assert sent[0] == (4001, 0, 0)
+    assert sent[-1] == (4001, 1, 0), "KIP-360"
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"b"]
 
 
 def test_error_has_the_reason_for_the_first_record(cluster: FakeCluster) -> None:
@@ -344,7 +348,7 @@ def test_error_has_the_reason_for_the_first_record(cluster: FakeCluster) -> None
 def test_persistent_retriable_error_ends_with_the_timeout(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
-    (delivery,) = produce(cluster, sending("a"), NoPauseAsyncioTransport)
+    (delivery,) = produce(cluster, sending("a"), timeout_ms=500)
     assert isinstance(delivery.error, ApiError)
     assert delivery.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -366,3 +370,76 @@ def test_sender_waits_while_too_many_records_are_in_flight(cluster: FakeCluster)
     deliveries = produce(cluster, sending(*map(str, range(50))), batch_records=5, buffered_records_max=10)
     assert sum(len(delivery.records) for delivery in deliveries) == 50
     assert [record.value for record in cluster.records_of("orders", 0)] == [b"%d" % number for number in range(50)]
+
+
+def test_five_batches_of_a_partition_are_in_flight_with_idempotence_and_one_without(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    most = [0]
+    arrival, is_released = threading.Event(), threading.Event()
+
+    def hold(_: Any) -> None:
+        arrival.set()
+        is_released.wait(30)
+
+    cluster.intercept(ProduceRequest, hold)
+
+    async def work(producer: Producer) -> None:
+        for number in range(20):
+            await producer.send("orders", b"%d" % number)
+        await asyncio.to_thread(arrival.wait, 30)
+        most[0] = int(producer.metrics()["requests_in_flight"])
+        is_released.set()
+
+    for settings, expected in (
+        ({}, 5),
+        ({"in_flight_max": 2}, 2),
+        ({"idempotent": False, "acks": 1}, 1),
+    ):
+        is_released.clear()
+        arrival.clear()
+        deliveries = produce(cluster, work, batch_records=1, **settings)
+        assert most[0] == expected, settings
+        assert [delivery.error for delivery in deliveries] == [None] * 20, settings
+    assert [int(record.value) for record in cluster.records_of("orders", 0)] == [*range(20)] * 3
+
+
+def test_pauses_between_attempts_to_connect_grow(cluster: FakeCluster) -> None:
+    """reconnect.backoff.ms and reconnect.backoff.max.ms."""
+    cluster.create("orders", leaders=[1])
+    cluster.kill(1)
+    times: list[float] = []
+
+    class Counting(AsyncioTransport):
+        async def connect(self, host: str, port: int, **options: Any) -> Any:
+            if port == cluster.ports[1]:
+                times.append(asyncio.get_running_loop().time())
+            return await super().connect(host, port, **options)
+
+    async def main() -> None:
+        settings = cluster.settings()._replace(
+            timeout_ms=1_000, reconnect_backoff_ms=100, reconnect_backoff_ms_max=400, retry_backoff_ms=1
+        )
+        async with ClusterClient(settings, Counting()) as client:
+            producer = Producer(client, ProducerSettings(linger_ms=0), jitter=lambda: 1.0)
+            await producer.send("orders", b"a")
+            await producer.flush()
+            assert isinstance(producer.failure, KctlError)
+            assert producer.metrics()["connections_failed_total"] == len(times)
+            await producer.stop()
+
+    asyncio.run(main())
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.1, 0.2, 0.4), strict=False)), pauses
+    assert len(times) >= 2
+
+
+@pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 1), (Codec.LZ4, 12), (Codec.ZSTD, -7), (Codec.ZSTD, 19)])
+def test_levels_of_codecs_are_used(cluster: FakeCluster, codec: Codec, level: int) -> None:
+    cluster.create("orders")
+    values = [str(number * number).zfill(100) for number in range(200)]
+    sizes = []
+    for chosen in (None, level):
+        produce(cluster, sending(*values), codec=codec, codec_level=chosen)
+        sizes.append(headers_of(cluster)[-1].size)
+    assert sizes[0] != sizes[1]
+    assert [record.value.decode() for record in cluster.records_of("orders", 0)] == values * 2

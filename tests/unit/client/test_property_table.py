@@ -11,7 +11,7 @@ import pytest
 
 from kctl.client.application.settings import ConsumerConfig, ProducerConfig
 from kctl.client.consuming.fetching import FetchLimits
-from kctl.client.producing.partitioners import RoundRobinPartitioner, StickyPartitioner
+from kctl.client.producing.partitioners import AdaptivePartitioner, RoundRobinPartitioner, StickyPartitioner
 from kctl.client.producing.producer import ProducerSettings
 from kctl.client.properties.settings import fetch_limits, partitioner_of, writing_settings
 from kctl.client.properties.table import ALL, PROPERTIES, PYTHON, Client, check_properties, not_obeyed, unknown_names
@@ -35,7 +35,8 @@ from tests.rows import for_rows
         ("P", "acks", "2", "use all, -1, 0 or 1"),
         ("P", "linger.ms", "1s", "the value is a whole number from 0 to 9223372036854775807, not '1s'"),
         ("P", "enable.idempotence", "yes", "use true or false"),
-        ("P", "compression.zstd.level", "9", "zstd is written with level 3; remove it"),
+        ("P", "compression.zstd.level", "23", "the value is a whole number from -131072 to 22, not '23'"),
+        ("P", "compression.gzip.level", "-1", None),
         ("P", "acks", " all ", None),
         ("C", "auto.offset.reset", "begin", "use latest, earliest, none or by_duration:PnDTnHnMn.nS"),
         ("C", "auto.offset.reset", "by_duration:1h", "'1h' is not a duration such as PT1H30M or P1D"),
@@ -178,3 +179,19 @@ def test_python_client_takes_the_same_table_and_refuses_names_that_no_client_has
         ):
             with pytest.raises((ConfigError, UsageError), match=name):
                 config.from_properties({"bootstrap.servers": "a:1", name: value})
+
+
+def test_partitioner_of_records_without_a_key_is_that_of_the_properties() -> None:
+    """KIP-794."""
+    assert partitioner_of({}) is None, "AdaptivePartitioner, which knows the batches of its producer"
+    ignoring = partitioner_of({"partitioner.ignore.keys": True})
+    assert ignoring is not None
+    assert {ignoring("orders", b"%d" % number, 1_000) for number in range(100)} == {ignoring("orders", None, 1_000)}
+    even = partitioner_of({"partitioner.adaptive.partitioning.enable": False})
+    assert isinstance(even, AdaptivePartitioner)
+    even.waiting = lambda *_: [0, 10**9]
+    selected = set()
+    for _ in range(200):
+        selected.add(even("orders", None, 2))
+        even.on_batch_closed("orders", even("orders", None, 2), 1 << 20)
+    assert selected == {0, 1}

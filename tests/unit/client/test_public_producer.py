@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, as_completed, wait
 from typing import Any
 
 import pytest
@@ -23,7 +26,15 @@ from kctl.client import (
 from kctl.client.producing.partitioners import partition_of_key
 from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError, UsageError
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kctl.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 from tests.unit.client.fake_cluster import FakeCluster
 
@@ -84,7 +95,7 @@ def test_records_of_several_threads_all_arrive(cluster: FakeCluster) -> None:
 
 def test_error_belongs_to_its_records(cluster: FakeCluster) -> None:
     cluster.create("orders")
-    with Producer(config(cluster)) as producer:
+    with Producer(config(cluster, allow_auto_create_topics=False)) as producer:
         lost = producer.send("missing", "a")
         stored = producer.send("orders", "b")
         assert stored.result(WAIT_S).offset == 0
@@ -190,7 +201,8 @@ def test_added_partitions_are_used_after_the_age_of_metadata(cluster: FakeCluste
     with Producer(config(cluster, partitioner=last, metadata_max_age_ms=0)) as producer:
         assert producer.send("orders", "a").result(WAIT_S).partition == 0
         cluster.create("orders", leaders=3)
-        assert producer.send("orders", "b").result(WAIT_S).partition == 2
+        # The metadata is looked up again in the background.
+        assert any(producer.send("orders", "b").result(WAIT_S).partition == 2 for _ in range(1_000))
 
 
 def test_error_of_own_partitioner_is_the_result(cluster: FakeCluster) -> None:
@@ -283,3 +295,204 @@ def test_client_properties_become_settings() -> None:
     assert "secret-word" not in repr(secure)
     with pytest.raises(ConfigError, match=r"linger\.ms"):
         ProducerConfig.from_properties({"bootstrap.servers": "a:1", "linger.ms": "soon"})
+
+
+def test_flush_in_a_callback_is_refused_and_send_works(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    outcomes: list[BaseException | None] = []
+    done = threading.Event()
+
+    with Producer(config(cluster)) as producer:
+
+        def call_back(_: Any) -> None:
+            for call in (producer.flush, producer.close):
+                try:
+                    call()
+                    outcomes.append(None)
+                except UsageError as error:
+                    outcomes.append(error)
+            producer.send("orders", "b")
+            done.set()
+
+        producer.send("orders", "a").add_done_callback(call_back)
+        assert done.wait(WAIT_S)
+    assert [str(outcome) for outcome in outcomes] == ["a callback must not wait: call this in another thread"] * 2
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"a", b"b"]
+
+
+def test_flush_and_close_take_a_time_out(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(ProduceRequest, lambda request: refused(request, ErrorCode.NOT_ENOUGH_REPLICAS))
+    producer = Producer(config(cluster)).__enter__()
+    future = producer.send("orders", "a")
+    with pytest.raises(ApiError, match="1 record without a result after 50 ms"):
+        producer.flush(timeout_ms=50)
+    producer.close(timeout_ms=50)
+    assert isinstance(future.exception(0), UsageError)
+    producer.close()
+
+
+def test_close_in_another_thread_ends_the_waits(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(ProduceRequest, lambda request: refused(request, ErrorCode.NOT_ENOUGH_REPLICAS))
+    producer = Producer(config(cluster, buffer_memory=10)).__enter__()
+    future = producer.send("orders", "a" * 100)
+    errors: list[BaseException] = []
+
+    def run(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except UsageError as error:
+            errors.append(error)
+
+    waits: list[Callable[[], object]] = [producer.flush, lambda: producer.send("orders", "b")]
+    threads = [threading.Thread(target=run, args=(call,)) for call in waits]
+    for thread in threads:
+        thread.start()
+    producer.close(timeout_ms=100)
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert isinstance(future.exception(0), UsageError)
+    assert [str(error) for error in errors if "closed" not in str(error)] == []
+
+
+def test_interrupted_flush_stops_no_delivery(cluster: FakeCluster) -> None:
+    """Ctrl-C while the main thread waits."""
+    cluster.create("orders")
+    is_released = threading.Event()
+
+    def interrupt(_: Any) -> None:
+        if not is_released.is_set():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            is_released.wait(WAIT_S)
+
+    cluster.intercept(ProduceRequest, interrupt)
+    with Producer(config(cluster, linger_ms=60_000)) as producer:
+        futures = [producer.send("orders", f"{number}") for number in range(1_000)]
+        with pytest.raises(KeyboardInterrupt):
+            producer.flush()
+        is_released.set()
+        assert [future.result(WAIT_S).offset for future in futures] == list(range(1_000))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_producer_in_a_forked_child_says_so_at_once(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with Producer(config(cluster)) as producer:
+        producer.send("orders", "a").result(WAIT_S)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            for call in (lambda: producer.send("orders", "b"), producer.flush):
+                try:
+                    call()
+                    os.write(writing, b"nothing raised\n")
+                except UsageError as error:
+                    os.write(writing, f"{error}\n".encode())
+            producer.close()
+            os._exit(0)
+        os.close(writing)
+        with open(reading, encoding="utf-8") as pipe:
+            lines = pipe.read().splitlines()
+        assert os.waitpid(child, 0)[1] == 0
+        assert lines == ["the producer was opened before this process was forked: open one in the child process"] * 2
+        assert producer.send("orders", "c").result(WAIT_S).offset == 1
+
+
+def test_unknown_topic_may_be_created_by_the_brokers(cluster: FakeCluster) -> None:
+    def create(request: Any) -> None:
+        for topic in request.topics or ():
+            if request.allow_auto_topic_creation and topic.name not in cluster.topics:
+                requested.append(topic.name)
+                if len(requested) > 1:  # Apache Kafka returns an error until the topic is there
+                    cluster.create(topic.name)
+
+    requested: list[str] = []
+    cluster.intercept(MetadataRequest, create)
+    with Producer(config(cluster)) as producer:
+        assert producer.send("orders", "a").result(WAIT_S).offset == 0
+    with Producer(config(cluster, allow_auto_create_topics=False)) as producer:
+        assert "topic 'other' does not exist" in str(producer.send("other", "a").exception(WAIT_S))
+    assert set(requested) == {"orders"}
+
+
+def test_futures_are_those_of_the_standard_library(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+
+    async def wrapped(future: Future[RecordMetadata]) -> RecordMetadata:
+        return await asyncio.wrap_future(future)
+
+    with Producer(config(cluster, linger_ms=20)) as producer:
+        futures = [producer.send("orders", "x") for _ in range(10)]
+        called: list[int] = []
+        futures[0].add_done_callback(lambda done: called.append(done.result().offset))
+        assert not futures[0].cancel()
+        assert wait(futures, WAIT_S).not_done == set()
+        assert sorted(future.result().offset for future in as_completed(futures, WAIT_S)) == list(range(10))
+        assert asyncio.run(wrapped(producer.send("orders", "y"))).offset == 10
+        futures[0].add_done_callback(lambda done: called.append(done.result().offset))
+        assert called == [0, 0]
+        with pytest.raises(TimeoutError):
+            producer.send("orders", "z").result(0)
+
+
+def test_call_out_of_order_is_refused(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(AddPartitionsToTxnRequest, added)
+    cluster.intercept(EndTxnRequest, lambda _: EndTxnResponse(error_code=0))
+    with Producer(config(cluster, transactional_id="loader")) as producer:
+        with pytest.raises(UsageError, match="call begin_transaction first"):
+            producer.send("orders", "a")
+        for call in (producer.commit_transaction, producer.abort_transaction):
+            with pytest.raises(UsageError, match="not in a transaction"):
+                call()
+        producer.begin_transaction()
+        with pytest.raises(UsageError, match="already in a transaction"):
+            producer.begin_transaction()
+        cluster.intercept(ProduceRequest, lambda request: refused(request, ErrorCode.INVALID_RECORD))
+        assert producer.send("orders", "a").exception(WAIT_S) is not None
+        with pytest.raises(ApiError, match="must be aborted"):
+            producer.send("orders", "b")
+        for _ in range(2):
+            with pytest.raises(ApiError) as raised:
+                producer.commit_transaction()
+            assert raised.value.code is ErrorCode.INVALID_RECORD
+        producer.abort_transaction()
+        with pytest.raises(UsageError, match="call begin_transaction first"):
+            producer.send("orders", "c")
+        cluster.intercept(ProduceRequest, lambda _: None)
+        with producer.transaction():
+            assert producer.send("orders", "d").result(WAIT_S).offset == 0
+    ends = [request.committed for _, request in cluster.requested(EndTxnRequest)]
+    assert ends == [False, True]
+    renewals = [request.producer_id for _, request in cluster.requested(InitProducerIdRequest)]
+    assert renewals == [-1, 4001], "the epoch of the same producer is raised (KIP-360)"
+
+
+def test_fenced_producer_can_only_be_closed(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(AddPartitionsToTxnRequest, lambda request: added(request, ErrorCode.PRODUCER_FENCED))
+    with Producer(config(cluster, transactional_id="loader")) as producer:
+        producer.begin_transaction()
+        assert "another producer" in str(producer.send("orders", "a").exception(WAIT_S))
+        for call in (producer.commit_transaction, producer.abort_transaction):
+            with pytest.raises(ApiError) as raised:
+                call()
+            assert raised.value.code is ErrorCode.PRODUCER_FENCED
+    assert len(cluster.requested(InitProducerIdRequest)) == 1, "it must not fence its successor"
+
+
+def added(request: Any, code: ErrorCode = ErrorCode.NONE) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results=[
+                    AddPartitionsToTxnPartitionResult(partition_index=number, error_code=code)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
