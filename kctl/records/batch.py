@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import (
@@ -73,6 +74,22 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
         position = header.end
 
 
+def end_of_batches(buffer: Buffer, default: int) -> int:
+    """The offset after the last complete batch, or `default` without one.  Checks no batch but the last.
+
+    Raises CorruptBatch as parse_header does.
+    """
+    size, position, last = len(buffer), 0, -1
+    while size - position >= LOG_OVERHEAD:
+        (length,) = _LENGTH.unpack_from(buffer, position + 8)
+        if length < 0:
+            raise CorruptBatch(position, f"length {length}")
+        if position + LOG_OVERHEAD + length > size:
+            break
+        last, position = position, position + LOG_OVERHEAD + length
+    return default if last < 0 else parse_any_header(buffer, last).next_offset
+
+
 def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
     """True if the batch at the start of the buffer, or the one that `header` was read from, has the right checksum."""
     if header is None:
@@ -127,6 +144,13 @@ def iterate_records(
         return legacy.iterate_messages(buffer, header, size_max=size_max)
     # Slicing keys and values out of bytes takes half the time of slicing a memoryview.
     return iterate_plain(bytes(records_region(buffer, header, size_max)), header)
+
+
+def records_with(
+    buffer: Buffer, header: BatchHeader, prefix: tuple[Any, ...], suffix: tuple[Any, ...]
+) -> list[tuple[Any, ...]]:
+    """The fields of all records of a batch, each between `prefix` and `suffix`.  Raises CorruptBatch."""
+    return [prefix + record + suffix for record in iterate_records(buffer, header)]
 
 
 def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:

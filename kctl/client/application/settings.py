@@ -165,8 +165,10 @@ class ConsumerConfig:
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 50 << 20
-    """The most that one broker returns to a fetch; the next fetch starts when its records have been returned."""
+    """The most that one broker returns to a fetch."""
     max_partition_fetch_bytes: int = 1 << 20
+    fetch_buffer_bytes: int = 64 << 20
+    """How many bytes are fetched in advance, together with the responses that are expected; at least one batch."""
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int | None = None
     """The time of one operation with its retries; None for `request_timeout_ms`."""
@@ -180,6 +182,7 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
         _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "heartbeat_interval_ms")
+        _require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms", "session_timeout_ms")
         if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
             raise UsageError(
                 "fetch_max_bytes, max_partition_fetch_bytes and auto_commit_interval_ms must not be negative"

@@ -55,8 +55,9 @@ class ReadHistory:
     def note_batches(self, tp: TopicPartition, start: int, epochs: Iterable[tuple[int, int]], end: int) -> None:
         """Batches were read from `start` to `end`: the first offset of each leader epoch among them."""
         read = self._of(tp)
-        if read.end != start:
-            read.epochs.clear()  # Reading did not continue where it ended.
+        if read.end != start:  # Reading did not continue where it ended.
+            is_inside = bool(read.epochs) and read.epochs[0][0] < start <= read.end
+            read.epochs = [entry for entry in read.epochs if is_inside and entry[0] < start]
         for offset, epoch in epochs:
             if not read.epochs or read.epochs[-1][1] != epoch:
                 read.epochs.append((offset, epoch))

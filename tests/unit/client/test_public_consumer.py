@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import kctl.client
 from kctl.client import (
@@ -26,7 +24,6 @@ from kctl.client import (
 )
 from kctl.client import TopicPartition as Tp
 from kctl.client.connections.loop_thread import LoopThread
-from kctl.client.consuming.group_progress import ReadyRecords
 from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -211,29 +208,6 @@ def test_client_properties_become_settings() -> None:
         ConsumerConfig.from_properties({"bootstrap.servers": "a:1", "enable.auto.commit": "yes"})
     with pytest.raises(UsageError, match="heartbeat_interval_ms must be less"):
         ConsumerConfig(bootstrap_servers="a:1", heartbeat_interval_ms=10, session_timeout_ms=10)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=12), st.lists(st.integers(0, 5)))
-def test_ready_records_keep_their_order_and_return_first_offsets(
-    fetches: list[tuple[int, int]], takes: list[int]
-) -> None:
-    ready = ReadyRecords()
-    expected: list[tuple[Tp, Record]] = []
-    next_offset = dict.fromkeys(range(3), 0)
-    for number, count in fetches:
-        tp = Tp("t", number)
-        records = [Record(next_offset[number] + i, 0) for i in range(count)]
-        next_offset[number] += count
-        ready.add([(tp, records)])
-        expected += [(tp, record) for record in records]
-    for count in takes:
-        assert list(ready.take(count)) == expected[:count]
-        expected = expected[count:]
-        first: dict[Tp, int] = {}
-        for tp, record in expected:
-            first.setdefault(tp, record.offset)
-        assert ready.first_offsets() == first
-        assert bool(ready) == bool(expected)
 
 
 def test_calls_on_the_callers_thread_may_use_the_loop_again() -> None:

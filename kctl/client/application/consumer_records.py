@@ -1,0 +1,52 @@
+"""The records that an application receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kctl.model import TopicPartition
+from kctl.records.batch import records_with
+from kctl.records.header import BatchHeader, TimestampType
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """A record that was read; `key` and `value` are deserialized."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: K
+    value: V
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    """Whether the producer or the broker has set the timestamp."""
+    leader_epoch: int = -1
+    """Of the leader that has written the record (KIP-320); -1 if it is unknown."""
+
+
+RawRecord = ConsumerRecord[bytes | None, bytes | None]
+
+_record: partial[RawRecord] = partial(tuple.__new__, ConsumerRecord)
+
+
+def decode_raw(tp: TopicPartition, buffer: memoryview, header: BatchHeader, offset: int) -> list[RawRecord]:
+    """The records of a batch from the offset on, not deserialized.  Raises CorruptBatch."""
+    suffix = (header.timestamp_type, header.leader_epoch)
+    records = list(map(_record, records_with(buffer, header, tuple(tp), suffix)))
+    return records if header.base_offset >= offset else [record for record in records if record.offset >= offset]
+
+
+def deserialized(
+    record: RawRecord,
+    key_deserializer: Callable[[bytes | None], Any],
+    value_deserializer: Callable[[bytes | None], Any],
+) -> ConsumerRecord[Any, Any]:
+    """The record with key and value as the deserializers return them.  Raises what they raise."""
+    fields = (*record[:4], key_deserializer(record.key), value_deserializer(record.value), *record[6:])
+    return _record(fields)
