@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import (
@@ -43,7 +43,7 @@ from kctl.records.header import (
 )
 
 if walk_is_compiled():
-    from kctl.records.walk import read_records
+    from kctl.records.walk import read_placed_records, read_records
 
 _LENGTH = struct.Struct(">i")
 
@@ -146,11 +146,35 @@ def iterate_records(
     return iterate_plain(bytes(records_region(buffer, header, size_max)), header)
 
 
-def records_with(
-    buffer: Buffer, header: BatchHeader, prefix: tuple[Any, ...], suffix: tuple[Any, ...]
-) -> list[tuple[Any, ...]]:
-    """The fields of all records of a batch, each between `prefix` and `suffix`.  Raises CorruptBatch."""
-    return [prefix + record + suffix for record in iterate_records(buffer, header)]
+def placed_records(buffer: Buffer, header: BatchHeader, place: tuple[str, int]) -> list[tuple[Any, ...]]:
+    """All records of a batch: topic, partition, the fields of Record, timestamp type, leader epoch.
+
+    Raises CorruptBatch.
+    """
+    origin = (header.timestamp_type, header.leader_epoch)
+    has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
+    is_plain = header.magic == 2 and abs(base_timestamp) <= _BASE_MAX and abs(header.base_offset) <= _BASE_MAX
+    if not is_plain or not walk_is_compiled():
+        return [(*place, *record, *origin) for record in iterate_records(buffer, header)]
+    data = bytes(records_region(buffer, header))
+    try:
+        found, position = read_placed_records(
+            data,
+            0,
+            header.record_count,
+            header.base_offset,
+            base_timestamp,
+            place,
+            origin,
+            has_append_time=has_append_time,
+        )
+    except (IndexError, ValueError):
+        # What the walk refuses is rare or malformed: it is read again in Python.
+        return [(*place, *record, *origin) for record in iterate_interpreted(data, header)]
+    if position != len(data):
+        raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
+    return cast("list[tuple[Any, ...]]", found)
 
 
 def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:

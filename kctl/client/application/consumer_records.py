@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kctl.model import TopicPartition
-from kctl.records.batch import records_with
+from kctl.records.batch import placed_records
 from kctl.records.header import BatchHeader, TimestampType
 
 K = TypeVar("K")
@@ -37,8 +37,7 @@ _record: partial[RawRecord] = partial(tuple.__new__, ConsumerRecord)
 
 def decode_raw(tp: TopicPartition, buffer: memoryview, header: BatchHeader, offset: int) -> list[RawRecord]:
     """The records of a batch from the offset on, not deserialized.  Raises CorruptBatch."""
-    suffix = (header.timestamp_type, header.leader_epoch)
-    records = list(map(_record, records_with(buffer, header, tuple(tp), suffix)))
+    records = list(map(_record, placed_records(buffer, header, tp)))
     return records if header.base_offset >= offset else [record for record in records if record.offset >= offset]
 
 
