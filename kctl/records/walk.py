@@ -33,7 +33,7 @@ FIELDS: Final = 8
 
 ReadRecord = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """Offset, timestamp, key, value and headers."""
-PlacedRecord = tuple[str, int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]
+PlacedRecord = tuple[str, int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], object, int]
 """Topic, partition, the fields of ReadRecord, and where the record comes from: timestamp type and leader epoch."""
 
 _SHIFT_32: Final = 28
@@ -242,7 +242,7 @@ def read_placed_records(
     base_offset: i64,
     base_timestamp: i64,
     place: tuple[str, int],
-    origin: tuple[int, int],
+    origin: tuple[object, int],
     *,
     has_append_time: bool,
 ) -> tuple[list[PlacedRecord], i64]:

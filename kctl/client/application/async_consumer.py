@@ -15,13 +15,14 @@ from kctl.client.application.settings import ConsumerConfig, Deserializer, as_is
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of, commit_offsets, committed_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, committed_offsets
 from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
 from kctl.client.consuming.fetcher import Fetcher, Part
 from kctl.client.consuming.group_consumer import CLOSE_MS, GroupConsumer
 from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener, require_offsets
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.consuming.positions import Divergence, Position
+from kctl.client.consuming.read_history import ReadHistory
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ITERATION_POLL_MS = 60_000
+ITERATION_POLL_S = 60
 TURN_S = 0.02
 """How long an iteration may go on before other tasks of the event loop get a turn."""
 Offset = int | Position | CommittedOffset
@@ -192,34 +193,24 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _end(self, *, commit: bool, timeout_ms: int) -> None:
         """Ends the subscription or assignment; goes on if the caller is cancelled."""
-        group, fetches = self._group, self._fetches
-        self._group = self._fetches = None
-        if fetches is not None:
-            before = self._ending
-            self._ending = asyncio.create_task(
-                self._end_reading(before, group, fetches, commit=commit, timeout_ms=timeout_ms), name="end reading"
-            )
+        if self._fetches is not None and (self._ending is None or self._ending.done()):
+            self._ending = asyncio.create_task(self._end_reading(commit=commit, timeout_ms=timeout_ms))
             self._ending.add_done_callback(_note_outcome)
         if self._ending is not None:
             await asyncio.shield(self._ending)
 
-    async def _end_reading(
-        self,
-        before: asyncio.Task[None] | None,
-        group: GroupConsumer[RawRecord] | None,
-        fetches: FetchRunner[RawRecord],
-        *,
-        commit: bool,
-        timeout_ms: int,
-    ) -> None:
-        if before is not None:
-            await asyncio.gather(before, return_exceptions=True)
-        if group is None:
-            await fetches.close()
-            return
-        if commit:
-            group.confirm()
-        await group.close(commits=commit, timeout_ms=timeout_ms)
+    async def _end_reading(self, *, commit: bool, timeout_ms: int) -> None:
+        """The group stays in place until it is left: its listener may commit."""
+        group, fetches = self._group, self._fetches
+        try:
+            if group is not None:
+                if commit:
+                    group.confirm()
+                await group.close(commits=commit, timeout_ms=timeout_ms)
+            elif fetches is not None:
+                await fetches.close()
+        finally:
+            self._group = self._fetches = self._ending = None
 
     # Records.
 
@@ -235,7 +226,7 @@ class AsyncConsumer(Generic[K, V]):
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_ms / 1000
         while True:
-            await self.wait_for_records(max(0, int((end_s - loop.time()) * 1000)))
+            await self._wait_for_records(end_s)
             # What waits may have no visible records.
             if (taken := self.take(self._config.max_poll_records)) or loop.time() >= end_s:
                 return taken
@@ -258,7 +249,7 @@ class AsyncConsumer(Generic[K, V]):
         """Records for an iteration, which takes them by `next_of`, in any thread.  Raises as `poll` does."""
         self._confirm()
         while True:
-            await self.wait_for_records(ITERATION_POLL_MS)
+            await self._wait_for_records(asyncio.get_running_loop().time() + ITERATION_POLL_S)
             fetches = self._fetches
             if fetches is not None and (part := fetches.fetcher.next_part()) is not None:
                 fetches.note_change()
@@ -311,14 +302,13 @@ class AsyncConsumer(Generic[K, V]):
             fetches.note_change()
         return taken
 
-    async def wait_for_records(self, timeout_ms: int) -> None:
-        """Returns when `take` may have records, or after the timeout.  Raises as `poll` does."""
+    async def _wait_for_records(self, end_s: float) -> None:
+        """Returns when `take` may have records, or at a time of the loop.  Raises as `poll` does."""
         self._require_open()
         fetches, group = self._fetches, self._group
-        if fetches is None:
+        if fetches is None or self._ending is not None:
             raise UsageError("subscribe or assign first")
         loop = self._loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_ms / 1000
         with contextlib.nullcontext() if group is None else group.waiting():
             while True:
                 fetches.arrived.clear()
@@ -334,7 +324,7 @@ class AsyncConsumer(Generic[K, V]):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(end_s):
                         await fetches.arrived.wait()
-                if self._fetches is not fetches:
+                if self._fetches is not fetches or self._ending is not None:
                     self._raise_if_woken()
                     return  # Another task has ended the subscription.
 
@@ -442,7 +432,8 @@ class AsyncConsumer(Generic[K, V]):
         until the timeout, default_api_timeout_ms by default.  If the call is cancelled, the commit goes on.  Raises
         CommitFailed if a rebalance has taken a partition away, ApiError, ClusterUnreachable and UsageError.
         """
-        self._require_open()
+        if self._fetches is None:
+            self._require_open()
         if offsets is None:
             offsets = self.positions()
         require_offsets(offsets)
@@ -450,9 +441,8 @@ class AsyncConsumer(Generic[K, V]):
         if self._group is not None:
             await self._share(self._group.commit(offsets, timeout_ms=timeout_ms))
             return
-        commits = {
-            tp: commit_of(self.with_epochs({tp: at})[tp] if isinstance(at, int) else at) for tp, at in offsets.items()
-        }
+        history = ReadHistory() if self._fetches is None else self._fetches.fetcher.history
+        commits = {tp: history.commit_of(tp, at) for tp, at in offsets.items()}
 
         async def send_to(connection: Connection) -> None:
             codes = await commit_offsets(

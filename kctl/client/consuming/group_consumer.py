@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
 from kctl.client.consuming.assignors import COOPERATIVE_STICKY
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of, commit_offsets, committed_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, committed_offsets
 from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
 from kctl.client.consuming.fetcher import BUFFERED_BYTES_MAX, GONE, Decode, Fetcher
 from kctl.client.consuming.fetching import FetchLimits
@@ -305,7 +305,9 @@ class GroupConsumer(Generic[R]):
         Retries until the timeout.  Raises ApiError, ClusterUnreachable, and CommitFailed if the member has lost one of
         the given partitions; without `offsets`, partitions that were lost are left out.
         """
-        commits = None if offsets is None else {tp: self._commit_of(tp, at) for tp, at in offsets.items()}
+        commits = (
+            None if offsets is None else {tp: self._fetcher.history.commit_of(tp, at) for tp, at in offsets.items()}
+        )
         if commits is not None:
             self._progress.confirm({tp: commit.offset for tp, commit in commits.items()})
         deadline = self._client.deadline(timeout_ms)
@@ -313,12 +315,6 @@ class GroupConsumer(Generic[R]):
             if not await deadline.pause():
                 group_id = self.member.settings.group_id
                 raise ClusterUnreachable(f"group '{group_id}': no commit within {deadline.timeout_ms} ms")
-
-    def _commit_of(self, tp: TopicPartition, value: int | Position | CommittedOffset) -> CommittedOffset:
-        commit = commit_of(value)
-        if isinstance(value, Position) or commit.leader_epoch >= 0:
-            return commit
-        return commit_of(self.with_epoch(tp, commit.offset))._replace(metadata=commit.metadata)
 
     async def _commit_once(self, explicit: Mapping[TopicPartition, CommittedOffset] | None = None) -> bool:
         """Sends one commit; True if nothing is left to commit, without `explicit` also if partitions were lost.
@@ -329,7 +325,7 @@ class GroupConsumer(Generic[R]):
             member = self.member
             if explicit is None:
                 done = self._progress.uncommitted(member.owned)
-                commits = {tp: self._commit_of(tp, offset) for tp, offset in done.items()}
+                commits = {tp: self._fetcher.history.commit_of(tp, offset) for tp, offset in done.items()}
                 if not commits or not member.may_commit:
                     return True
             else:
@@ -397,18 +393,24 @@ class GroupConsumer(Generic[R]):
         tasks, self._tasks = self._tasks, []
         tasks += [task for task in (self._joining, self._settling) if task is not None]
         self._joining = self._settling = None
-        is_cancelled = False
-        for step in (
-            self._end_tasks(tasks),
-            self._last_commit(timeout_ms if commits and self._auto_commit_interval_ms is not None else 0),
-            self._announce_revoked(sorted(self._announced)),
-            self.fetches.close(),
-        ):
-            is_cancelled = await _despite_cancellation(step) or is_cancelled
-        leaving = self._runner.step(Left())
-        is_cancelled = await _despite_cancellation(self._leave(leaving, timeout_ms)) or is_cancelled
-        if is_cancelled:
-            raise asyncio.CancelledError
+        problems: list[BaseException] = []
+        steps: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            lambda: self._end_tasks(tasks),
+            lambda: self._last_commit(timeout_ms if commits and self._auto_commit_interval_ms is not None else 0),
+            lambda: self._announce_revoked(sorted(self._announced)),
+            self.fetches.close,
+            lambda: self._leave(self._runner.step(Left()), timeout_ms),
+        ]
+        for step in steps:
+            try:
+                await step()
+            except (asyncio.CancelledError, Exception) as problem:  # the following steps are done nevertheless
+                problems.append(problem)
+        if problems:
+            try:
+                raise problems[0]
+            finally:
+                problems.clear()
 
     async def _end_tasks(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         for task in tasks:
@@ -628,12 +630,3 @@ class GroupConsumer(Generic[R]):
             logger.warning("left the group: poll is overdue group=%s max_poll_interval_ms=%d", group_id, interval_ms)
         with contextlib.suppress(KctlError):  # the session expires in the end
             await self._runner.perform_all(actions)
-
-
-async def _despite_cancellation(step: Coroutine[Any, Any, None]) -> bool:
-    """Runs a step of an end; True if it was cancelled."""
-    try:
-        await step
-    except asyncio.CancelledError:
-        return True
-    return False

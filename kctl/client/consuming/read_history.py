@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import ZERO_UUID, TopicPartition
@@ -73,6 +74,13 @@ class ReadHistory:
         if index >= 0 and offset <= read.end:
             return Position(offset, read.epochs[index][1], is_of_record=True)
         return read.start if offset == read.start.offset else Position(offset)
+
+    def commit_of(self, tp: TopicPartition, value: int | Position | CommittedOffset) -> CommittedOffset:
+        """The commit of an offset; without a leader epoch it gets that of the record before it, if that was read."""
+        commit = commit_of(value)
+        if isinstance(value, Position) or commit.leader_epoch != NO_EPOCH:
+            return commit
+        return commit_of(self.position(tp, commit.offset))._replace(metadata=commit.metadata)
 
     def to_check(
         self, metadata: ClusterMetadata, offsets: Mapping[TopicPartition, int]
