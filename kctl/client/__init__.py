@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kctl.client.application.async_producer import AsyncProducer
     from kctl.client.application.blocking_consumer import BlockingRebalanceListener, Consumer
     from kctl.client.application.blocking_producer import Producer
-    from kctl.client.application.consumer_records import ConsumerRecord
+    from kctl.client.application.consumer_records import ConsumerInterceptor, ConsumerRecord
     from kctl.client.application.settings import ConsumerConfig, ProducerConfig
     from kctl.client.consuming.committed_offsets import CommittedOffset
     from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
@@ -49,6 +49,7 @@ __all__ = [
     "CommittedOffset",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "DefaultPartitioner",
     "Divergence",
@@ -78,6 +79,7 @@ _MODULES = {
     "CommittedOffset": "kctl.client.consuming.committed_offsets",
     "Consumer": "kctl.client.application.blocking_consumer",
     "ConsumerConfig": "kctl.client.application.settings",
+    "ConsumerInterceptor": "kctl.client.application.consumer_records",
     "ConsumerRecord": "kctl.client.application.consumer_records",
     "DefaultPartitioner": "kctl.client.producing.partitioners",
     "Divergence": "kctl.client.consuming.positions",

@@ -6,11 +6,21 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
-from kctl.client.application.consumer_records import ConsumerRecord, K, RawRecord, V, decode_raw, deserialized
+from kctl.client.application.consumer_records import (
+    ConsumerRecord,
+    K,
+    RawRecord,
+    V,
+    announce_commit,
+    decode_raw,
+    deserialized,
+    intercepted,
+)
 from kctl.client.application.settings import ConsumerConfig, Deserializer, as_is
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
@@ -97,13 +107,17 @@ class AsyncConsumer(Generic[K, V]):
 
     # What is read.
 
-    async def subscribe(self, topics: Sequence[str], listener: RebalanceListener | None = None) -> None:
-        """Reads the partitions of the topics that the group assigns; the group is joined by `poll`.
+    async def subscribe(
+        self, topics: Sequence[str] | re.Pattern[str], listener: RebalanceListener | None = None
+    ) -> None:
+        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+
+        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """
         if isinstance(topics, str):
-            raise UsageError("subscribe takes a list of topics")
+            raise UsageError("subscribe takes a list of topics, or a pattern of re.compile")
         config = self._config
         settings = config.membership(topics)
         self._require_open()
@@ -118,6 +132,7 @@ class AsyncConsumer(Generic[K, V]):
             buffered_bytes_max=config.fetch_buffer_bytes,
             auto_commit_interval_ms=config.auto_commit_interval_ms if config.enable_auto_commit else None,
             listener=listener,
+            on_committed=self._announce_commit,
             on_truncated=None if config.auto_offset_reset == "none" else _report_reset,
         )
         self._fetches = self._group.fetches
@@ -229,7 +244,7 @@ class AsyncConsumer(Generic[K, V]):
             await self._wait_for_records(end_s)
             # What waits may have no visible records.
             if (taken := self.take(self._config.max_poll_records)) or loop.time() >= end_s:
-                return taken
+                return intercepted(self._config.interceptors, taken) if taken else []
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """All records, without end.  Raises as `poll` does."""
@@ -238,7 +253,8 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             part = await self.next_part()
             while (record := self.next_of(part)) is not None:
-                yield record
+                for shown in self.intercepted(record):
+                    yield shown
                 if loop.time() >= turn_end_s:
                     await asyncio.sleep(0)
                     turn_end_s = loop.time() + TURN_S
@@ -268,6 +284,11 @@ class AsyncConsumer(Generic[K, V]):
             record = deserialized(record, *self._deserializers)
         part.taken = index + 1
         return record  # type: ignore[no-any-return]
+
+    def intercepted(self, record: ConsumerRecord[K, V]) -> Sequence[ConsumerRecord[K, V]]:
+        """The record of an iteration as the interceptors return it."""
+        interceptors = self._config.interceptors
+        return intercepted(interceptors, [record]) if interceptors else (record,)
 
     def must_attend(self, part: Part[RawRecord]) -> bool:
         """Whether an iteration has to call `next_part` before the part ends.  May run in any thread."""
@@ -346,6 +367,36 @@ class AsyncConsumer(Generic[K, V]):
         if self._is_woken:
             self._is_woken = False
             raise WokenUp("wakeup was called")
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the subscription or assignment, and present values; names as of Kafka's metrics of consumers.
+
+        `records-lag.TOPIC-PARTITION` is the number of records after the position, as of the last fetch.
+        """
+        fetches, group = self._fetches, self._group
+        if fetches is None:
+            return {}
+        fetcher = fetches.fetcher
+        lags = fetcher.lags
+        found: dict[str, float] = {
+            "records-consumed-total": fetcher.counts.records,
+            "bytes-consumed-total": fetcher.counts.bytes,
+            "fetch-total": fetcher.counts.requests,
+            "fetch-error-total": fetcher.counts.errors,
+            "buffered-bytes": fetcher.buffered_bytes,
+            "assigned-partitions": len(fetcher.partitions),
+            "records-lag-max": max(lags.values(), default=0),
+        }
+        if group is not None:
+            found |= {
+                "commit-total": group.commits,
+                "commit-error-total": group.commit_errors,
+                "join-total": group.joins,
+            }
+        return found | {f"records-lag.{tp}": lag for tp, lag in lags.items()}
+
+    def _announce_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        announce_commit(self._config.interceptors, offsets)
 
     def _confirm(self) -> None:
         """All records that were returned are processed."""
@@ -454,6 +505,7 @@ class AsyncConsumer(Generic[K, V]):
 
         if offsets:
             await self._share(self._client.on_coordinator(group_id, send_to, timeout_ms=timeout_ms))
+            self._announce_commit(commits)
 
     def group_metadata(self) -> GroupMetadata:
         """The identity of the member, with which `send_offsets` of a producer fences former members of the group.

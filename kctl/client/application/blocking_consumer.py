@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Self, TypeVar, overload
@@ -80,8 +81,12 @@ class Consumer(Generic[K, V]):
     def __exit__(self, error_type: object, *_: object) -> None:
         self.close(commit=error_type is None)
 
-    def subscribe(self, topics: Sequence[str], listener: BlockingRebalanceListener | None = None) -> None:
-        """Reads the partitions of the topics that the group assigns; the group is joined by `poll`.
+    def subscribe(
+        self, topics: Sequence[str] | re.Pattern[str], listener: BlockingRebalanceListener | None = None
+    ) -> None:
+        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+
+        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """
@@ -140,9 +145,16 @@ class Consumer(Generic[K, V]):
             consumer = self._consumer
             # The records of a part are taken without a switch of threads.
             while (record := consumer.next_of(part)) is not None:
-                yield record
+                yield from consumer.intercepted(record)
                 if consumer.must_attend(part):
                     break
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the subscription or assignment, and present values; names as of Kafka's metrics of consumers.
+
+        `records-lag.TOPIC-PARTITION` is the number of records after the position, as of the last fetch.
+        """
+        return self._on_loop(self._consumer.metrics)
 
     @property
     def assignment(self) -> set[TopicPartition]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.model import TopicPartition
 from kctl.records.batch import placed_records
 from kctl.records.header import BatchHeader, TimestampType
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -38,6 +42,20 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     """Of the leader that has written the record (KIP-320); -1 if it is unknown."""
 
 
+class ConsumerInterceptor:
+    """Sees records and commits of a consumer; subclasses override what they need.  Java's ConsumerInterceptor.
+
+    What a method raises is logged, and the record or commit passes unchanged.
+    """
+
+    def on_consume(self, records: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[Any, Any]]:
+        """Records before the application gets them: one list of each `poll`, one record of an iteration."""
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Offsets that were committed; called on the event loop, which it must not block."""
+
+
 RawRecord = ConsumerRecord[bytes | None, bytes | None]
 
 _record: partial[RawRecord] = partial(tuple.__new__, ConsumerRecord)
@@ -57,3 +75,24 @@ def deserialized(
     """The record with key and value as the deserializers return them.  Raises what they raise."""
     fields = (*record[:4], key_deserializer(record.key), value_deserializer(record.value), *record[6:])
     return _record(fields)
+
+
+def intercepted(interceptors: Sequence[ConsumerInterceptor], records: list[Any]) -> list[Any]:
+    """The records as the interceptors return them."""
+    for interceptor in interceptors:
+        try:
+            records = interceptor.on_consume(records)
+        except Exception:
+            logger.exception("an interceptor has failed")
+    return records
+
+
+def announce_commit(
+    interceptors: Sequence[ConsumerInterceptor], offsets: Mapping[TopicPartition, CommittedOffset]
+) -> None:
+    """Tells the interceptors about a commit."""
+    for interceptor in interceptors:
+        try:
+            interceptor.on_commit(offsets)
+        except Exception:
+            logger.exception("an interceptor has failed")

@@ -129,6 +129,8 @@ class _Partition:
     """Not fetched before this time."""
     near: tuple[int, int] | None = None
     """The preferred read replica (KIP-392), and the time (ms) until which it is used."""
+    end: int = -1
+    """The offset after the last visible record, as of the last response; -1 before it."""
     problem: KctlError | None = None
     """Why the partition is not fetched, until its position is set."""
 
@@ -188,6 +190,16 @@ class Fetcher(Generic[R]):
         """The position after the processed records of the part that the application reads, if there are any."""
         part = self._part
         return {part.tp: part.offset_at(part.processed)} if part is not None and part.processed else {}
+
+    @property
+    def lags(self) -> dict[TopicPartition, int]:
+        """The records after each position, as of the last response; without partitions that have none."""
+        positions = self.positions
+        return {
+            tp: max(0, partition.end - positions[tp])
+            for tp, partition in self._partitions.items()
+            if partition.end >= 0
+        }
 
     def set(self, positions: Mapping[TopicPartition, int | Position]) -> None:
         """Adds partitions or sets their positions; with a Position, the history before it is checked."""
@@ -334,6 +346,8 @@ class Fetcher(Generic[R]):
                 continue
             if found.error is ErrorCode.NONE:
                 partition.retry_ms = 0
+                reads_committed = self._isolation is IsolationLevel.READ_COMMITTED
+                partition.end = found.last_stable_offset if reads_committed else found.high_watermark
                 self._add(partition, found, now_ms)
                 if not partition.chunks and partition.position == partition.fetch_offset:
                     self.history.note_reached(request.metadata, found.tp, partition.position)

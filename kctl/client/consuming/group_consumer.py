@@ -58,6 +58,8 @@ RECORDS_PER_POLL = 10_000
 BEAT_MS_MIN = 20
 TOPICS_MS = 1_000
 """How often the leader of a group looks whether it has to look up topics."""
+START_MS = 5_000
+"""How long a leader may take to respond with start positions before the partitions of others are read."""
 LATE_MS = 1_000
 """How soon start positions are looked up again that could not be found."""
 CLOSE_MS = 5_000
@@ -101,6 +103,7 @@ class GroupConsumer(Generic[R]):
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
         auto_commit_interval_ms: int | None = 5_000,
         listener: RebalanceListener | None = None,
+        on_committed: Callable[[Mapping[TopicPartition, CommittedOffset]], None] = lambda _: None,
     ) -> None:
         """`begin` returns the positions where to start without a committed offset, or with one outside the log, and
         those of a topic with another id, about which `on_recreated` gets a sentence.  `decode` returns the records of a
@@ -109,8 +112,11 @@ class GroupConsumer(Generic[R]):
         `on_lost` gets a partition, its position outside the log and the new one.  `on_truncated` gets a divergence and
         the offset where reading continues: where the histories part, or that of `begin` if this is unknown; without it
         `poll` raises LogTruncated.
-        With an `auto_commit_interval_ms` of None, only `commit` commits.
+        With an `auto_commit_interval_ms` of None, only `commit` commits.  `on_committed` gets what was committed.
         """
+        self.commits = self.commit_errors = self.joins = 0
+        """How many commits have succeeded and failed, and how many times the group was joined."""
+        self._on_committed = on_committed
         self._client = client
         self._begin = begin
         self._auto_commit_interval_ms = auto_commit_interval_ms
@@ -366,6 +372,10 @@ class GroupConsumer(Generic[R]):
             return False
         done = {tp: commits[tp].offset for tp, code in codes.items() if code is ErrorCode.NONE}
         self._progress.note_committed(done)
+        self.commits += len(done) == len(codes)
+        self.commit_errors += len(done) < len(codes)
+        if done:
+            self._on_committed({tp: commits[tp] for tp in done})
         for code in sorted(set(codes.values()) - {ErrorCode.NONE}):
             await self._runner.drive(CommitResultReceived(code, generation))
         for tp, code in codes.items():
@@ -458,6 +468,8 @@ class GroupConsumer(Generic[R]):
                 await self._announce_revoked(member.revoking)
                 self._drive_aside(Revoked())
             elif member.phase is not Phase.STABLE:
+                if member.phase is Phase.OUTSIDE:
+                    await self._match_topics()
                 self._drive_aside(PollRequested())
             elif given := self._without_positions():
                 await self._look_up_positions(given)
@@ -485,6 +497,14 @@ class GroupConsumer(Generic[R]):
         finally:
             del joining
 
+    async def _match_topics(self) -> None:
+        try:
+            await self._runner.match_topics()
+        except ClusterUnreachable as error:
+            if not self._has_joined:
+                raise
+            logger.warning("cannot look up topics: %s", error)
+
     def _without_positions(self) -> list[TopicPartition]:
         """The partitions whose start positions are to be looked up now."""
         now_ms = self._runner.now_ms()
@@ -510,6 +530,7 @@ class GroupConsumer(Generic[R]):
         The state of the member changes at once, so partitions that it revokes by joining are not read any more.
         """
         actions = self._runner.step(event)
+        self.joins += 1
         self._joining = asyncio.create_task(self._runner.perform_all(actions), name="group join")
         self._joining.add_done_callback(lambda _: self.fetches.arrived.set())
 
@@ -531,21 +552,39 @@ class GroupConsumer(Generic[R]):
 
     async def _begin_fresh(self, fresh: list[TopicPartition]) -> Mapping[TopicPartition, Position]:
         """Start positions; a topic that was deleted or has no leaders does not keep the others from being read."""
+        if not fresh:
+            return {}
+        metadata = await self._client.metadata({tp.topic for tp in fresh})
+        by_leader: dict[tuple[str, int], list[TopicPartition]] = {}
+        for tp in fresh:
+            by_leader.setdefault((tp.topic, metadata.leader_of(tp)[0]), []).append(tp)
+        tasks = {asyncio.ensure_future(self._begin(tps)): tps for tps in by_leader.values()}
         begun: dict[TopicPartition, Position] = {}
-        for topic in sorted({tp.topic for tp in fresh}):
-            tps = [tp for tp in fresh if tp.topic == topic]
-            try:
-                begun.update(await self._begin(tps))
-            except KctlError as error:
-                is_absent = isinstance(error, ClusterUnreachable) or (
-                    isinstance(error, ApiError) and (error.code in GONE or error.code.retriable)
-                )
-                if not is_absent:
-                    raise
-                logger.warning("no start positions: %s", error)
-                self._late.update(dict.fromkeys(tps, self._runner.now_ms() + LATE_MS))
-                self._runner.expect_changed_topics()
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=START_MS / 1000)
+            for task, tps in tasks.items():
+                try:
+                    if task not in done:
+                        raise ClusterUnreachable(f"the leader of {tps[0]} does not respond")
+                    begun.update(task.result())
+                except KctlError as error:
+                    self._note_late(tps, error)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         return begun
+
+    def _note_late(self, tps: Collection[TopicPartition], error: KctlError) -> None:
+        """Start positions are looked up again later, or the error is raised."""
+        is_absent = isinstance(error, ClusterUnreachable) or (
+            isinstance(error, ApiError) and (error.code in GONE or error.code.retriable)
+        )
+        if not is_absent:
+            raise error
+        logger.warning("no start positions: %s", error)
+        self._late.update(dict.fromkeys(tps, self._runner.now_ms() + LATE_MS))
+        self._runner.expect_changed_topics()
 
     async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         while True:
@@ -589,8 +628,9 @@ class GroupConsumer(Generic[R]):
 
     async def _keep_looking(self) -> None:
         """Looks for topics that are new, gone or have more partitions."""
+        interval_ms = max(BEAT_MS_MIN, min(TOPICS_MS, self._client.settings.metadata_max_age_ms))
         while True:
-            await self._client.transport.sleep(TOPICS_MS)
+            await self._client.transport.sleep(interval_ms)
             try:
                 await self._runner.look_for_changed_topics()
             except KctlError as error:
