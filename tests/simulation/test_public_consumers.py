@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +17,11 @@ from kctl.admin.groups.groups import look_up_group
 from kctl.client import AsyncConsumer, CommitFailed, ConsumerConfig, ConsumerRecord, RebalanceListener, TopicPartition
 from kctl.client.cluster import ClusterClient
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kctl.testing.sim_cluster import PORT, SimCluster
 from kctl.testing.sim_loop import SimLoop
@@ -192,6 +198,45 @@ async def topic_that_is_deleted(stage: Stage) -> None:
         await stage.until(has_all)
 
 
+async def pattern_and_added_partitions(stage: Stage) -> None:
+    """New topics that match, and partitions that are added, are read by all members, without internal topics."""
+    async with stage.open() as client:
+        await stage.write(client, 30)
+        settings = {"metadata_max_age_ms": 2_000, "assignors": ("roundrobin",)}
+        async with stage.consumer(**settings) as first, stage.consumer(**settings) as second:
+            for consumer in (first, second):
+                await consumer.subscribe(re.compile(r"or.*|__.*"))
+
+            async def share(*topics: str) -> None:
+                async def are_assigned() -> bool:
+                    records = [*await first.poll(100), *await second.poll(100)]
+                    seen.update((record.topic, record.value) for record in records)
+                    assigned = first.assignment | second.assignment
+                    is_balanced = abs(len(first.assignment) - len(second.assignment)) <= 1
+                    return assigned == expected and is_balanced and len(seen) == stage.written
+
+                expected = {TopicPartition(topic, number) for topic in topics for number in range(counts[topic])}
+                await stage.until(are_assigned, 30)
+
+            seen: set[tuple[str, bytes]] = set()
+            counts = {TOPIC: 3, "ores": 3}
+            await share(TOPIC)
+            await create_topic(client, "ores", 3)
+            await create_topic(client, "other", 3)
+            await stage.write(client, 9, "ores")
+            await share(TOPIC, "ores")
+            request = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=TOPIC, count=5, assignments=None)],
+                timeout_ms=30_000,
+                validate_only=False,
+            )
+            await client.on_controller(lambda connection: connection.send(request, CreatePartitionsResponse))
+            counts[TOPIC] = 5
+            await share(TOPIC, "ores")
+            assert first.metrics()["records-consumed-total"] > 0
+            assert first.metrics()["join-total"] >= 3
+
+
 async def cancelled_calls(stage: Stage, calls: int) -> None:
     """Calls are cancelled at any await: no record is lost or comes twice, and nothing is left behind."""
     async with stage.open() as client:
@@ -281,7 +326,14 @@ async def cancelled_subscriptions(stage: Stage, calls: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "play", [group_beside_a_slow_program, member_that_does_not_poll, outage, topic_that_is_deleted]
+    "play",
+    [
+        group_beside_a_slow_program,
+        member_that_does_not_poll,
+        outage,
+        topic_that_is_deleted,
+        pattern_and_added_partitions,
+    ],
 )
 def test_consumer(play: Callable[[Stage], Awaitable[None]]) -> None:
     traced(lambda loop: play(Stage(loop)), 1)

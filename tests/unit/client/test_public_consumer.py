@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, assert_type
+from typing import Any, ClassVar, assert_type
 
 import pytest
 
@@ -19,6 +19,7 @@ from kctl.client import (
     CommittedOffset,
     Consumer,
     ConsumerConfig,
+    ConsumerInterceptor,
     ConsumerRecord,
     LogTruncated,
     Position,
@@ -417,3 +418,40 @@ def test_commits_have_metadata(cluster: FakeCluster) -> None:
         consumer.poll(WAIT_MS)
         consumer.commit({ORDERS: CommittedOffset(5, metadata="file-7")})
         assert consumer.committed_details([ORDERS]) == {ORDERS: CommittedOffset(5, 0, "file-7")}
+
+
+def test_interceptors_see_records_and_commits(cluster: FakeCluster) -> None:
+    class Note(ConsumerInterceptor):
+        commits: ClassVar[list[Any]] = []
+
+        def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            return [record._replace(value=b"seen " + record.value) for record in records if record.offset % 2]
+
+        def on_commit(self, offsets: Any) -> None:
+            self.commits.append(offsets)
+
+    class Broken(ConsumerInterceptor):
+        def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            raise ZeroDivisionError
+
+    with Consumer(config(cluster, group_id="g", interceptors=(Broken(), Note()))) as consumer:
+        consumer.assign({ORDERS: 0})
+        assert read(consumer, 2) == [b"seen 1", b"seen 3"]
+        consumer.seek(ORDERS, 6)
+        assert values(consumer.poll(WAIT_MS)) == [b"seen 7", b"seen 9"]
+        consumer.commit()
+        assert Note.commits == [{ORDERS: CommittedOffset(10, 0)}]
+        metrics = consumer.metrics()
+        assert (metrics["assigned-partitions"], metrics["records-lag.orders-0"], metrics["buffered-bytes"]) == (1, 0, 0)
+
+
+def test_what_a_consumer_does_not_do_is_refused_by_name() -> None:
+    for settings, named in (
+        ({"group_protocol": "consumer"}, "KIP-848"),
+        ({"fetch_buffer_bytes": 0}, "fetch_buffer_bytes"),
+        ({"max_poll_interval_ms": 0}, "max_poll_interval_ms"),
+    ):
+        with pytest.raises(UsageError, match=named):
+            ConsumerConfig(bootstrap_servers="a:1", **settings)
+    with pytest.raises(UsageError, match=r"fetch\.max\.byte\b"):
+        ConsumerConfig.from_properties({"bootstrap.servers": "a:1", "fetch.max.byte": "1"})
