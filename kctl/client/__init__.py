@@ -20,12 +20,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kctl.client.application.async_consumer import AsyncConsumer, ConsumerRecord
+    from kctl.client.application.async_consumer import AsyncConsumer, WokenUp
     from kctl.client.application.async_producer import AsyncProducer
     from kctl.client.application.blocking_consumer import BlockingRebalanceListener, Consumer
     from kctl.client.application.blocking_producer import Producer
+    from kctl.client.application.consumer_records import ConsumerInterceptor, ConsumerRecord
     from kctl.client.application.settings import ConsumerConfig, ProducerConfig
-    from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
+    from kctl.client.consuming.committed_offsets import CommittedOffset
+    from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
     from kctl.client.consuming.list_offsets import OffsetAt
     from kctl.client.consuming.positions import Divergence, LogTruncated, Position
     from kctl.client.metadata import TopicRecreated
@@ -46,8 +48,11 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "BlockingRebalanceListener",
+    "CommitFailed",
+    "CommittedOffset",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "Crc32Partitioner",
     "DefaultPartitioner",
@@ -67,6 +72,7 @@ __all__ = [
     "StickyPartitioner",
     "TopicPartition",
     "TopicRecreated",
+    "WokenUp",
 ]
 
 _MODULES = {
@@ -74,9 +80,12 @@ _MODULES = {
     "AsyncConsumer": "kctl.client.application.async_consumer",
     "AsyncProducer": "kctl.client.application.async_producer",
     "BlockingRebalanceListener": "kctl.client.application.blocking_consumer",
+    "CommitFailed": "kctl.client.consuming.group_metadata",
+    "CommittedOffset": "kctl.client.consuming.committed_offsets",
     "Consumer": "kctl.client.application.blocking_consumer",
     "ConsumerConfig": "kctl.client.application.settings",
-    "ConsumerRecord": "kctl.client.application.async_consumer",
+    "ConsumerInterceptor": "kctl.client.application.consumer_records",
+    "ConsumerRecord": "kctl.client.application.consumer_records",
     "Crc32Partitioner": "kctl.client.producing.partitioners",
     "DefaultPartitioner": "kctl.client.producing.partitioners",
     "Divergence": "kctl.client.consuming.positions",
@@ -95,6 +104,7 @@ _MODULES = {
     "StickyPartitioner": "kctl.client.producing.partitioners",
     "TopicPartition": "kctl.model",
     "TopicRecreated": "kctl.client.metadata",
+    "WokenUp": "kctl.client.application.async_consumer",
 }
 
 

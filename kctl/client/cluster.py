@@ -58,12 +58,12 @@ class ClusterClient:
         self._connections.clear()
         await self.transport.gather([connection.close() for connection in connections])
 
-    def deadline(self) -> Deadline:
-        """The deadline of an operation that starts now."""
+    def deadline(self, timeout_ms: int | None = None) -> Deadline:
+        """The deadline of an operation that starts now; None for the timeout of the settings."""
         settings = self.settings
         return Deadline(
             self.transport,
-            settings.timeout_ms,
+            settings.timeout_ms if timeout_ms is None else timeout_ms,
             self.budget,
             backoff_ms=settings.retry_backoff_ms,
             backoff_ms_max=settings.retry_backoff_ms_max,
@@ -122,9 +122,9 @@ class ClusterClient:
             raise
         return self._metadata
 
-    async def connected(self, broker: Broker) -> Connection:
-        """The shared connection to a broker.  Raises ConnectionLost."""
-        return await self._connect(broker.host, broker.port)
+    async def connected(self, broker: Broker, *, purpose: str = "") -> Connection:
+        """A connection to a broker; see `coordinator` for `purpose`.  Raises ConnectionLost."""
+        return await self._connect(broker.host, broker.port, purpose)
 
     async def any_broker(self, avoided: Collection[str] = ()) -> Connection:
         """A connection to any broker: an open one, else to the first reachable bootstrap address.
@@ -188,6 +188,7 @@ class ClusterClient:
         kind: CoordinatorType = CoordinatorType.GROUP,
         *,
         codes: Collection[ErrorCode] = (),
+        timeout_ms: int | None = None,
     ) -> T:
         """Runs `work` on the coordinator of a group or transactional id; retries if `work` raises that it has moved.
 
@@ -200,7 +201,8 @@ class ClusterClient:
         def forget() -> None:
             self.forget_coordinator(key, kind)
 
-        return await retry(attempt, deadline=self.deadline(), codes={*COORDINATOR_MOVED, *codes}, forget=forget)
+        codes = {*COORDINATOR_MOVED, *codes}
+        return await retry(attempt, deadline=self.deadline(timeout_ms), codes=codes, forget=forget)
 
     def forget_coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> None:
         """Drops the cached coordinator of `key`."""

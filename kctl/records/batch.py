@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from typing import Any, cast
 
 from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import (
@@ -42,7 +43,7 @@ from kctl.records.header import (
 )
 
 if walk_is_compiled():
-    from kctl.records.walk import read_records
+    from kctl.records.walk import read_placed_records, read_records
 
 _LENGTH = struct.Struct(">i")
 
@@ -71,6 +72,22 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
         header = parse_any_header(buffer, position)
         yield header
         position = header.end
+
+
+def end_of_batches(buffer: Buffer, default: int) -> int:
+    """The offset after the last complete batch, or `default` without one.  Checks no batch but the last.
+
+    Raises CorruptBatch as parse_header does.
+    """
+    size, position, last = len(buffer), 0, -1
+    while size - position >= LOG_OVERHEAD:
+        (length,) = _LENGTH.unpack_from(buffer, position + 8)
+        if length < 0:
+            raise CorruptBatch(position, f"length {length}")
+        if position + LOG_OVERHEAD + length > size:
+            break
+        last, position = position, position + LOG_OVERHEAD + length
+    return default if last < 0 else parse_any_header(buffer, last).next_offset
 
 
 def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
@@ -127,6 +144,37 @@ def iterate_records(
         return legacy.iterate_messages(buffer, header, size_max=size_max)
     # Slicing keys and values out of bytes takes half the time of slicing a memoryview.
     return iterate_plain(bytes(records_region(buffer, header, size_max)), header)
+
+
+def placed_records(buffer: Buffer, header: BatchHeader, place: tuple[str, int]) -> list[tuple[Any, ...]]:
+    """All records of a batch: topic, partition, the fields of Record, timestamp type, leader epoch.
+
+    Raises CorruptBatch.
+    """
+    origin = (header.timestamp_type, header.leader_epoch)
+    has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
+    is_plain = header.magic == 2 and abs(base_timestamp) <= _BASE_MAX and abs(header.base_offset) <= _BASE_MAX
+    if not is_plain or not walk_is_compiled():
+        return [(*place, *record, *origin) for record in iterate_records(buffer, header)]
+    data = bytes(records_region(buffer, header))
+    try:
+        found, position = read_placed_records(
+            data,
+            0,
+            header.record_count,
+            header.base_offset,
+            base_timestamp,
+            place,
+            origin,
+            has_append_time=has_append_time,
+        )
+    except (IndexError, ValueError):
+        # What the walk refuses is rare or malformed: it is read again in Python.
+        return [(*place, *record, *origin) for record in iterate_interpreted(data, header)]
+    if position != len(data):
+        raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
+    return cast("list[tuple[Any, ...]]", found)
 
 
 def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:

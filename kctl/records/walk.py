@@ -33,6 +33,8 @@ FIELDS: Final = 8
 
 ReadRecord = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """Offset, timestamp, key, value and headers."""
+PlacedRecord = tuple[str, int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], object, int]
+"""Topic, partition, the fields of ReadRecord, and where the record comes from: timestamp type and leader epoch."""
 
 _SHIFT_32: Final = 28
 _SHIFT_64: Final = 63
@@ -237,6 +239,56 @@ def record_start(region: bytes, position: i64, total: i64) -> tuple[i64, i64, i6
         time_delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
     delta, position = small_number(region, position)
     return end, time_delta, delta, position
+
+
+def read_placed_records(
+    region: bytes,
+    position: i64,
+    count: i64,
+    base_offset: i64,
+    base_timestamp: i64,
+    place: tuple[str, int],
+    origin: tuple[object, int],
+    *,
+    has_append_time: bool,
+) -> tuple[list[PlacedRecord], i64]:
+    """As `read_records`, each record between the two values of `place` and the two of `origin`."""
+    topic, partition = place
+    timestamp_type, leader_epoch = origin
+    total: i64 = len(region)
+    check_count(count, total - position)
+    found: list[PlacedRecord] = []
+    timestamp: i64 = base_timestamp
+    for _ in range(count):
+        size, position = small_number(region, position)
+        if size < 0 or size > total - position:
+            raise ValueError(f"a record of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        byte: i64 = region[position + 1]
+        position += 2
+        if byte < 0x80:
+            delta: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        if not has_append_time:
+            timestamp = base_timestamp + delta
+        delta, position = small_number(region, position)
+        size, position = small_number(region, position)
+        stop: i64 = after_field(position, size, end)
+        key = region[position:stop] if size >= 0 else None
+        size, position = small_number(region, stop)
+        stop = after_field(position, size, end)
+        value = region[position:stop] if size >= 0 else None
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        position = stop + 1
+        if region[stop] != 0:
+            headers, position = read_headers(region, stop, end)
+        if position != end:
+            raise ValueError(f"a record ends {end - position} bytes after its last field")
+        found.append(
+            (topic, partition, base_offset + delta, timestamp, key, value, headers, timestamp_type, leader_epoch)
+        )
+    return found, position
 
 
 def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:

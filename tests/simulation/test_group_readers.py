@@ -17,12 +17,13 @@ import pytest
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
 from kctl.client.consuming.committed_offsets import committed_offsets
-from kctl.client.consuming.group_consumer import GroupConsumer
+from kctl.client.consuming.group_consumer import GroupConsumer, decode_records
 from kctl.client.consuming.membership.member import MembershipSettings, Phase
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.producer import Delivery
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
+from kctl.records.header import Record
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
 from tests.simulation.faults import CLIENT, Fault, brokers_killed, connections_reset, nothing, random_faults
@@ -65,10 +66,10 @@ class Run:
         """The offset after the last record that any member has read."""
         self.read = 0
         """How many records were read, those among them that were read before."""
-        self.consumers: set[GroupConsumer] = set()
+        self.consumers: set[GroupConsumer[Record]] = set()
         self.failures: set[ErrorCode | None] = set()
         self._assignors = assignors
-        self._owners: dict[tuple[int, TopicPartition], GroupConsumer] = {}
+        self._owners: dict[tuple[int, TopicPartition], GroupConsumer[Record]] = {}
         self._written: defaultdict[TopicPartition, int] = defaultdict(int)
         self.is_writing = True
         self._is_quiet = False
@@ -134,7 +135,7 @@ class Run:
                     await self.leave(consumer)
             await asyncio.sleep(self.chance.uniform(0, 2))
 
-    def join(self, client: ClusterClient, assignors: tuple[str, ...]) -> GroupConsumer:
+    def join(self, client: ClusterClient, assignors: tuple[str, ...]) -> GroupConsumer[Record]:
         settings = MembershipSettings(
             GROUP,
             (TOPIC,),
@@ -143,16 +144,16 @@ class Run:
             heartbeat_interval_ms=500,
             assignors=assignors,
         )
-        consumer = GroupConsumer(client, settings, _from_the_start, auto_commit_interval_ms=1_000)
+        consumer = GroupConsumer(client, settings, _from_the_start, decode_records, auto_commit_interval_ms=1_000)
         self.consumers.add(consumer)
         return consumer
 
-    async def leave(self, consumer: GroupConsumer) -> None:
+    async def leave(self, consumer: GroupConsumer[Record]) -> None:
         self.consumers.discard(consumer)
         consumer.confirm()
         await consumer.close()
 
-    async def poll(self, consumer: GroupConsumer) -> None:
+    async def poll(self, consumer: GroupConsumer[Record]) -> None:
         """Runs the simulation once and checks the result."""
         for tp, records in await consumer.poll():
             for record in records:
@@ -165,7 +166,7 @@ class Run:
                 owner = self._owners.setdefault((member.generation, tp), consumer)
                 assert owner is consumer, f"{tp} has two owners in generation {member.generation}"
 
-    async def share(self, *readers: GroupConsumer) -> None:
+    async def share(self, *readers: GroupConsumer[Record]) -> None:
         """Waits until each of them has something to read."""
         async with asyncio.timeout(CATCH_UP_S):
             while not all(reader.member.owned and is_settled(reader) for reader in readers):
@@ -189,7 +190,7 @@ class Run:
         )
 
 
-def is_settled(consumer: GroupConsumer) -> bool:
+def is_settled(consumer: GroupConsumer[Record]) -> bool:
     return consumer.member.phase is Phase.STABLE
 
 

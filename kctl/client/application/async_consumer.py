@@ -5,61 +5,99 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import re
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar, overload
 
-from kctl.client.application.settings import ConsumerConfig
+from kctl.client.application.consumer_records import (
+    ConsumerRecord,
+    K,
+    RawRecord,
+    V,
+    announce_commit,
+    decode_raw,
+    deserialized,
+    intercepted,
+)
+from kctl.client.application.settings import ConsumerConfig, Deserializer, as_is
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of, commit_offsets, committed_offsets
-from kctl.client.consuming.consumer import Consumer
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, committed_offsets
+from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
+from kctl.client.consuming.fetcher import Fetcher, Part
 from kctl.client.consuming.group_consumer import CLOSE_MS, GroupConsumer
 from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener, require_offsets
-from kctl.client.consuming.group_progress import ReadyRecords, lost_positions, reset_positions
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
-from kctl.client.consuming.positions import Divergence, LogTruncated, Position
-from kctl.client.metadata import TopicRecreated
+from kctl.client.consuming.positions import Divergence, Position
+from kctl.client.consuming.read_history import ReadHistory
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
-from kctl.records.header import Record
 
 logger = logging.getLogger(__name__)
 
-ITERATION_POLL_MS = 60_000
+T = TypeVar("T")
+
+ITERATION_POLL_S = 60
+TURN_S = 0.02
+"""How long an iteration may go on before other tasks of the event loop get a turn."""
+Offset = int | Position | CommittedOffset
+"""What is committed: an offset, one with a leader epoch, or one with metadata."""
 
 
-class ConsumerRecord(NamedTuple):
-    """A record that was read; `key` and `value` are deserialized."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: Any
-    value: Any
-    headers: tuple[tuple[str, bytes | None], ...]
+class WokenUp(KctlError):
+    """`wakeup` was called, or another thread closes the consumer.  Java's WakeupException."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[K, V]):
     """Reads the partitions that a group or the caller assigns; use as an async context manager.  Owner: event loop.
 
-    Only one method may run at a time.
+    Records are fetched in the background.  A call that is cancelled leaves the consumer as it was: no record is lost,
+    and what was started for the group goes on.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    @overload
+    def __init__(self: AsyncConsumer[Any, Any], config: ConsumerConfig) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        key_deserializer: Callable[[bytes | None], K],
+        value_deserializer: Callable[[bytes | None], V],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        """The deserializers replace those of the settings, and give the records their types."""
         self._config = config
+        self._deserializers = (
+            key_deserializer or config.key_deserializer,
+            value_deserializer or config.value_deserializer,
+        )
+        self._is_raw = self._deserializers == (as_is, as_is)
         self._client = ClusterClient(config.client_settings(), AsyncioTransport())
-        self._group: GroupConsumer | None = None
-        self._assigned: Consumer | None = None
-        """Reads partitions without group membership."""
-        self._fetching: asyncio.Task[list[tuple[TopicPartition, list[Record]]]] | None = None
-        """A poll of the reader; it continues when `poll` returns because of its timeout."""
-        self._ready = ReadyRecords()
-        self._owned: tuple[TopicPartition, ...] = ()
-        """The partitions of the member when records were last returned."""
+        self._group: GroupConsumer[RawRecord] | None = None
+        self._fetches: FetchRunner[RawRecord] | None = None
+        """Of the group, or of partitions without group membership."""
+        self._ending: asyncio.Task[None] | None = None
+        """The end of the last subscription or assignment."""
+        self._closing: asyncio.Task[None] | None = None
+        self._shared: dict[asyncio.Task[Any], None] = {}
+        """Work that goes on if its caller is cancelled."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_woken = False
+        self._is_closed = False
+        self._pid = os.getpid()
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,26 +105,37 @@ class AsyncConsumer:
     async def __aexit__(self, error_type: object, *_: object) -> None:
         await self.close(commit=error_type is None)
 
-    async def subscribe(self, topics: Sequence[str], listener: RebalanceListener | None = None) -> None:
-        """Reads the partitions of the topics that the group assigns; the group is joined by `poll`.
+    # What is read.
+
+    async def subscribe(
+        self, topics: Sequence[str] | re.Pattern[str], listener: RebalanceListener | None = None
+    ) -> None:
+        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+
+        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """
         if isinstance(topics, str):
-            raise UsageError("subscribe takes a list of topics")
+            raise UsageError("subscribe takes a list of topics, or a pattern of re.compile")
         config = self._config
         settings = config.membership(topics)
+        self._require_open()
         await self.unsubscribe()
         self._group = GroupConsumer(
             self._client,
             settings,
             self._begin,
+            decode_raw,
             isolation=config.isolation,
             limits=config.fetch_limits(),
+            buffered_bytes_max=config.fetch_buffer_bytes,
             auto_commit_interval_ms=config.auto_commit_interval_ms if config.enable_auto_commit else None,
             listener=listener,
+            on_committed=self._announce_commit,
             on_truncated=None if config.auto_offset_reset == "none" else _report_reset,
         )
+        self._fetches = self._group.fetches
 
     async def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
         """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
@@ -94,6 +143,7 @@ class AsyncConsumer:
         `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
         ApiError and ClusterUnreachable.
         """
+        self._require_open()
         await self.unsubscribe()
         if isinstance(partitions, Mapping):
             positions: dict[TopicPartition, int | Position] = dict(partitions)
@@ -102,95 +152,296 @@ class AsyncConsumer:
             positions = {tp: commit.position for tp, commit in commits.items()}
             positions.update(await self._begin([tp for tp in partitions if tp not in positions]))
         config = self._config
-        self._assigned = Consumer(self._client, positions, limits=config.fetch_limits(), isolation=config.isolation)
+        fetcher = Fetcher(
+            decode_raw,
+            limits=config.fetch_limits(),
+            isolation=config.isolation,
+            buffered_bytes_max=config.fetch_buffer_bytes,
+            near_ms=config.metadata_max_age_ms,
+        )
+        fetcher.set(positions)
+        raises = config.auto_offset_reset == "none"
+        recovery = Recovery(
+            self._begin,
+            on_truncated=None if raises else _report_reset,
+            on_recreated=None if raises else _report_recreated,
+        )
+        self._fetches = FetchRunner(self._client, fetcher, config.isolation, recovery)
+        self._fetches.start()
 
     async def unsubscribe(self, *, commit: bool = True) -> None:
         """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
-        await self._stop_fetching()
-        self._assigned = None
-        if (group := self._group) is not None:
-            if commit and self._config.enable_auto_commit:
-                with contextlib.suppress(KctlError, TimeoutError):  # the records are read again
-                    async with asyncio.timeout(CLOSE_MS / 1000):
-                        await group.commit(self._positions_of(group))
-            try:
-                await group.close()
-            finally:
-                self._group = None
-        self._ready = ReadyRecords()
+        await self._end(commit=commit, timeout_ms=CLOSE_MS)
 
-    async def close(self, *, commit: bool = True) -> None:
-        """Leaves the group and closes the connections.  Does not raise for an unreachable cluster."""
+    async def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_MS) -> None:
+        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic.
+
+        Takes about twice the timeout at most.  Does not raise for an unreachable cluster.  If the call is cancelled,
+        closing goes on, and another call waits for it.
+        """
+        if self._closing is None:
+            if self._pid != os.getpid():
+                self._is_closed = True
+                return  # The member belongs to the process that has forked.
+            self._is_closed = True
+            self._notify()
+            self._closing = asyncio.create_task(self._close(commit, timeout_ms), name="close consumer")
+            self._closing.add_done_callback(_note_outcome)
+        await asyncio.shield(self._closing)
+
+    async def _close(self, commit: bool, timeout_ms: int) -> None:
+        is_cancelled = False
+        for _ in range(2):
+            try:
+                await self._end(commit=commit, timeout_ms=timeout_ms)
+                break
+            except asyncio.CancelledError:
+                is_cancelled = True
+        for task in list(self._shared):
+            task.cancel()
         try:
-            await self.unsubscribe(commit=commit)
+            await asyncio.gather(*self._shared, return_exceptions=True)
         finally:
             await self._client.close()
+        if is_cancelled:
+            raise asyncio.CancelledError
 
-    async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+    async def _end(self, *, commit: bool, timeout_ms: int) -> None:
+        """Ends the subscription or assignment; goes on if the caller is cancelled."""
+        if self._fetches is not None and (self._ending is None or self._ending.done()):
+            self._ending = asyncio.create_task(self._end_reading(commit=commit, timeout_ms=timeout_ms))
+            self._ending.add_done_callback(_note_outcome)
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+
+    async def _end_reading(self, *, commit: bool, timeout_ms: int) -> None:
+        """The group stays in place until it is left: its listener may commit."""
+        group, fetches = self._group, self._fetches
+        try:
+            if group is not None:
+                if commit:
+                    group.confirm()
+                await group.close(commits=commit, timeout_ms=timeout_ms)
+            elif fetches is not None:
+                await fetches.close()
+        finally:
+            self._group = self._fetches = self._ending = None
+
+    # Records.
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord[K, V]]:
         """The next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
-        the records before a position, CorruptBatch, ClusterUnreachable, and what a deserializer raises; the next call
-        then continues with the same record.
+        the records before a position, CorruptBatch, ClusterUnreachable if no broker has responded yet, WokenUp, and
+        what a deserializer raises; the next call then continues with the same record.
         """
-        await self.wait_for_records(timeout_ms)
-        return self.take(self._config.max_poll_records)
-
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """All records, without end.  Raises as `poll` does."""
+        self._confirm()
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_ms / 1000
         while True:
-            await self.wait_for_records(ITERATION_POLL_MS)
-            for record in self.take(1):
-                yield record
+            await self._wait_for_records(end_s)
+            # What waits may have no visible records.
+            if (taken := self.take(self._config.max_poll_records)) or loop.time() >= end_s:
+                return intercepted(self._config.interceptors, taken) if taken else []
 
-    def take(self, count_max: int) -> list[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """All records, without end.  Raises as `poll` does."""
+        loop = asyncio.get_running_loop()
+        turn_end_s = loop.time() + TURN_S
+        while True:
+            part = await self.next_part()
+            while (record := self.next_of(part)) is not None:
+                for shown in self.intercepted(record):
+                    yield shown
+                if loop.time() >= turn_end_s:
+                    await asyncio.sleep(0)
+                    turn_end_s = loop.time() + TURN_S
+                if self.must_attend(part):
+                    break
+
+    async def next_part(self) -> Part[RawRecord]:
+        """Records for an iteration, which takes them by `next_of`, in any thread.  Raises as `poll` does."""
+        self._confirm()
+        while True:
+            await self._wait_for_records(asyncio.get_running_loop().time() + ITERATION_POLL_S)
+            fetches = self._fetches
+            if fetches is not None and (part := fetches.fetcher.next_part()) is not None:
+                fetches.note_change()
+                return part
+
+    def next_of(self, part: Part[RawRecord]) -> ConsumerRecord[K, V] | None:
+        """The next record of the part, None at its end; those before it are processed.  May run in any thread.
+
+        Raises what a deserializer raises; the next call then returns the same record.
+        """
+        index = part.processed = part.taken
+        if part.is_void or index >= len(part.records):
+            return None
+        record: Any = part.records[index]
+        if not self._is_raw:
+            record = deserialized(record, *self._deserializers)
+        part.taken = index + 1
+        return record  # type: ignore[no-any-return]
+
+    def intercepted(self, record: ConsumerRecord[K, V]) -> Sequence[ConsumerRecord[K, V]]:
+        """The record of an iteration as the interceptors return it."""
+        interceptors = self._config.interceptors
+        return intercepted(interceptors, [record]) if interceptors else (record,)
+
+    def must_attend(self, part: Part[RawRecord]) -> bool:
+        """Whether an iteration has to call `next_part` before the part ends.  May run in any thread."""
+        group = self._group
+        if group is not None:
+            group.note_poll()
+            return part.is_void or self._is_woken or self._is_closed or group.needs_attention
+        return part.is_void or self._is_woken or self._is_closed
+
+    def take(self, count_max: int) -> list[ConsumerRecord[K, V]]:
         """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
-        config = self._config
-        if self._group is not None:
-            self._group.note_poll()
-            self._drop_lost(self._group.member.owned)
-        taken: list[ConsumerRecord] = []
-        for tp, record in self._ready.take(count_max):
-            try:
-                key, value = config.key_deserializer(record.key), config.value_deserializer(record.value)
-            except Exception:
-                if taken:
-                    break  # returns the records before it; the next call raises
-                raise
-            taken.append(ConsumerRecord(*tp, record.offset, record.timestamp, key, value, record.headers))
+        fetches = self._fetches
+        taken: list[Any] = []
+        while fetches is not None and (left := count_max - len(taken)) > 0:
+            part = fetches.fetcher.next_part()
+            if part is None:
+                break
+            found = part.records[part.taken : part.taken + left]
+            if self._is_raw:
+                taken += found
+                part.taken += len(found)
+                continue
+            for record in found:
+                try:
+                    taken.append(deserialized(record, *self._deserializers))
+                except Exception:
+                    if taken:
+                        return taken  # The records before it; the next call raises.
+                    raise
+                part.taken += 1
+        if fetches is not None:
+            fetches.note_change()
         return taken
+
+    async def _wait_for_records(self, end_s: float) -> None:
+        """Returns when `take` may have records, or at a time of the loop.  Raises as `poll` does."""
+        self._require_open()
+        fetches, group = self._fetches, self._group
+        if fetches is None or self._ending is not None:
+            raise UsageError("subscribe or assign first")
+        loop = self._loop = asyncio.get_running_loop()
+        with contextlib.nullcontext() if group is None else group.waiting():
+            while True:
+                fetches.arrived.clear()
+                if group is not None:
+                    group.attend()
+                self._raise_if_woken()
+                fetches.raise_failure()
+                if fetches.fetcher.has_records:
+                    return
+                if loop.time() >= end_s:
+                    await asyncio.sleep(0)  # A program that polls without a pause lets the fetches go on.
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(end_s):
+                        await fetches.arrived.wait()
+                if self._fetches is not fetches or self._ending is not None:
+                    self._raise_if_woken()
+                    return  # Another task has ended the subscription.
+
+    def wakeup(self) -> None:
+        """Makes the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
+        self._is_woken = True
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._notify)
+
+    def _notify(self) -> None:
+        if self._fetches is not None:
+            self._fetches.arrived.set()
+
+    def _raise_if_woken(self) -> None:
+        if self._is_closed:
+            raise WokenUp("the consumer was closed")
+        if self._is_woken:
+            self._is_woken = False
+            raise WokenUp("wakeup was called")
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the subscription or assignment, and present values; names as of Kafka's metrics of consumers.
+
+        `records-lag.TOPIC-PARTITION` is the number of records after the position, as of the last fetch.
+        """
+        fetches, group = self._fetches, self._group
+        if fetches is None:
+            return {}
+        fetcher = fetches.fetcher
+        lags = fetcher.lags
+        found: dict[str, float] = {
+            "records-consumed-total": fetcher.counts.records,
+            "bytes-consumed-total": fetcher.counts.bytes,
+            "fetch-total": fetcher.counts.requests,
+            "fetch-error-total": fetcher.counts.errors,
+            "buffered-bytes": fetcher.buffered_bytes,
+            "assigned-partitions": len(fetcher.partitions),
+            "records-lag-max": max(lags.values(), default=0),
+        }
+        if group is not None:
+            found |= {
+                "commit-total": group.commits,
+                "commit-error-total": group.commit_errors,
+                "join-total": group.joins,
+            }
+        return found | {f"records-lag.{tp}": lag for tp, lag in lags.items()}
+
+    def _announce_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        announce_commit(self._config.interceptors, offsets)
+
+    def _confirm(self) -> None:
+        """All records that were returned are processed."""
+        if self._group is not None:
+            self._group.confirm()
+        elif self._fetches is not None:
+            self._fetches.fetcher.finish_part()
+
+    # Positions.
 
     @property
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
-        reader = self._group or self._assigned
-        return set(reader.positions) if reader is not None else set()
+        return set() if self._fetches is None else set(self._fetches.fetcher.partitions)
 
     def position(self, tp: TopicPartition) -> int:
         """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
         self._require_assigned([tp])
         return self.positions()[tp]
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record that `poll` returns, of all partitions that are read."""
+        return {} if self._fetches is None else self._fetches.fetcher.positions
+
     def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
         """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
-        if self._group is not None:
-            return {tp: self._group.with_epoch(tp, offset) for tp, offset in offsets.items()}
-        reader = self._assigned
-        return {tp: reader.history.position(tp, at) if reader else Position(at) for tp, at in offsets.items()}
+        fetches = self._fetches
+        if fetches is None:
+            return {tp: Position(offset) for tp, offset in offsets.items()}
+        return {tp: fetches.fetcher.history.position(tp, offset) for tp, offset in offsets.items()}
 
     def seek(self, tp: TopicPartition, offset: int | Position) -> None:
         """Continues with this offset; with a Position, the history before it is checked.
 
-        Raises UsageError for a partition that is not read.
+        Raises UsageError for a partition that is not read, and for an offset that is negative or no number.
         """
         self._require_assigned([tp])
-        self._take_over()
-        self._ready.drop({tp})
+        number = offset.offset if isinstance(offset, Position) else offset
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise UsageError(f"seek takes an offset, 0 or more, or a Position; not {offset!r}")
         if self._group is not None:
             self._group.seek(tp, offset)
-        elif self._assigned is not None:
-            self._assigned.restart({tp: offset if isinstance(offset, Position) else Position(offset)})
+        elif self._fetches is not None:
+            self._fetches.fetcher.set({tp: offset})
+            self._fetches.note_change()
 
     async def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
         """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
@@ -205,36 +456,44 @@ class AsyncConsumer:
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Keeps partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
         self._require_assigned(partitions)
-        self._take_over()
-        positions = self.positions()
-        for tp in partitions:
-            self.seek(tp, positions[tp])  # records that were fetched are fetched again after `resume`
-        self._paused().update(partitions)
+        if self._fetches is not None:
+            self._fetches.fetcher.drop_fetched(partitions)  # It is fetched again after `resume`.
+            self._fetches.fetcher.paused.update(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
         self._require_assigned(partitions)
-        self._paused().difference_update(partitions)
+        if self._fetches is not None:
+            self._fetches.fetcher.paused.difference_update(partitions)
+            self._fetches.note_change()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused."""
-        return frozenset(self._paused())
+        return frozenset() if self._fetches is None else frozenset(self._fetches.fetcher.paused)
 
-    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    # Commits.
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, Offset] | None = None, *, timeout_ms: int | None = None
+    ) -> None:
         """Commits these offsets (of the next records to read), or those after the records returned so far.
 
-        The leader epochs of the records before them are committed too, as far as this consumer has read those.
-        Partitions lost in a rebalance are skipped.  Raises ApiError, ClusterUnreachable and UsageError.
+        The leader epochs of the records before them are committed too, as far as this consumer has read those.  Retries
+        until the timeout, default_api_timeout_ms by default.  If the call is cancelled, the commit goes on.  Raises
+        CommitFailed if a rebalance has taken a partition away, ApiError, ClusterUnreachable and UsageError.
         """
+        if self._fetches is None:
+            self._require_open()
         if offsets is None:
             offsets = self.positions()
         require_offsets(offsets)
         group_id = self._group_id()
         if self._group is not None:
-            await self._group.commit(offsets)
+            await self._share(self._group.commit(offsets, timeout_ms=timeout_ms))
             return
-        commits = {tp: commit_of(position) for tp, position in self.with_epochs(offsets).items()}
+        history = ReadHistory() if self._fetches is None else self._fetches.fetcher.history
+        commits = {tp: history.commit_of(tp, at) for tp, at in offsets.items()}
 
         async def send_to(connection: Connection) -> None:
             codes = await commit_offsets(
@@ -245,7 +504,8 @@ class AsyncConsumer:
                     raise ApiError(code, f"{tp}: cannot commit: {code.description}")
 
         if offsets:
-            await self._client.on_coordinator(group_id, send_to)
+            await self._share(self._client.on_coordinator(group_id, send_to, timeout_ms=timeout_ms))
+            self._announce_commit(commits)
 
     def group_metadata(self) -> GroupMetadata:
         """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
@@ -261,28 +521,36 @@ class AsyncConsumer:
         """
         return {tp: commit.offset for tp, commit in (await self._commits(partitions)).items()}
 
+    async def committed_details(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed`, with leader epochs and metadata."""
+        return await self._commits(partitions)
+
     async def _commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         group_id = self._group_id()
 
         async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
             return await committed_offsets(connection, group_id, partitions)
 
-        return await self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
+        return await self._share(
+            self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
+        )
+
+    # Look-ups.
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
-        found = (await self._client.metadata([topic])).topics[topic]
+        found = (await self._share(self._client.metadata([topic]))).topics[topic]
         if found.error is not ErrorCode.NONE:
             raise ApiError(found.error, f"{topic}: {found.error.description}")
         return [TopicPartition(topic, number) for number in range(len(found.partitions))]
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
-        return {tp: one.offset for tp, one in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
+        return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
-        return {tp: one.offset for tp, one in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
+        return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
         """The first record at or after each time (ms since the epoch), None if there is none.
@@ -290,81 +558,7 @@ class AsyncConsumer:
         Raises ApiError and ClusterUnreachable.
         """
         found = await self._look_up(times_ms)
-        return {tp: None if one.offset < 0 else one for tp, one in found.items()}
-
-    async def wait_for_records(self, timeout_ms: int) -> None:
-        """Returns when `take` has records, or after the timeout.  Raises as `poll` does."""
-        reader = self._group or self._assigned
-        if reader is None:
-            raise UsageError("subscribe or assign first")
-        end_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        while not self._ready:
-            if self._fetching is None:
-                self._fetching = asyncio.create_task(self._poll_once(reader), name="fetch records")
-            left_s = end_s - asyncio.get_running_loop().time()
-            await asyncio.wait({self._fetching}, timeout=max(0.0, left_s))
-            if self._fetching.done():
-                fetching, self._fetching = self._fetching, None
-                self._ready.add(fetching.result())
-            if left_s <= 0:
-                return
-
-    async def _poll_once(self, reader: GroupConsumer | Consumer) -> list[tuple[TopicPartition, list[Record]]]:
-        """Polls; without a group, auto_offset_reset applies to partitions whose position is outside the log."""
-        try:
-            return await reader.poll()
-        except TopicRecreated as change:
-            if isinstance(reader, GroupConsumer) or self._config.auto_offset_reset == "none":
-                raise
-            tps = [tp for tp in reader.positions if tp.topic == change.topic]
-            reader.restart_topic(change.topic, await self._begin(tps))
-            logger.warning("%s; its positions were reset", change)
-            return []
-        except ApiError as error:
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or isinstance(reader, GroupConsumer):
-                raise
-            if isinstance(error, LogTruncated):
-                if self._config.auto_offset_reset == "none":
-                    raise
-                positions = await reset_positions(error.divergences, self._begin)
-                for divergence in error.divergences:
-                    _report_reset(divergence, positions[divergence.tp].offset)
-            else:
-                positions = await self._begin(await lost_positions(self._client, reader.positions))
-            reader.restart(positions)
-            return []
-
-    def _drop_lost(self, owned: tuple[TopicPartition, ...]) -> None:
-        """Drops fetched records of partitions that now belong to other members."""
-        if owned is not self._owned:
-            self._owned = owned
-            self._ready.keep_only(frozenset(owned))
-
-    def _take_over(self) -> None:
-        """Takes over the records of a finished fetch; the next `poll` raises its error."""
-        fetching = self._fetching
-        if fetching is not None and fetching.done() and not fetching.cancelled() and fetching.exception() is None:
-            self._ready.add(fetching.result())
-            self._fetching = None
-
-    async def _stop_fetching(self) -> None:
-        fetching, self._fetching = self._fetching, None
-        if fetching is not None:
-            if fetching.done() and not fetching.cancelled() and fetching.exception() is None:
-                self._ready.add(fetching.result())
-            fetching.cancel()
-            await asyncio.gather(fetching, return_exceptions=True)
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record that `poll` returns, of all partitions that are read."""
-        self._take_over()
-        reader = self._group or self._assigned
-        return {} if reader is None else self._positions_of(reader)
-
-    def _positions_of(self, reader: GroupConsumer | Consumer) -> dict[TopicPartition, int]:
-        """The offsets of the next records that the application will receive."""
-        first = self._ready.first_offsets()
-        return {tp: first.get(tp, position) for tp, position in reader.positions.items()}
+        return {tp: None if at.offset < 0 else at for tp, at in found.items()}
 
     async def _begin(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Start positions by auto_offset_reset.  Raises ApiError."""
@@ -380,19 +574,38 @@ class AsyncConsumer:
             times = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
             return {tp: Position(ends[tp] if at is None else at.offset) for tp, at in times.items()}
         found = await self._look_up(dict.fromkeys(partitions, EARLIEST if reset == "earliest" else LATEST))
-        return {tp: Position(one.offset, one.leader_epoch, is_of_leader=True) for tp, one in found.items()}
+        return {tp: Position(at.offset, at.leader_epoch, is_of_leader=True) for tp, at in found.items()}
 
     async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         found: dict[TopicPartition, OffsetAt] = {}
-        for tp, outcome in (await list_offsets(self._client, timestamps, isolation=self._config.isolation)).items():
+        work = list_offsets(self._client, timestamps, isolation=self._config.isolation)
+        for tp, outcome in (await self._share(work)).items():
             if isinstance(outcome, ApiError):
                 raise ApiError(outcome.code, f"{tp}: {outcome}")
             found[tp] = outcome
         return found
 
-    def _paused(self) -> set[TopicPartition]:
-        reader = self._group or self._assigned
-        return set() if reader is None else reader.paused
+    # Internals.
+
+    async def _share(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that goes on when the caller is cancelled."""
+        task = asyncio.create_task(work)
+        self._shared[task] = None
+        task.add_done_callback(self._note_shared)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task
+
+    def _note_shared(self, task: asyncio.Task[Any]) -> None:
+        self._shared.pop(task, None)
+        _note_outcome(task)
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("the consumer is closed")
+        if self._pid != os.getpid():
+            raise UsageError("the consumer was created before this process was forked: create one in each process")
 
     def _require_assigned(self, partitions: Collection[TopicPartition]) -> None:
         assigned = self.assignment
@@ -406,5 +619,15 @@ class AsyncConsumer:
         return self._config.group_id
 
 
+def _note_outcome(task: asyncio.Task[Any]) -> None:
+    """The error of work whose caller was cancelled is not reported by asyncio as forgotten."""
+    if not task.cancelled():
+        task.exception()
+
+
 def _report_reset(divergence: Divergence, offset: int) -> None:
     logger.warning("the log was truncated: reading continues at offset=%d %s", offset, divergence)
+
+
+def _report_recreated(change: str) -> None:
+    logger.warning("%s; its positions were reset", change)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
-from kctl.client.application.async_consumer import ITERATION_POLL_MS, AsyncConsumer, ConsumerRecord
-from kctl.client.application.settings import ConsumerConfig
+from kctl.client.application.async_consumer import AsyncConsumer, Offset
+from kctl.client.application.consumer_records import ConsumerRecord, K, V
+from kctl.client.application.settings import ConsumerConfig, Deserializer
 from kctl.client.connections.loop_thread import LoopThread
+from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.client.consuming.group_consumer import CLOSE_MS
 from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
 from kctl.client.consuming.list_offsets import OffsetAt
 from kctl.client.consuming.positions import Position
@@ -32,15 +37,40 @@ class BlockingRebalanceListener:
         """Partitions were lost, for example because the session has expired; others may own them already."""
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads the partitions that a group or the caller assigns; use as a context manager.  For one thread.
 
-    Heartbeats are sent in the background.  If the block raises, the last records are not committed.
+    Heartbeats, fetches and automatic commits happen in the background.  If the block raises, the last records are not
+    committed.  Only `wakeup` and `close` may be called by other threads.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    @overload
+    def __init__(self: Consumer[Any, Any], config: ConsumerConfig) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        key_deserializer: Callable[[bytes | None], K],
+        value_deserializer: Callable[[bytes | None], V],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        """The deserializers replace those of the settings, and give the records their types."""
         self._config = config
+        self._deserializers = (
+            key_deserializer or config.key_deserializer,
+            value_deserializer or config.value_deserializer,
+        )
         self._thread: LoopThread | None = None
+        self._pid = os.getpid()
 
     def __enter__(self) -> Self:
         """Sends nothing yet."""
@@ -51,8 +81,12 @@ class Consumer:
     def __exit__(self, error_type: object, *_: object) -> None:
         self.close(commit=error_type is None)
 
-    def subscribe(self, topics: Sequence[str], listener: BlockingRebalanceListener | None = None) -> None:
-        """Reads the partitions of the topics that the group assigns; the group is joined by `poll`.
+    def subscribe(
+        self, topics: Sequence[str] | re.Pattern[str], listener: BlockingRebalanceListener | None = None
+    ) -> None:
+        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+
+        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """
@@ -71,37 +105,56 @@ class Consumer:
         """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
         self._opened().run(self._consumer.unsubscribe())
 
-    def close(self, *, commit: bool = True) -> None:
-        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic."""
+    def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_MS) -> None:
+        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic.
+
+        Takes about twice the timeout at most.  Called by another thread, it makes the call in progress raise WokenUp.
+        """
         thread = self._thread
         if thread is None:
             return
+        if self._pid != os.getpid():
+            self._thread = None  # The member and the thread belong to the process that has forked.
+            return
+        asyncio.run_coroutine_threadsafe(self._consumer.close(commit=commit, timeout_ms=timeout_ms), thread.loop)
         try:
-            thread.run(self._consumer.close(commit=commit))
+            thread.run(self._consumer.close())
         finally:
             self._thread = None
             thread.close()
 
-    def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+    def wakeup(self) -> None:
+        """Makes the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
+        if self._thread is not None:
+            self._consumer.wakeup()
+
+    def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord[K, V]]:
         """The next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
-        the records before a position, CorruptBatch, ClusterUnreachable, and what a deserializer raises; the next call
-        then continues with the same record.
+        the records before a position, CorruptBatch, ClusterUnreachable if no broker has responded yet, WokenUp, and
+        what a deserializer raises; the next call then continues with the same record.
         """
         return self._opened().run(self._consumer.poll(timeout_ms))
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """All records, without end.  Raises as `poll` does."""
         while True:
-            self._opened()
-            # Records that were fetched are taken without a switch of threads.
-            taken = self._consumer.take(1)
-            if taken:
-                yield taken[0]
-            else:
-                self._opened().run(self._consumer.wait_for_records(ITERATION_POLL_MS))
+            part = self._opened().run(self._consumer.next_part())
+            consumer = self._consumer
+            # The records of a part are taken without a switch of threads.
+            while (record := consumer.next_of(part)) is not None:
+                yield from consumer.intercepted(record)
+                if consumer.must_attend(part):
+                    break
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the subscription or assignment, and present values; names as of Kafka's metrics of consumers.
+
+        `records-lag.TOPIC-PARTITION` is the number of records after the position, as of the last fetch.
+        """
+        return self._on_loop(self._consumer.metrics)
 
     @property
     def assignment(self) -> set[TopicPartition]:
@@ -144,19 +197,19 @@ class Consumer:
         """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
         self._on_loop(lambda: self._consumer.resume(partitions))
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None, *, timeout_ms: int | None = None) -> None:
         """Commits these offsets (of the next records to read), or those after the records returned so far.
 
-        The leader epochs of the records before them are committed too, as far as this consumer has read those.
-        Partitions lost in a rebalance are skipped.  Raises ApiError, ClusterUnreachable and UsageError.
+        Retries until the timeout, default_api_timeout_ms by default.  Raises CommitFailed if a rebalance has taken a
+        partition away, ApiError, ClusterUnreachable and UsageError.
         """
-        self._opened().run(self._consumer.commit(offsets))
+        self._opened().run(self._consumer.commit(offsets, timeout_ms=timeout_ms))
 
-    def commit_async(self, offsets: Mapping[TopicPartition, int] | None = None) -> Future[None]:
-        """As `commit`, in the background: the future ends with the commit, or raises its error."""
+    def commit_async(self, offsets: Mapping[TopicPartition, Offset] | None = None) -> Future[None]:
+        """As `commit`, in the background; the future gets the error."""
         thread = self._opened()
-        chosen = self._on_loop(self._consumer.positions) if offsets is None else dict(offsets)
-        return asyncio.run_coroutine_threadsafe(self._consumer.commit(chosen), thread.loop)
+        taken = self._on_loop(self._consumer.positions) if offsets is None else offsets
+        return asyncio.run_coroutine_threadsafe(self._consumer.commit(taken), thread.loop)
 
     def group_metadata(self) -> GroupMetadata:
         """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
@@ -170,6 +223,10 @@ class Consumer:
         Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
         """
         return self._opened().run(self._consumer.committed(partitions))
+
+    def committed_details(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed`, with leader epochs and metadata."""
+        return self._opened().run(self._consumer.committed_details(partitions))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
@@ -191,7 +248,10 @@ class Consumer:
         return self._opened().run(self._consumer.offsets_for_times(times_ms))
 
     async def _open(self) -> None:
-        self._consumer = AsyncConsumer(self._config)
+        key_deserializer, value_deserializer = self._deserializers
+        self._consumer: AsyncConsumer[K, V] = AsyncConsumer(
+            self._config, key_deserializer=key_deserializer, value_deserializer=value_deserializer
+        )
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         async def run() -> T:
@@ -200,6 +260,8 @@ class Consumer:
         return self._opened().run(run())
 
     def _opened(self) -> LoopThread:
+        if self._pid != os.getpid():
+            raise UsageError("the consumer was created before this process was forked: create one in each process")
         if self._thread is None:
             raise UsageError("the consumer is closed, or was not opened: use it in a with statement")
         return self._thread

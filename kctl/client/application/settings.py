@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -31,6 +32,7 @@ from kctl.errors import UsageError
 from kctl.records.compression import LEVELS, Codec
 
 if TYPE_CHECKING:
+    from kctl.client.application.consumer_records import ConsumerInterceptor
     from kctl.client.producing.interceptors import ProducerInterceptor
 
 Serializer = Callable[[Any], bytes | None]
@@ -180,6 +182,8 @@ class ConsumerConfig:
     security: Security | None = None
     """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
     group_id: str | None = None
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    """Only "classic": the protocol of KIP-848 is not implemented."""
     group_instance_id: str | None = None
     """Makes the consumer a static member: its partitions wait for it until the session times out (KIP-345)."""
     client_rack: str = ""
@@ -197,8 +201,10 @@ class ConsumerConfig:
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 50 << 20
-    """The most that one broker returns to a fetch; the next fetch starts when its records have been returned."""
+    """The most that one broker returns to a fetch."""
     max_partition_fetch_bytes: int = 1 << 20
+    fetch_buffer_bytes: int = 64 << 20
+    """How many bytes are fetched in advance, together with the responses that are expected; at least one batch."""
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int | None = None
     """The time of one operation with its retries; None for `request_timeout_ms`."""
@@ -206,12 +212,15 @@ class ConsumerConfig:
     retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
     socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    """How soon added partitions, and new topics that match a pattern, are read."""
     key_deserializer: Deserializer = as_is
     value_deserializer: Deserializer = as_is
+    interceptors: Sequence[ConsumerInterceptor] = ()
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
         _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "heartbeat_interval_ms")
+        _require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms", "session_timeout_ms")
         if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
             raise UsageError(
                 "fetch_max_bytes, max_partition_fetch_bytes and auto_commit_interval_ms must not be negative"
@@ -224,6 +233,10 @@ class ConsumerConfig:
             raise UsageError(f"isolation_level is '{self.isolation_level}'; use read_committed or read_uncommitted")
         if wrong := [name for name in self.assignors if name not in ASSIGNORS]:
             raise UsageError(f"'{wrong[0]}' is not an assignor; supported: {', '.join(ASSIGNORS)}")
+        if self.group_protocol != "classic":
+            raise UsageError(
+                f"group_protocol is '{self.group_protocol}': only 'classic' is implemented, not the one of KIP-848"
+            )
         if not self.assignors:
             raise UsageError("at least one assignor is needed")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
@@ -258,19 +271,20 @@ class ConsumerConfig:
             self.fetch_max_wait_ms, self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes
         )
 
-    def membership(self, topics: Sequence[str]) -> MembershipSettings:
-        """The settings of the group member.  Raises UsageError without a group."""
+    def membership(self, topics: Sequence[str] | re.Pattern[str]) -> MembershipSettings:
+        """The settings of the group member, for topics or for those that match.  Raises UsageError without a group."""
         if not self.group_id:
             raise UsageError("subscribe requires group_id; without a group, assign partitions")
         return MembershipSettings(
             self.group_id,
-            tuple(topics),
+            () if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics)),
             self.group_instance_id,
             self.session_timeout_ms,
             self.max_poll_interval_ms,
             self.heartbeat_interval_ms,
             self.assignors,
             self.client_rack,
+            topics if isinstance(topics, re.Pattern) else None,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kctl.client.consuming.assignors import NO_GENERATION
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 
 
@@ -25,6 +25,25 @@ def require_offsets(offsets: Mapping[TopicPartition, object]) -> None:
     for tp in offsets:
         if not isinstance(tp, TopicPartition):
             raise UsageError(f"offsets are given by TopicPartition, not by {tp!r}")
+
+
+class CommitFailed(ApiError):
+    """The member does not own a partition any more, or the group rebalances: the commit has no effect.
+
+    Java's CommitFailedException and RebalanceInProgressException.  The records after the last commit are read again by
+    the new owner.
+    """
+
+    def __init__(self, group_id: str, tp: TopicPartition, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            why = "the group rebalances; call poll, and commit what is still assigned"
+        else:
+            why = (
+                "a rebalance has taken it away, so that others read the records after the last commit again; if poll "
+                "is called too rarely, raise max_poll_interval_ms or lower max_poll_records"
+            )
+        super().__init__(code, f"group '{group_id}': cannot commit {tp}: {why}")
+        self.tp = tp
 
 
 # The callbacks of a group consumer for changes of its partitions.

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import ZERO_UUID, TopicPartition
@@ -55,8 +56,9 @@ class ReadHistory:
     def note_batches(self, tp: TopicPartition, start: int, epochs: Iterable[tuple[int, int]], end: int) -> None:
         """Batches were read from `start` to `end`: the first offset of each leader epoch among them."""
         read = self._of(tp)
-        if read.end != start:
-            read.epochs.clear()  # Reading did not continue where it ended.
+        if read.end != start:  # Reading did not continue where it ended.
+            is_inside = bool(read.epochs) and read.epochs[0][0] < start <= read.end
+            read.epochs = [entry for entry in read.epochs if is_inside and entry[0] < start]
         for offset, epoch in epochs:
             if not read.epochs or read.epochs[-1][1] != epoch:
                 read.epochs.append((offset, epoch))
@@ -72,6 +74,13 @@ class ReadHistory:
         if index >= 0 and offset <= read.end:
             return Position(offset, read.epochs[index][1], is_of_record=True)
         return read.start if offset == read.start.offset else Position(offset)
+
+    def commit_of(self, tp: TopicPartition, value: int | Position | CommittedOffset) -> CommittedOffset:
+        """The commit of an offset; without a leader epoch it gets that of the record before it, if that was read."""
+        commit = commit_of(value)
+        if isinstance(value, Position) or commit.leader_epoch != NO_EPOCH:
+            return commit
+        return commit_of(self.position(tp, commit.offset))._replace(metadata=commit.metadata)
 
     def to_check(
         self, metadata: ClusterMetadata, offsets: Mapping[TopicPartition, int]

@@ -11,7 +11,7 @@ from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assign
 from kctl.client.consuming.consumer import Consumer
 from kctl.client.consuming.fetching import CHUNKS, FetchLimits
 from kctl.client.consuming.following import TopicFollower
-from kctl.client.consuming.group_consumer import GroupConsumer
+from kctl.client.consuming.group_consumer import GroupConsumer, decode_records
 from kctl.client.consuming.group_progress import reset_positions
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.membership.member import MembershipSettings
@@ -536,6 +536,7 @@ async def read_in_group(
         client,
         reading.settings,
         begin,
+        decode_records,
         on_lost=warn_of_reset,
         on_recreated=lambda change: console.warn(f"{change}; reading the new topic"),
         on_truncated=warn_of_truncation if reading.continues_after_truncation else None,
@@ -559,7 +560,7 @@ async def read_in_group(
 
 
 async def _copy_of_group(
-    consumer: GroupConsumer,
+    consumer: GroupConsumer[Record],
     write: Callable[[TopicPartition, Record], bool],
     flush: Callable[[], None],
     ends: Mapping[TopicPartition, int] | None,

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, assert_type
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import kctl.client
 from kctl.client import (
     AsyncConsumer,
+    CommittedOffset,
     Consumer,
     ConsumerConfig,
+    ConsumerInterceptor,
     ConsumerRecord,
     LogTruncated,
     Position,
     Producer,
     ProducerConfig,
     TopicRecreated,
+    WokenUp,
 )
 from kctl.client import TopicPartition as Tp
 from kctl.client.connections.loop_thread import LoopThread
-from kctl.client.consuming.group_progress import ReadyRecords
 from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.protocol.apis.fetch import FetchRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.unit.client.fake_cluster import FakeCluster
@@ -213,29 +217,6 @@ def test_client_properties_become_settings() -> None:
         ConsumerConfig(bootstrap_servers="a:1", heartbeat_interval_ms=10, session_timeout_ms=10)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=12), st.lists(st.integers(0, 5)))
-def test_ready_records_keep_their_order_and_return_first_offsets(
-    fetches: list[tuple[int, int]], takes: list[int]
-) -> None:
-    ready = ReadyRecords()
-    expected: list[tuple[Tp, Record]] = []
-    next_offset = dict.fromkeys(range(3), 0)
-    for number, count in fetches:
-        tp = Tp("t", number)
-        records = [Record(next_offset[number] + i, 0) for i in range(count)]
-        next_offset[number] += count
-        ready.add([(tp, records)])
-        expected += [(tp, record) for record in records]
-    for count in takes:
-        assert list(ready.take(count)) == expected[:count]
-        expected = expected[count:]
-        first: dict[Tp, int] = {}
-        for tp, record in expected:
-            first.setdefault(tp, record.offset)
-        assert ready.first_offsets() == first
-        assert bool(ready) == bool(expected)
-
-
 def test_calls_on_the_callers_thread_may_use_the_loop_again() -> None:
     thread = LoopThread("test")
     found: list[int] = []
@@ -342,3 +323,135 @@ def test_position_at_the_end_is_checked_before_anything_was_read(cluster: FakeCl
         assert consumer.poll(20) == []
         lose_after(cluster, end=6, count=10)
         assert read(consumer, 10) == [b"new-%d" % number for number in range(10)]
+
+
+def test_broker_that_does_not_respond_delays_its_own_partitions_only() -> None:
+    with FakeCluster(brokers=3) as cluster:
+        for partition in cluster.create("orders", leaders=[0, 1, 2]):
+            for _ in range(50):
+                partition.append(build_batch([Record(0, 1_000, None, b"x" * 100)]))
+        cluster.intercept(FetchRequest, lambda _: b"" if cluster.requests[-1][0] == 1 else None)
+        with Consumer(config(cluster, max_partition_fetch_bytes=400, max_poll_records=10)) as consumer:
+            consumer.assign({Tp("orders", number): 0 for number in range(3)})
+            found: list[ConsumerRecord] = []
+            while len(found) < 100:
+                found += consumer.poll(WAIT_MS)
+            assert {record.partition for record in found} == {0, 2}
+            assert [record.offset for record in found if record.partition == 2] == list(range(50))
+
+
+def test_records_that_wait_take_no_more_than_the_buffer(cluster: FakeCluster) -> None:
+    for partition in cluster.create("large", leaders=[0] * 8):
+        for _ in range(20):
+            partition.append(build_batch([Record(0, 1_000, None, b"x" * 1_000)]))
+    settings = {"max_partition_fetch_bytes": 2_000, "fetch_buffer_bytes": 6_000, "max_poll_records": 1}
+    with Consumer(config(cluster, **settings)) as consumer:
+        consumer.assign({Tp("large", number): 0 for number in range(8)})
+        seen: dict[Tp, int] = {}
+        for _ in range(160):
+            for record in consumer.poll(WAIT_MS):
+                tp = Tp(record.topic, record.partition)
+                assert record.offset == seen.get(tp, 0)
+                seen[tp] = record.offset + 1
+        assert seen == {Tp("large", number): 20 for number in range(8)}
+    assert max(request.max_bytes for _, request in cluster.requested(FetchRequest)) == 6_000
+
+
+def test_wakeup_and_close_by_another_thread_end_the_call_in_progress(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign({ORDERS: 10})
+        for end in (consumer.wakeup, consumer.close):
+            thread = threading.Timer(0.05, end)
+            thread.start()
+            with pytest.raises(WokenUp):
+                next(iter(consumer))
+            thread.join(10)
+            assert not thread.is_alive()
+        with pytest.raises(UsageError, match="closed"):
+            consumer.poll(0)
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign({ORDERS: 0})
+        consumer.wakeup()
+        with pytest.raises(WokenUp):  # also the next call, although records wait
+            consumer.poll(WAIT_MS)
+        assert values(consumer.poll(WAIT_MS))[0] == b"0"
+
+
+def test_consumer_of_another_process_says_so(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign({ORDERS: 0})
+        assert consumer.poll(WAIT_MS)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            with contextlib.suppress(BaseException):
+                try:
+                    consumer.poll(0)
+                except UsageError as error:
+                    consumer.close()
+                    status = 0 if "forked" in str(error) else 2
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        consumer.seek(ORDERS, 3)
+        assert values(consumer.poll(WAIT_MS))[0] == b"3"
+
+
+def test_records_have_the_types_of_the_deserializers_and_where_they_come_from(cluster: FakeCluster) -> None:
+    cluster.topics["orders"][0].elect(leader=0)
+    cluster.topics["orders"][0].append(build_batch([Record(0, 1_000, None, b"10")]))
+
+    def number(data: bytes | None) -> int:
+        return int(data or b"0")
+
+    with Consumer(config(cluster), key_deserializer=number, value_deserializer=number) as consumer:
+        assert_type(consumer, Consumer[int, int])
+        consumer.assign({ORDERS: 9})
+        records = [record for _, record in zip(range(2), consumer, strict=False)]
+        assert_type(records, list[ConsumerRecord[int, int]])
+        assert [(record.key, record.value, record.leader_epoch) for record in records] == [(0, 9, 0), (0, 10, 1)]
+        assert records[0].timestamp_type.name == "CREATE_TIME"
+
+
+def test_commits_have_metadata(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster, group_id="g")) as consumer:
+        consumer.assign({ORDERS: 0})
+        consumer.poll(WAIT_MS)
+        consumer.commit({ORDERS: CommittedOffset(5, metadata="file-7")})
+        assert consumer.committed_details([ORDERS]) == {ORDERS: CommittedOffset(5, 0, "file-7")}
+
+
+def test_interceptors_see_records_and_commits(cluster: FakeCluster) -> None:
+    class Note(ConsumerInterceptor):
+        commits: ClassVar[list[Any]] = []
+
+        def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            return [record._replace(value=b"seen " + record.value) for record in records if record.offset % 2]
+
+        def on_commit(self, offsets: Any) -> None:
+            self.commits.append(offsets)
+
+    class Broken(ConsumerInterceptor):
+        def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            raise ZeroDivisionError
+
+    with Consumer(config(cluster, group_id="g", interceptors=(Broken(), Note()))) as consumer:
+        consumer.assign({ORDERS: 0})
+        assert read(consumer, 2) == [b"seen 1", b"seen 3"]
+        consumer.seek(ORDERS, 6)
+        assert values(consumer.poll(WAIT_MS)) == [b"seen 7", b"seen 9"]
+        consumer.commit()
+        assert Note.commits == [{ORDERS: CommittedOffset(10, 0)}]
+        metrics = consumer.metrics()
+        assert (metrics["assigned-partitions"], metrics["records-lag.orders-0"], metrics["buffered-bytes"]) == (1, 0, 0)
+
+
+def test_what_a_consumer_does_not_do_is_refused_by_name() -> None:
+    for settings, named in (
+        ({"group_protocol": "consumer"}, "KIP-848"),
+        ({"fetch_buffer_bytes": 0}, "fetch_buffer_bytes"),
+        ({"max_poll_interval_ms": 0}, "max_poll_interval_ms"),
+    ):
+        with pytest.raises(UsageError, match=named):
+            ConsumerConfig(bootstrap_servers="a:1", **settings)
+    with pytest.raises(UsageError, match=r"fetch\.max\.byte\b"):
+        ConsumerConfig.from_properties({"bootstrap.servers": "a:1", "fetch.max.byte": "1"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +31,8 @@ class MembershipSettings:
     assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
     """partition.assignment.strategy: names of assignors, the preferred one first."""
     rack: str = ""
+    pattern: re.Pattern[str] | None = None
+    """The topics are those whose whole names match."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -59,6 +62,8 @@ class Member:
     generation: int = NO_GENERATION
     assignor: str = ""
     """Name of the assignor that the coordinator selected for this generation."""
+    joined_topics: tuple[str, ...] = ()
+    """The subscription of the last join."""
     is_leader: bool = False
     claimed: frozenset[TopicPartition] = frozenset()
     """As leader: the partitions that the members claim to own."""
@@ -163,6 +168,13 @@ class PartitionsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionChanged:
+    """The topics that match the pattern are others; the member rejoins with the next heartbeat."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Revoked:
     """The partitions of `Revoke` have been committed, if possible, and are not read any more."""
 
@@ -187,6 +199,7 @@ Event = (
     | CommitResultReceived
     | Disconnected
     | PartitionsChanged
+    | SubscriptionChanged
     | Revoked
     | PollOverdue
     | Left

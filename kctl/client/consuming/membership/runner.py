@@ -33,6 +33,7 @@ from kctl.client.consuming.membership.member import (
     SendSync,
     StartReading,
     StopReading,
+    SubscriptionChanged,
     Synced,
 )
 from kctl.client.consuming.membership.step import step
@@ -78,6 +79,8 @@ class MembershipRunner:
         self._subscribed: Collection[str] = ()
         self._counted_ms = 0
         self._must_count = False
+        self._matched_ms: int | None = None
+        """When topics were matched with the pattern."""
         self._deadline: Deadline = client.deadline()
 
     def step(self, event: Event) -> list[Action]:
@@ -99,8 +102,17 @@ class MembershipRunner:
     async def look_for_changed_topics(self) -> None:
         """If the member is the leader, rejoins if subscribed topics have new partitions, are gone or are there again.
 
-        After metadata.max.age.ms; at once while one does not exist, and after `expect_changed_topics`.
+        After metadata.max.age.ms; at once while one does not exist, and after `expect_changed_topics`.  A member with a
+        pattern also looks for topics that match, as often.
         """
+        settings = self.member.settings
+        if settings.pattern is not None:
+            max_age_ms = self._client.settings.metadata_max_age_ms
+            if self._matched_ms is not None and self.now_ms() < self._matched_ms + max_age_ms:
+                if not self.member.is_leader:
+                    return
+            else:
+                await self.match_topics()
         if not self.member.is_leader:
             return
         is_due = self.now_ms() >= self._counted_ms + self._client.settings.metadata_max_age_ms
@@ -109,6 +121,21 @@ class MembershipRunner:
         self._must_count = False
         if await self._counts(self._subscribed) != self._partition_counts:
             await self.drive(PartitionsChanged())
+
+    async def match_topics(self) -> None:
+        """Looks up the topics that match the pattern.  Internal topics do not match, as in Java."""
+        pattern = self.member.settings.pattern
+        if pattern is None:
+            return
+        self._matched_ms = self.now_ms()
+        metadata = await self._client.metadata(None)
+        found = tuple(
+            name
+            for name, topic in metadata.topics.items()
+            if topic.error is ErrorCode.NONE and not topic.is_internal and pattern.fullmatch(name)
+        )
+        if found != self.member.settings.topics:
+            await self.drive(SubscriptionChanged(found))
 
     def expect_changed_topics(self) -> None:
         """A broker has responded that a topic does not exist: look it up soon."""

@@ -15,6 +15,7 @@ AbstractCoordinator and ConsumerCoordinator, KIP-62, KIP-345, KIP-394.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from kctl.client.consuming.assignors import COOPERATIVE_STICKY, NO_GENERATION, STICKY, Subscriber
 from kctl.client.consuming.membership.member import (
@@ -43,6 +44,7 @@ from kctl.client.consuming.membership.member import (
     SendSync,
     StartReading,
     StopReading,
+    SubscriptionChanged,
     Synced,
 )
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
@@ -195,6 +197,9 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
             return _disconnected(member, during, now_ms)
         case PartitionsChanged():
             return _prepare(member) if member.phase is Phase.STABLE and member.is_leader else []
+        case SubscriptionChanged(topics):
+            member.settings = replace(member.settings, topics=topics)
+            return []
         case Revoked():
             return _revoked(member) if member.phase is Phase.REVOKING else []
         case PollOverdue():
@@ -206,6 +211,7 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
 def _join(member: Member) -> list[Action]:
     member.phase = Phase.JOINING
     settings = member.settings
+    member.joined_topics = settings.topics
     request = JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=settings.session_timeout_ms,
@@ -300,7 +306,8 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
         return []
     if now_ms >= member.session_end_ms and member.phase is Phase.STABLE:
         return _leave_generation(member)
-    if _revocation_is_overdue(member, now_ms):
+    has_changed = member.phase is Phase.STABLE and member.joined_topics != member.settings.topics
+    if has_changed or _revocation_is_overdue(member, now_ms):
         return _prepare(member)
     if now_ms < member.next_beat_ms:
         return []

@@ -1,0 +1,98 @@
+"""The records that an application receives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.model import TopicPartition
+from kctl.records.batch import placed_records
+from kctl.records.header import BatchHeader, TimestampType
+
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """A record that was read; `key` and `value` are deserialized."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: K
+    value: V
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    """Whether the producer or the broker has set the timestamp."""
+    leader_epoch: int = -1
+    """Of the leader that has written the record (KIP-320); -1 if it is unknown."""
+
+
+class ConsumerInterceptor:
+    """Sees records and commits of a consumer; subclasses override what they need.  Java's ConsumerInterceptor.
+
+    What a method raises is logged, and the record or commit passes unchanged.
+    """
+
+    def on_consume(self, records: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[Any, Any]]:
+        """Records before the application gets them: one list of each `poll`, one record of an iteration."""
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Offsets that were committed; called on the event loop, which it must not block."""
+
+
+RawRecord = ConsumerRecord[bytes | None, bytes | None]
+
+_record: partial[RawRecord] = partial(tuple.__new__, ConsumerRecord)
+
+
+def decode_raw(tp: TopicPartition, buffer: memoryview, header: BatchHeader, offset: int) -> list[RawRecord]:
+    """The records of a batch from the offset on, not deserialized.  Raises CorruptBatch."""
+    records = list(map(_record, placed_records(buffer, header, tp)))
+    return records if header.base_offset >= offset else [record for record in records if record.offset >= offset]
+
+
+def deserialized(
+    record: RawRecord,
+    key_deserializer: Callable[[bytes | None], Any],
+    value_deserializer: Callable[[bytes | None], Any],
+) -> ConsumerRecord[Any, Any]:
+    """The record with key and value as the deserializers return them.  Raises what they raise."""
+    fields = (*record[:4], key_deserializer(record.key), value_deserializer(record.value), *record[6:])
+    return _record(fields)
+
+
+def intercepted(interceptors: Sequence[ConsumerInterceptor], records: list[Any]) -> list[Any]:
+    """The records as the interceptors return them."""
+    for interceptor in interceptors:
+        try:
+            records = interceptor.on_consume(records)
+        except Exception:
+            logger.exception("an interceptor has failed")
+    return records
+
+
+def announce_commit(
+    interceptors: Sequence[ConsumerInterceptor], offsets: Mapping[TopicPartition, CommittedOffset]
+) -> None:
+    """Tells the interceptors about a commit."""
+    for interceptor in interceptors:
+        try:
+            interceptor.on_commit(offsets)
+        except Exception:
+            logger.exception("an interceptor has failed")
