@@ -597,11 +597,12 @@ _kctl() {
     'doctor doctor')
         flags='--fail-on --silence --snapshot --from -b --bootstrap-server --command-config --profile --resolve --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
+        --fail-on) words='critical error warning note' flags='' ;;
         --from) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --fail-on | --silence | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --silence | -b | --bootstrap-server | --resolve | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'top top')

@@ -1051,7 +1051,7 @@ complete -c kctl -n '__kctl_in metadata-quorum describe' -l debug -d 'Show the t
 complete -c kctl -n '__kctl_in metadata-quorum describe' -l expect -x -d 'Exit with status 3 unless there are N rows; also \'>=N\', \'>N\', \'<=N\', \'<N\' and \'!=N\'.'
 complete -c kctl -n '__kctl_in metadata-quorum describe' -l watch -x -d 'Repeat at this interval, by default 2s, until interrupted or until --expect holds.'
 complete -c kctl -n '__kctl_in metadata-quorum describe' -l rounds -x -d 'With --watch: end after N rounds.'
-complete -c kctl -n '__kctl_in doctor' -l fail-on -x -d 'Exit with status 3 if there is a finding of this severity or a more severe one.  Default: warning.'
+complete -c kctl -n '__kctl_in doctor' -l fail-on -x -a 'critical error warning note' -d 'Exit with status 3 if there is a finding of this severity or a more severe one.  Default: warning.'
 complete -c kctl -n '__kctl_in doctor' -l silence -x -d 'Leave out this rule: quorum, controller, brokers, disks, partitions, transactions, groups, certificates, one-failure-away, durability, moves, versions, distribution, unused-topics.'
 complete -c kctl -n '__kctl_in doctor' -l snapshot -d 'Print the state of the cluster as JSON, without a diagnosis, for --from.'
 complete -c kctl -n '__kctl_in doctor' -l from -r -F -d 'Diagnose a snapshot that --snapshot printed; no cluster is asked.'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -15,7 +15,7 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.shown import shows_one
 from kctl.errors import UsageError
-from kctl.output.console import Column, Format
+from kctl.output.console import JSON_ONLY, Column, Format
 from kctl.output.documents import read_json
 from kctl.output.quantities import counted
 from kctl.output.terminal_text import escape_cell, wrap
@@ -29,16 +29,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (
-    Column("severity"),
-    Column("rule"),
-    Column("subject"),
-    Column("cause", wraps=True),
-    Column("look", wraps=True),
-    Column("repair", wraps=True),
-)
 PAGE_WIDTH = 100
 _INDENT = 10
+
+
+SeverityName = Literal["critical", "error", "warning", "note"]
 
 
 class FindingRow(NamedTuple):
@@ -49,11 +44,11 @@ class FindingRow(NamedTuple):
     rule: str
     """The name that --silence takes."""
     subject: str
-    cause: str
-    evidence: list[str]
-    look: str
+    cause: Annotated[str, Column(wraps=True)]
+    evidence: Annotated[list[str], JSON_ONLY]
+    look: Annotated[str, Column(wraps=True)]
     """The command that shows more."""
-    repair: str
+    repair: Annotated[str, Column(wraps=True)]
     """The command that repairs it, or what to do."""
 
 
@@ -97,13 +92,12 @@ def doctor(
     ctx: typer.Context,
     *,
     fail_on: Annotated[
-        str,
+        SeverityName,
         typer.Option(
             "--fail-on",
-            metavar="|".join(one.label for one in reversed(Severity)),
             help="Exit with status 3 if there is a finding of this severity or a more severe one.  Default: warning.",
         ),
-    ] = Severity.WARNING.label,
+    ] = "warning",
     silence: Annotated[
         list[str] | None,
         typer.Option("--silence", metavar="RULE", help=f"Leave out this rule: {', '.join(RULES)}."),
@@ -131,7 +125,7 @@ def doctor(
     permission that is missing.
     """
     run: Invocation = ctx.obj
-    minimum = _severity(fail_on)
+    minimum = Severity[fail_on.upper()]
     silenced = _rules(silence or [])
     if source is not None and snapshot:
         raise UsageError("--snapshot and --from exclude each other")
@@ -142,9 +136,9 @@ def doctor(
     found = diagnose(seen, silenced)
     is_page = run.console.format is Format.TABLE
     options = run.cluster_options() if source is None else ""
-    rows = [_row(one, "" if is_page else options) for one in found]
-    is_healthy = not any(one.finding.severity >= minimum for one in found)
-    unseen = [UnseenRow(one.what, one.reason, one.remedy) for one in seen.unseen]
+    rows = [_row(ranked, "" if is_page else options) for ranked in found]
+    is_healthy = not any(ranked.finding.severity >= minimum for ranked in found)
+    unseen = [UnseenRow(part.what, part.reason, part.remedy) for part in seen.unseen]
     if run.console.is_machine_readable:
         run.console.show_one(
             DoctorItem(
@@ -165,9 +159,9 @@ def doctor(
         if options and rows:
             run.console.note(f"the commands need the options of this one:{options}")
     else:
-        run.console.show(COLUMNS, rows)
-        for one in seen.unseen:
-            run.console.warn(_not_seen(one))
+        run.console.show(FindingRow, rows)
+        for part in seen.unseen:
+            run.console.warn(_not_seen(part))
     run.console.listed = len(rows)
     return ExitStatus.DONE if is_healthy else ExitStatus.UNMET
 
@@ -198,13 +192,6 @@ def _json(document: dict[str, Any]) -> str:
     import json  # noqa: PLC0415 - only for --snapshot
 
     return json.dumps(document, separators=(",", ":")) + "\n"
-
-
-def _severity(text: str) -> Severity:
-    for severity in Severity:
-        if severity.label == text:
-            return severity
-    raise UsageError(f"--fail-on takes {', '.join(one.label for one in reversed(Severity))}, not '{text}'")
 
 
 def _rules(names: Sequence[str]) -> set[str]:
@@ -253,10 +240,9 @@ def _page(console: Console, seen: Snapshot, rows: Sequence[FindingRow], unseen: 
     if unseen:
         yield ""
         yield "not seen:"
-        for one in unseen:
-            yield from _block(
-                "", f"{one.what}: {one.reason}" + (f"; {one.remedy}" if one.remedy else ""), width, console
-            )
+        for part in unseen:
+            remedy = f"; {part.remedy}" if part.remedy else ""
+            yield from _block("", f"{part.what}: {part.reason}{remedy}", width, console)
 
 
 _COLORS = {"critical": "\x1b[1;31m", "error": "\x1b[31m", "warning": "\x1b[33m"}

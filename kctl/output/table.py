@@ -89,18 +89,18 @@ class Column:
         self.after = after
 
     def value(self, fields: Mapping[str, Any]) -> Any:
-        """The value of the cell in a row with these fields; None where the row has no such field."""
+        """Return the value of the cell in a row with these fields; None where the row has no such field."""
         value = fields.get(self.field)
         return value if value is None or self.shown is None else self.shown(value)
 
     def with_drop_order(self, drop_order: int) -> Column:
-        """The same column with another place in the order in which columns are left out."""
+        """Return the same column with another place in the order in which columns are left out."""
         column = copy.copy(self)
         column.drop_order = drop_order
         return column
 
     def for_field(self, field: str, hint: Any) -> Column:
-        """The column of this field, whose type is `hint`."""
+        """Return the column of this field, whose type is `hint`."""
         column = copy.copy(self)
         column.field = field
         column.name = self.name or field
@@ -127,7 +127,7 @@ def is_present(text: str) -> bool:
 
 
 def nonzero(number: int) -> int | None:
-    """The number, or None for 0: `lost: Annotated[int, Column(is_rare=True, shown=nonzero)]`."""
+    """Return the number, or None for 0: `lost: Annotated[int, Column(is_rare=True, shown=nonzero)]`."""
     return number or None
 
 
@@ -150,7 +150,7 @@ class Field(NamedTuple):
 
 @functools.cache
 def fields_of(row: type[TypedRow]) -> tuple[Field, ...]:
-    """The fields of a row in their order.  Its annotations may name Mapping and Sequence without importing them."""
+    """Return the fields of a row.  Its annotations may name Mapping and Sequence without importing them."""
     hints = get_type_hints(row, localns={"Mapping": Mapping, "Sequence": Sequence}, include_extras=True)
     return tuple(_field(name, hint) for name, hint in hints.items())
 
@@ -168,7 +168,7 @@ _USUAL = Column()
 
 @functools.cache
 def columns_of(row: type[TypedRow], *omitted: str) -> tuple[Column, ...]:
-    """The columns of a row, without those of the omitted fields."""
+    """Return the columns of a row, without those of the omitted fields."""
     columns = [field.column for field in fields_of(row) if field.column is not None and field.name not in omitted]
     for moved in [column for column in columns if column.after is not None]:
         columns.remove(moved)

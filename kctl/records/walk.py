@@ -260,19 +260,9 @@ def read_placed_records(
     found: list[PlacedRecord] = []
     timestamp: i64 = base_timestamp
     for _ in range(count):
-        size, position = small_number(region, position)
-        if size < 0 or size > total - position:
-            raise ValueError(f"a record of {size} bytes exceeds the batch")
-        end: i64 = position + size
-        byte: i64 = region[position + 1]
-        position += 2
-        if byte < 0x80:
-            delta: i64 = (byte >> 1) ^ -(byte & 1)
-        else:
-            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        end, time_delta, delta, position = record_start(region, position, total)
         if not has_append_time:
-            timestamp = base_timestamp + delta
-        delta, position = small_number(region, position)
+            timestamp = base_timestamp + time_delta
         size, position = small_number(region, position)
         stop: i64 = after_field(position, size, end)
         key = region[position:stop] if size >= 0 else None

@@ -179,9 +179,9 @@ async def brokers_not_leading(
         return {}
     now = await client.metadata({tp.topic for tp in refused.values()})
     leaders = {
-        TopicPartition(topic.name, each.partition): each.leader
+        TopicPartition(topic.name, partition.partition): partition.leader
         for topic in now.topics.values()
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     return {broker_id: tp for broker_id, tp in refused.items() if leaders.get(tp) == broker_id}
 

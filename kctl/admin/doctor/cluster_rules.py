@@ -210,18 +210,18 @@ def versions(snapshot: Snapshot) -> Findings:
 
 def certificates(snapshot: Snapshot) -> Findings:
     """Certificates of brokers that expire soon."""
-    for one in snapshot.certificates:
-        left_ms = one.expires_ms - snapshot.taken_ms
+    for certificate in snapshot.certificates:
+        left_ms = certificate.expires_ms - snapshot.taken_ms
         if left_ms > CERTIFICATE_WARNING_MS:
             continue
         severity = Severity.ERROR if left_ms <= CERTIFICATE_ERROR_MS else Severity.WARNING
         when = f"expires in {format_duration(left_ms)}" if left_ms > 0 else "has expired: clients do not trust it"
-        address = next((broker.address for broker in snapshot.brokers if broker.broker_id == one.broker_id), "")
+        address = next((broker.address for broker in snapshot.brokers if broker.broker_id == certificate.broker_id), "")
         yield Finding(
             severity=Severity.CRITICAL if left_ms <= 0 else severity,
-            subject=f"broker {one.broker_id}",
-            cause=f"the TLS certificate of broker {one.broker_id} {when}",
-            evidence=(one.subject,),
+            subject=f"broker {certificate.broker_id}",
+            cause=f"the TLS certificate of broker {certificate.broker_id} {when}",
+            evidence=(certificate.subject,),
             look=command("tls", "check", address) if address else command("tls", "check"),
             repair="replace its certificate; a broker reads a new key store when its ssl.keystore properties are "
             "altered ('kctl configs alter broker')",
@@ -260,13 +260,13 @@ def _rounded(size_bytes: int) -> int:
 
 def _filling(snapshot: Snapshot, directories: list[DirectoryState]) -> Findings:
     first = directories[0]
-    free = min(one.usable_bytes or 0 for one in directories)
-    growth = sum(one.growth_bytes_per_s or 0 for one in directories)
+    free = min(directory.usable_bytes or 0 for directory in directories)
+    growth = sum(directory.growth_bytes_per_s or 0 for directory in directories)
     full_ms = round(free * 1000 / growth) if growth > 0 else None
     share = free / first.total_bytes if first.total_bytes else None
-    by_share = next((one for limit, one in FREE_SHARES if share is not None and share < limit), None)
-    by_time = next((one for limit, one in FULL_IN_MS if full_ms is not None and full_ms < limit), None)
-    found = [one for one in (by_share, by_time) if one is not None]
+    by_share = next((severity for limit, severity in FREE_SHARES if share is not None and share < limit), None)
+    by_time = next((severity for limit, severity in FULL_IN_MS if full_ms is not None and full_ms < limit), None)
+    found = [severity for severity in (by_share, by_time) if severity is not None]
     if not found:
         return
     total = f" of {format_size(first.total_bytes)}" if first.total_bytes else ""
@@ -275,7 +275,9 @@ def _filling(snapshot: Snapshot, directories: list[DirectoryState]) -> Findings:
         severity=max(found),
         subject=f"broker {first.broker_id}",
         cause=f"the disk of broker {first.broker_id} fills: {format_size(free)}{total} are free{when}",
-        evidence=tuple(f"{one.path}: {format_size(one.used_bytes)} of replicas" for one in directories),
+        evidence=tuple(
+            f"{directory.path}: {format_size(directory.used_bytes)} of replicas" for directory in directories
+        ),
         look=command("cluster", "log-dirs", "--broker", str(first.broker_id), "--human"),
         repair="lower retention.ms or retention.bytes of the largest topics ('kctl cluster log-dirs --by topic'), or "
         "move partitions to other brokers ('kctl reassign plan rebalance')",

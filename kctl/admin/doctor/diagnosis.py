@@ -38,5 +38,7 @@ class Ranked(NamedTuple):
 def diagnose(snapshot: Snapshot, silenced: Collection[str] = ()) -> list[Ranked]:
     """All findings of the rules that are not silenced: the most severe first, then by rule, then by impact."""
     order = {name: at for at, name in enumerate(RULES)}
-    found = [Ranked(name, one) for name, rule in RULES.items() if name not in silenced for one in rule(snapshot)]
-    return sorted(found, key=lambda one: (-one.finding.severity, order[one.rule], -one.finding.impact))
+    found = [
+        Ranked(name, finding) for name, rule in RULES.items() if name not in silenced for finding in rule(snapshot)
+    ]
+    return sorted(found, key=lambda ranked: (-ranked.finding.severity, order[ranked.rule], -ranked.finding.impact))

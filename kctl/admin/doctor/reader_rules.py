@@ -103,58 +103,69 @@ def _behind(group: GroupState, severity: Severity, blocking: TransactionState | 
 def _blocking(snapshot: Snapshot, group: GroupState) -> TransactionState | None:
     """The transaction at whose first offset the group has stopped."""
     places = {(topic, partition): committed for topic, partition, committed in group.lag_partitions}
-    for one in snapshot.transactions:
-        if places.get((one.topic, one.partition)) == one.start_offset:
-            return one
+    for transaction in snapshot.transactions:
+        if places.get((transaction.topic, transaction.partition)) == transaction.start_offset:
+            return transaction
     return None
 
 
 def transactions(snapshot: Snapshot) -> Findings:
     """Open transactions that no coordinator will end, and those that stay open for long."""
-    for one in snapshot.transactions:
-        blocked = f"{counted(one.blocked_records, 'record')} of {one.tp} are not shown to readers of committed records"
-        idle = "" if one.idle_ms is None else f", idle for {format_duration(one.idle_ms)}"
-        who = f"producer {one.producer_id}" + (f" ({one.transactional_id})" if one.transactional_id else "")
-        if one.state is None:
-            if not one.is_owner_known or (one.idle_ms is not None and one.idle_ms < ENDED_LATE_MS):
+    for transaction in snapshot.transactions:
+        count = counted(transaction.blocked_records, "record")
+        blocked = f"{count} of {transaction.tp} are not shown to readers of committed records"
+        idle = "" if transaction.idle_ms is None else f", idle for {format_duration(transaction.idle_ms)}"
+        who = f"producer {transaction.producer_id}" + (
+            f" ({transaction.transactional_id})" if transaction.transactional_id else ""
+        )
+        if transaction.state is None:
+            if not transaction.is_owner_known or (
+                transaction.idle_ms is not None and transaction.idle_ms < ENDED_LATE_MS
+            ):
                 continue
             yield Finding(
                 severity=Severity.ERROR,
-                subject=str(one.tp),
-                cause=f"a transaction of {who} hangs in {one.tp}: no coordinator will end it",
-                evidence=(f"first offset {one.start_offset}{idle}", blocked),
-                look=_look_at(one),
-                repair=_end_of(one),
-                impact=one.blocked_records,
+                subject=str(transaction.tp),
+                cause=f"a transaction of {who} hangs in {transaction.tp}: no coordinator will end it",
+                evidence=(f"first offset {transaction.start_offset}{idle}", blocked),
+                look=_look_at(transaction),
+                repair=_end_of(transaction),
+                impact=transaction.blocked_records,
             )
             continue
-        running_ms, timeout_ms = one.running_ms or 0, one.timeout_ms or 0
+        running_ms, timeout_ms = transaction.running_ms or 0, transaction.timeout_ms or 0
         is_overdue = timeout_ms > 0 and running_ms > timeout_ms + ENDED_LATE_MS
         if running_ms < LONG_TRANSACTION_MS and not is_overdue:
             continue
         yield Finding(
             severity=Severity.ERROR if is_overdue else Severity.WARNING,
-            subject=str(one.tp),
+            subject=str(transaction.tp),
             cause=f"a transaction of {who} has been open for {format_duration(running_ms)}"
             + (f", longer than its timeout of {format_duration(timeout_ms)}" if is_overdue else ""),
-            evidence=(f"state {one.state}{idle}", blocked),
-            look=_look_at(one),
-            repair=_end_of(one),
-            impact=one.blocked_records,
+            evidence=(f"state {transaction.state}{idle}", blocked),
+            look=_look_at(transaction),
+            repair=_end_of(transaction),
+            impact=transaction.blocked_records,
         )
 
 
-def _look_at(one: TransactionState) -> str:
-    if one.transactional_id is not None:
-        return command("transactions", "describe", one.transactional_id)
-    return command("transactions", "find-hanging", "--topic", f"{one.topic}:{one.partition}", "--idle", "1s")
+def _look_at(transaction: TransactionState) -> str:
+    if transaction.transactional_id is not None:
+        return command("transactions", "describe", transaction.transactional_id)
+    return command(
+        "transactions", "find-hanging", "--topic", f"{transaction.topic}:{transaction.partition}", "--idle", "1s"
+    )
 
 
-def _end_of(one: TransactionState) -> str:
-    if one.state is None and one.is_owner_known:
-        place = f"{one.topic}:{one.partition}"
-        return command("transactions", "abort", place, "--start-offset", str(one.start_offset), "--dry-run")
-    who = f"with transactional.id={one.transactional_id}" if one.transactional_id else f"with id {one.producer_id}"
+def _end_of(transaction: TransactionState) -> str:
+    if transaction.state is None and transaction.is_owner_known:
+        place = f"{transaction.topic}:{transaction.partition}"
+        return command("transactions", "abort", place, "--start-offset", str(transaction.start_offset), "--dry-run")
+    who = (
+        f"with transactional.id={transaction.transactional_id}"
+        if transaction.transactional_id
+        else f"with id {transaction.producer_id}"
+    )
     return (
         f"restart the producer {who}: its start ends the transaction; else its coordinator aborts it after its timeout"
     )

@@ -126,9 +126,9 @@ class _Parts:
     def note_outcomes(self, what: str, failed: Collection[Outcome]) -> None:
         """Adds an entry for each kind of error of several brokers or items."""
         names: dict[tuple[ErrorCode, str], list[str]] = defaultdict(list)
-        for one in failed:
-            if one.error is not ErrorCode.UNSUPPORTED_VERSION:
-                names[one.error, one.message].append(one.name)
+        for outcome in failed:
+            if outcome.error is not ErrorCode.UNSUPPORTED_VERSION:
+                names[outcome.error, outcome.message].append(outcome.name)
         for (code, message), of in names.items():
             self.note(f"{what} {', '.join(of[:5])}", message or code.name, _PERMISSIONS.get(code, ""))
 
@@ -178,7 +178,12 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
             await asyncio.sleep(SPAN_S_MIN - span_s)
         last = await _log_dirs(client, alive, parts)
     span_s = monotonic() - start_s
-    holders = {replica for topic in metadata.topics.values() for one in topic.partitions for replica in one.replicas}
+    holders = {
+        replica
+        for topic in metadata.topics.values()
+        for partition in topic.partitions
+        for replica in partition.replicas
+    }
     return Snapshot(
         taken_ms=taken_ms,
         took_ms=round(span_s * 1000),
@@ -188,7 +193,7 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
         quorum=quorum,
         brokers=(
             *(_with(broker, not_leading.get(broker.broker_id), limits.get(broker.broker_id)) for broker in brokers),
-            *(BrokerState(broker_id=one, is_listed=False) for one in sorted(holders - metadata.brokers.keys())),
+            *(BrokerState(broker_id=replica, is_listed=False) for replica in sorted(holders - metadata.brokers.keys())),
         ),
         topics=_topics(metadata, properties_task.result(), offsets),
         directories=_directories(first, last, span_s),
@@ -272,22 +277,22 @@ async def _quorum(client: ClusterClient, parts: _Parts) -> tuple[bool, QuorumSta
 
 
 def _quorum_state(quorum: MetadataQuorum) -> QuorumState:
-    now_ms = max((one.last_fetch_ms or one.last_caught_up_ms or 0 for one in quorum.replicas), default=0)
+    now_ms = max((node.last_fetch_ms or node.last_caught_up_ms or 0 for node in quorum.replicas), default=0)
     return QuorumState(
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         nodes=tuple(
             NodeState(
-                node_id=one.node_id,
-                is_voter=one.is_voter,
-                lag=one.lag,
+                node_id=node.node_id,
+                is_voter=node.is_voter,
+                lag=node.lag,
                 fetched_ms_ago=0
-                if one.node_id == quorum.leader_id
+                if node.node_id == quorum.leader_id
                 else None
-                if one.last_fetch_ms is None
-                else max(0, now_ms - one.last_fetch_ms),
+                if node.last_fetch_ms is None
+                else max(0, now_ms - node.last_fetch_ms),
             )
-            for one in quorum.replicas
+            for node in quorum.replicas
         ),
     )
 
@@ -320,7 +325,7 @@ async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) 
 def _values(
     found: Mapping[ConfigResource, list[ConfigEntry] | Outcome], what: str, parts: _Parts
 ) -> dict[str, dict[str, str | None]]:
-    parts.note_outcomes(what, [one for one in found.values() if isinstance(one, Outcome)])
+    parts.note_outcomes(what, [outcome for outcome in found.values() if isinstance(outcome, Outcome)])
     return {
         resource.name: {entry.name: entry.value for entry in entries}
         for resource, entries in found.items()
@@ -361,7 +366,7 @@ def _topics(
         if topic.error is not ErrorCode.NONE:
             continue
         values = properties.get(topic.name)
-        tps = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
+        tps = [TopicPartition(topic.name, partition.partition) for partition in topic.partitions]
         is_read = all(tp in offsets.ends for tp in tps)
         minimum = None if values is None else values.get(MIN_INSYNC_REPLICAS)
         found.append(
@@ -369,8 +374,14 @@ def _topics(
                 name=topic.name,
                 is_internal=topic.is_internal,
                 partitions=tuple(
-                    PartitionState(one.partition, one.leader, one.replicas, one.isr, one.offline_replicas)
-                    for one in topic.partitions
+                    PartitionState(
+                        partition.partition,
+                        partition.leader,
+                        partition.replicas,
+                        partition.isr,
+                        partition.offline_replicas,
+                    )
+                    for partition in topic.partitions
                 ),
                 min_insync_replicas=int(minimum) if minimum and minimum.isdecimal() else None,
                 unclean_election=None if values is None else values.get(_UNCLEAN) == "true",
@@ -393,20 +404,20 @@ async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: _Parts
 
 
 def _directories(before: list[LogDir], after: list[LogDir], span_s: float) -> tuple[DirectoryState, ...]:
-    sizes = {(one.broker_id, one.path): _size(one) for one in before}
+    sizes = {(directory.broker_id, directory.path): _size(directory) for directory in before}
     return tuple(
         DirectoryState(
-            broker_id=one.broker_id,
-            path=one.path,
-            error=None if one.error is ErrorCode.NONE else one.error.name,
-            used_bytes=_size(one),
-            usable_bytes=one.usable_bytes,
-            total_bytes=one.total_bytes,
+            broker_id=directory.broker_id,
+            path=directory.path,
+            error=None if directory.error is ErrorCode.NONE else directory.error.name,
+            used_bytes=_size(directory),
+            usable_bytes=directory.usable_bytes,
+            total_bytes=directory.total_bytes,
             growth_bytes_per_s=None
-            if (one.broker_id, one.path) not in sizes
-            else max(0, _size(one) - sizes[one.broker_id, one.path]) / span_s,
+            if (directory.broker_id, directory.path) not in sizes
+            else max(0, _size(directory) - sizes[directory.broker_id, directory.path]) / span_s,
         )
-        for one in after or before
+        for directory in after or before
     )
 
 
@@ -447,7 +458,7 @@ def _copied(ongoing: Mapping[TopicPartition, Ongoing], directories: list[LogDir]
 async def _groups(client: ClusterClient, now_ms: int, parts: _Parts) -> tuple[GroupState, ...]:
     listed, failed = await list_groups(client)
     parts.note_outcomes("groups of broker", failed)
-    types = {one.group_id: one.type for one in listed}
+    types = {group.group_id: group.type for group in listed}
     others = sorted(name for name, kind in types.items() if kind in OTHER_TYPES)
     if others:
         parts.note(f"lag of {len(others)} share and streams groups", f"not read yet: {', '.join(others[:5])}")
@@ -459,12 +470,12 @@ async def _groups(client: ClusterClient, now_ms: int, parts: _Parts) -> tuple[Gr
     lags = await reader.read(client, names, now_ms) if names else []
     if reader.history.problem:
         parts.note("commits of groups", reader.history.problem)
-    parts.note_outcomes("group", [one.outcome for one in lags if not one.outcome.is_done])
-    return tuple(_group(one, types.get(one.outcome.name, "")) for one in lags if one.outcome.is_done)
+    parts.note_outcomes("group", [group.outcome for group in lags if not group.outcome.is_done])
+    return tuple(_group(group, types.get(group.outcome.name, "")) for group in lags if group.outcome.is_done)
 
 
 def _group(group: GroupLag, kind: str) -> GroupState:
-    judged = [(one, one.judgement) for one in group.partitions if one.judgement is not None]
+    judged = [(part, part.judgement) for part in group.partitions if part.judgement is not None]
     ordered = sorted(judged, key=lambda pair: (-pair[1].verdict, -(pair[1].lag or 0)))
     worst, judgement = ordered[0] if ordered else (None, None)
     uncommitted = [one for one, _ in judged if one.committed is None and _records(one)]
@@ -475,7 +486,7 @@ def _group(group: GroupLag, kind: str) -> GroupState:
         members=group.member_count,
         unread=sum(found.lag or 0 for _, found in judged),
         uncommitted_partitions=len(uncommitted),
-        uncommitted_records=sum(_records(one) for one in uncommitted),
+        uncommitted_records=sum(map(_records, uncommitted)),
         verdict=group.verdict.name,
         reason=judgement.reason if judgement else "",
         topic=worst.tp.topic if worst else None,
@@ -514,13 +525,13 @@ async def _transactions(
         if isinstance(producers, ApiError):
             failed.append(Outcome(str(tp), producers.code, str(producers)))
         else:
-            opened += [(tp, one) for one in producers if one.has_transaction]
+            opened += [(tp, producer) for producer in producers if producer.has_transaction]
     parts.note_outcomes("producers of", failed)
     listed, failed = await list_transactions(client, producer_ids=sorted({one.producer_id for _, one in opened}))
-    described = await describe_transactions(client, [one.transactional_id for one in listed])
-    failed += [one.outcome for one in described if not one.outcome.is_done]
+    described = await describe_transactions(client, [transaction.transactional_id for transaction in listed])
+    failed += [transaction.outcome for transaction in described if not transaction.outcome.is_done]
     parts.note_outcomes("transactions of", failed)
-    owners = {one.producer_id: one for one in described if one.outcome.is_done}
+    owners = {transaction.producer_id: transaction for transaction in described if transaction.outcome.is_done}
     return tuple(
         _transaction(tp, one, owners.get(one.producer_id), offsets, now_ms, is_owner_known=not failed)
         for tp, one in opened
@@ -575,15 +586,15 @@ async def _certificates(
         )
 
     found = await asyncio.gather(*(asyncio.to_thread(read, broker_id) for broker_id in sorted(alive)))
-    for one in found:
-        if isinstance(one, KctlError):
-            parts.note_error("certificates", one)
-    return tuple(one for one in found if isinstance(one, CertificateState))
+    for error in found:
+        if isinstance(error, KctlError):
+            parts.note_error("certificates", error)
+    return tuple(certificate for certificate in found if isinstance(certificate, CertificateState))
 
 
 async def _features(client: ClusterClient) -> tuple[FeatureState, ...]:
     features = await describe_features(client)
     return tuple(
-        FeatureState(name=one.name, finalized=one.finalized, supported_max=one.supported_max)
-        for one in features.features
+        FeatureState(name=feature.name, finalized=feature.finalized, supported_max=feature.supported_max)
+        for feature in features.features
     )

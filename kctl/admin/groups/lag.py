@@ -165,7 +165,7 @@ class LagReader:
 
     def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
         """The committed offsets, and assigned partitions without one, of the selected topics."""
-        committed = {one.tp: one for one in group.offsets}
+        committed = {offset.tp: offset for offset in group.offsets}
         assigned = {tp for member in group.members for tp in member.assignment}
         return {
             tp: committed.get(tp) or GroupOffset(tp, -1, -1, "", -1)
@@ -276,7 +276,7 @@ def _log_range(found: tuple[OffsetAt, ...] | ApiError, stable: OffsetAt | ApiErr
         return found
     if isinstance(stable, ApiError):
         return stable
-    start, end = (one.offset for one in found)
+    start, end = (at.offset for at in found)
     return LogRange(start, end if stable is None else stable.offset, end)
 
 
@@ -313,7 +313,7 @@ async def read_cluster_lag(client: ClusterClient, reader: LagReader, now_ms: int
     """Reads all topics and all groups of consumers.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
     listed, failed = await list_groups(client)
-    groups = await reader.read(client, [one.group_id for one in listed if one.type not in OTHER_TYPES], now_ms)
+    groups = await reader.read(client, [group.group_id for group in listed if group.type not in OTHER_TYPES], now_ms)
     topics = [topic for topic in metadata.topics.values() if topic.error is ErrorCode.NONE]
     led = [
         TopicPartition(topic.name, one.partition)

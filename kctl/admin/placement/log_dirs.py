@@ -101,13 +101,13 @@ async def describe_log_dirs(
                 ErrorCode.of(result.error_code),
                 tuple(
                     LogDirReplica(
-                        TopicPartition(topic.name, one.partition_index),
-                        one.partition_size,
-                        one.offset_lag,
-                        one.is_future_key,
+                        TopicPartition(topic.name, partition.partition_index),
+                        partition.partition_size,
+                        partition.offset_lag,
+                        partition.is_future_key,
                     )
                     for topic in result.topics
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ),
                 result.usable_bytes if result.usable_bytes >= 0 else None,
                 result.total_bytes if result.total_bytes >= 0 else None,
@@ -137,12 +137,12 @@ def sizes_in(log_dirs: Collection[LogDir], failed: Iterable[Outcome] = ()) -> Re
     sizes = ReplicaSizes({}, tuple(failed))
     for log_dir in log_dirs:
         sizes.directories[log_dir.broker_id, log_dir.path] = log_dir.error
-        for one in log_dir.replicas:
-            replica = log_dir.broker_id, one.tp
-            if one.is_future:
-                sizes.copies[replica] = log_dir.path, one.size_bytes
+        for held in log_dir.replicas:
+            replica = log_dir.broker_id, held.tp
+            if held.is_future:
+                sizes.copies[replica] = log_dir.path, held.size_bytes
             else:
-                sizes.bytes[replica], sizes.places[replica] = one.size_bytes, log_dir.path
+                sizes.bytes[replica], sizes.places[replica] = held.size_bytes, log_dir.path
     sizes.usable_bytes.update(usable_bytes(log_dirs))
     return sizes
 
@@ -176,10 +176,10 @@ async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -
             return {replica: failure_of(_name(replica), error) for replica in here}
         outcomes: dict[Replica, Outcome] = {}
         for topic in response.results:
-            for one in topic.partitions:
-                replica = broker_id, TopicPartition(topic.topic_name, one.partition_index)
-                is_remembered = ErrorCode.of(one.error_code) in TO_BE_CREATED
-                code = ErrorCode.NONE if is_remembered else one.error_code
+            for partition in topic.partitions:
+                replica = broker_id, TopicPartition(topic.topic_name, partition.partition_index)
+                is_remembered = ErrorCode.of(partition.error_code) in TO_BE_CREATED
+                code = ErrorCode.NONE if is_remembered else partition.error_code
                 outcomes[replica] = outcome_of(_name(replica), code, None)
         return outcomes
 

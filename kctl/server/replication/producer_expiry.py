@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from kctl.limits import PRODUCERS_MAX, SLICE_OBJECTS
-from kctl.server.loop.slices import Slices, batches, sliced
+from kctl.server.loop.slices import Slices, batches, sliced, sliced_batches
 from kctl.storage.log import Log
 from kctl.storage.state.producer_state import ProducerState
 from kctl.system.environment import Clock
@@ -52,10 +52,9 @@ def early_cutoff(by_round: Counter[int], excess: int, current_round: int) -> int
 async def largest_producer_id(logs: Iterable[Log], below: int) -> int:
     """The largest id below `below` of the producers in these logs, or -1; in slices."""
     largest = -1
-    async for each in paced(logs):
-        for producer_ids in pieces(list(each.producer_state.producers)):
+    async for log in sliced(logs):
+        async for producer_ids in sliced_batches(list(log.producer_state.producers)):
             largest = max(largest, max((known for known in producer_ids if known < below), default=-1))
-            await pause()
     return largest
 
 
