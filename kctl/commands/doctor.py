@@ -95,7 +95,7 @@ def doctor(
         SeverityName,
         typer.Option(
             "--fail-on",
-            help="Exit with status 3 if there is a finding of this severity or a more severe one.  Default: warning.",
+            help="Exit with status 3 if there is a finding of this severity or a more severe one.",
         ),
     ] = "warning",
     silence: Annotated[

@@ -276,7 +276,7 @@ def _filling(snapshot: Snapshot, directories: list[DirectoryState]) -> Findings:
         subject=f"broker {first.broker_id}",
         cause=f"the disk of broker {first.broker_id} fills: {format_size(free)}{total} are free{when}",
         evidence=tuple(
-            f"{directory.path}: {format_size(directory.used_bytes)} of replicas" for directory in directories
+            f"{directory.path}: replicas take {format_size(directory.used_bytes)}" for directory in directories
         ),
         look=command("cluster", "log-dirs", "--broker", str(first.broker_id), "--human"),
         repair="lower retention.ms or retention.bytes of the largest topics ('kctl cluster log-dirs --by topic'), or "

@@ -181,7 +181,7 @@ def moves(snapshot: Snapshot) -> Findings:
         yield Finding(
             severity=Severity.ERROR if away else Severity.WARNING,
             subject=listed(str(move.tp) for move in stuck),
-            cause=f"{counted(len(stuck), 'move')} of partitions made no progress in {snapshot.took_ms / 1000:.1f} s"
+            cause=f"no progress in {counted(len(stuck), 'move')} within {snapshot.took_ms / 1000:.1f} s"
             + (f": {named('broker', away)} must take replicas and {'does' if len(away) == 1 else 'do'} not respond"
                if away else ""),
             evidence=tuple(
@@ -236,7 +236,7 @@ def distribution(snapshot: Snapshot) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             subject="leaders",
-            cause=f"{len(elsewhere)} of {count} partitions are not led by their first replica, which is in sync: some "
+            cause=f"{counted(len(elsewhere), 'partition')} of {count} not led by the first replica, in sync: some "
             "brokers do more than their share",
             evidence=tuple(
                 f"broker {broker_id} leads {led[broker_id]}" for broker_id in sorted(snapshot.responding)[:9]
@@ -268,7 +268,7 @@ def unused_topics(snapshot: Snapshot) -> Findings:
         yield Finding(
             severity=Severity.NOTE,
             subject=listed(empty),
-            cause=f"{counted(len(empty), 'topic')} {'holds' if len(empty) == 1 else 'hold'} no records",
+            cause=f"no records in {counted(len(empty), 'topic')}",
             look=command("topics", "list"),
             repair="delete those that nobody needs: 'kctl topics delete'",
             impact=len(empty),

@@ -15,6 +15,7 @@ from typing import Any
 
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
+from kctl.output.quantities import counted
 
 FORMAT = "kctl-snapshot-1"
 
@@ -291,7 +292,7 @@ def _value(value: Any, kind: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list) or (arguments[-1] is not ... and len(value) != len(arguments)):
             raise UsageError(
-                f"{where} must be a list" + ("" if arguments[-1] is ... else f" of {len(arguments)} items")
+                f"{where} must be a list" + ("" if arguments[-1] is ... else f" of {counted(len(arguments), 'item')}")
             )
         kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
         return tuple(_value(item, of, f"{where}[{at}]") for at, (item, of) in enumerate(zip(value, kinds, strict=True)))

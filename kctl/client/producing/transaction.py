@@ -20,6 +20,7 @@ from kctl.client.consuming.group_metadata import GroupMetadata
 from kctl.client.consuming.positions import Position
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.output.quantities import counted
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kctl.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -127,7 +128,7 @@ class Transaction:
         """Adds partitions to the transaction; required before the first batch is sent to them.  Raises ApiError."""
         missing = [tp for tp in partitions if tp not in self.added]
         if missing:
-            await self._run(self._add(missing), f"add {len(missing)} partitions to a transaction")
+            await self._run(self._add(missing), f"add {counted(len(missing), 'partition')} to a transaction")
 
     async def add_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position | CommittedOffset]

@@ -41,7 +41,7 @@ NOUNS: dict[str, Member] = {
     ),
     "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
     "metadata-quorum": Member("kctl.commands.metadata_quorum", "Describe the controllers of a KRaft cluster."),
-    "doctor": Member("kctl.commands.doctor", "Diagnose a cluster: what is wrong, what to do first, and why."),
+    "doctor": Member("kctl.commands.doctor", "Diagnose a cluster: one page, with what to do first at its top."),
     "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect", "Elect leaders of partitions."),

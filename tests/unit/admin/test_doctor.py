@@ -243,7 +243,7 @@ CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
                 ReassignmentState(topic="t", partition=2, adding=(3,), removing=(1,)),
             ),
         ),
-        [("error", "brokers", "broker 2 is down"), ("error", "moves", "1 move of partitions made no progress")],
+        [("error", "brokers", "broker 2 is down"), ("error", "moves", "no progress in 1 move")],
     ),
     "throttles without moves": (
         replace(
@@ -351,7 +351,7 @@ CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
     ),
     "leaders": (
         replace(THREE, topics=(topic("t", *(part(number, leader=2) for number in range(12))),)),
-        [("warning", "distribution", "12 of 12 partitions are not led by their first replica")],
+        [("warning", "distribution", "12 partitions of 12 not led by the first replica")],
     ),
     "skewed disks": (
         replace(
@@ -365,7 +365,7 @@ CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
     ),
     "a topic without records": (
         replace(THREE, topics=(replace(topic("t", part()), records=0),)),
-        [("note", "unused-topics", "1 topic holds no records")],
+        [("note", "unused-topics", "no records in 1 topic")],
     ),
     "what ZooKeeper does to a broker": (
         replace(

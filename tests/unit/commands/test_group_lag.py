@@ -58,7 +58,7 @@ def test_lag_in_records_and_in_time(kctl: Kctl, cluster: FakeCluster) -> None:
     (total,) = kctl("groups lag --format json").document
     assert (total["group"], total["partitions"], total["lag"], total["state"]) == ("billing", 2, 6, "Empty")
     assert total["time_lag_ms"] >= first["time_lag_ms"]
-    assert total["verdict"] == "WARN"  # The cluster has no history of commits.
+    assert total["verdict"] == "STOPPED"  # The members of the group have left.
 
 
 def test_rates_and_age_of_the_commit_are_those_of_the_history(kctl: Kctl, cluster: FakeCluster) -> None:
