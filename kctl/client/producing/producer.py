@@ -44,7 +44,7 @@ from kctl.protocol.apis.produce import ProduceResponse
 from kctl.records.build import RecordFields
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.system.reference_cycles import copy_of
+from kctl.system.reference_cycles import copy_of, weak_call
 
 __all__ = ["ACKS_ALL", "Delivery", "Producer", "ProducerSettings"]
 
@@ -188,13 +188,13 @@ class Producer:
             self._accumulator.on_batch_closed = self._partitioner.on_batch_closed
             self._sticky = self._partitioner.current
         if isinstance(self._partitioner, AdaptivePartitioner):
-            self._partitioner.waiting = self._accumulator.waiting
+            self._partitioner.waiting = weak_call(self._accumulator.waiting, [])
         self._topics = ProducerTopics(
             client,
             creates_topics=settings.creates_topics,
             block_ms=settings.max_block_ms,
-            on_change=self._look_soon,
-            busy=self._late_addresses,
+            on_change=weak_call(self._look_soon, None),
+            busy=weak_call(self._late_addresses, ()),
         )
         self._size_max = settings.record_bytes_max
         self._counts = self._topics.partition_counts
@@ -403,6 +403,8 @@ class Producer:
             self._accumulator.take_unsent()
         if self._timer is not None:
             self._timer.cancel()
+        if (looking_up := self._topics.cancel()) is not None:
+            self._tasks[looking_up] = None
         for task in self._running():
             task.cancel()
         for queue, batch in left:
@@ -417,7 +419,6 @@ class Producer:
     async def stop(self, reason: KctlError | None = None) -> None:
         """Abandons what is left, and waits for the end of all tasks."""
         self.abandon(reason)
-        await self._topics.stop()
         if tasks := self._running():
             await asyncio.wait(tasks)
 
