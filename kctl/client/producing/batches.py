@@ -121,6 +121,11 @@ class Delivery:
     error: KctlError | None = None
 
     @property
+    def count(self) -> int:
+        """How many records the batch has."""
+        return len(self.fields)
+
+    @property
     def records(self) -> list[Record]:
         """The records of the batch."""
         return list(map(Record._make, self.fields))
