@@ -135,14 +135,13 @@ Resolve = Callable[[Sequence[Any], Sequence[RecordMetadata] | KctlError], None]
 """Passes the results of the records of a batch, or the error of all, to what was given to `send` as `on_result`."""
 
 
-def call_each(handles: Sequence[OnResult | None], results: Sequence[RecordMetadata] | KctlError) -> None:
+def call_each(handles: Sequence[OnResult], results: Sequence[RecordMetadata] | KctlError) -> None:
     """Calls each callback with its result.  What one raises is logged, and does not stop the others."""
     for index, handle in enumerate(handles):
-        if handle is not None:
-            try:
-                handle(copy_of(results) if isinstance(results, KctlError) else results[index])
-            except Exception:
-                logger.exception("a callback failed")
+        try:
+            handle(copy_of(results) if isinstance(results, KctlError) else results[index])
+        except Exception:
+            logger.exception("a callback failed")
 
 
 class Producer:
@@ -722,9 +721,9 @@ class Producer:
         """Passes the result of a batch on.  What a callback raises is logged, and does not stop the others."""
         delivery = Delivery(queue.tp, batch.records, base_offset, timestamp_ms, error)
         try:
-            handles, batch.handles = batch.handles, []
-            if any(handles):
-                self._resolve(handles, delivery.metadata() if error is None else error)
+            handles, batch.handles = batch.handles, {}
+            if handles:
+                self._resolve_all(handles, delivery)
             if is_reported and self._on_delivery is not None:
                 self._on_delivery(delivery)
         except Exception:
@@ -737,6 +736,17 @@ class Producer:
             for waiter in self._room_waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+    def _resolve_all(self, handles: dict[int, Any], delivery: Delivery) -> None:
+        """Passes the results of the records to those who want them."""
+        selected = [handle for index, handle in handles.items() if index < delivery.count]
+        if delivery.error is not None:
+            self._resolve(selected, delivery.error)
+            return
+        results = delivery.metadata()
+        if len(selected) < len(results):
+            results = [results[index] for index in handles if index < delivery.count]
+        self._resolve(selected, results)
 
 
 def _limits(settings: ProducerSettings, client: ClusterClient) -> Limits:
