@@ -6,6 +6,7 @@ connection for example.  Such objects are in a cycle when one of them refers to 
 - An error that is kept, in an attribute or for several waiters, is never raised itself, but a copy: `copy_of`.
 - A frame that raises has no local name for the error, or for the future or task that it came from; `del` removes it.
 - An owner drops its task when it has cancelled it: a cancelled task keeps its CancelledError.
+- A part of an object that calls it back refers to it weakly: `weak_call`.
 - An object that is closed drops its callbacks, also those that asyncio keeps: `free_transports`.
 
 tests/integration/broker/test_cyclic_garbage.py counts what is left by every kind of work.
@@ -13,10 +14,13 @@ tests/integration/broker/test_cyclic_garbage.py counts what is left by every kin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakMethod
 
 E = TypeVar("E", bound=BaseException)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def copy_of(error: E) -> E:
@@ -24,6 +28,17 @@ def copy_of(error: E) -> E:
     copy = type(error).__new__(type(error), *error.args)
     vars(copy).update(vars(error))
     return copy
+
+
+def weak_call(method: Callable[P, R], otherwise: R) -> Callable[P, R]:
+    """Calls a bound method without a reference to its object; returns `otherwise` when that is gone."""
+    reference = WeakMethod(method)
+
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        bound = reference()
+        return otherwise if bound is None else bound(*args, **options)
+
+    return call
 
 
 def transports_under(transport: object) -> tuple[Any, ...]:

@@ -237,7 +237,7 @@ class Copier:
         elif self._translations:
             source = TopicPartition(next(iter(self.plan.bounds)).topic, delivery.tp.partition)
             if (translation := self._translations.get(source)) is not None:
-                translation.delivered(delivery.base_offset, len(delivery.records))
+                translation.delivered(delivery.base_offset, delivery.count)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -65,8 +65,8 @@ class OwnClient:
         def delivered(delivery: Delivery) -> None:
             now_ns = time.perf_counter_ns()
             times = sent_ns[delivery.tp.partition]
-            for record in delivery.records:
-                size = len(record.value or b"")
+            for _, _, _, value, _ in delivery.fields:
+                size = len(value or b"")
                 sent = times.popleft()
                 buffered.remove(size)
                 if delivery.error is None:
@@ -90,7 +90,8 @@ class OwnClient:
                 if left < 0:
                     partition, left = (partition + 1) % len(partitions), records.settings.batch_bytes
                 sent_ns[partitions[partition]].append(now_ns)
-                await producer.send(topic, value, partition=partitions[partition])
+                if not producer.send_at_once(topic, value, partition=partitions[partition]):
+                    await producer.send(topic, value, partition=partitions[partition])
                 schedule.sent(now_ns)
                 if left < len(value) + RECORD_OVERHEAD:
                     await asyncio.sleep(0)  # Lets full batches be sent.

@@ -265,9 +265,11 @@ class AsyncProducer(Generic[K, V]):
         transaction = self._begun()
         await producer.discard(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"))
         await transaction.abort()
-        if producer.needs_new_epoch:
+        if producer.needs_new_epoch or transaction.is_forgotten:
             # The sequence numbers of a failed batch are missing at the broker: continue with a new epoch (KIP-360).
-            renewed = await self._begin_epoch(transaction.transactional_id, transaction)
+            renewed = await self._begin_epoch(
+                transaction.transactional_id, None if transaction.is_forgotten else transaction
+            )
             transaction = self._transaction = renewed
         producer.begin_transaction(transaction)
         self._is_in_transaction = False

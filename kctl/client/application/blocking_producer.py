@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Self, TypeVar
@@ -74,6 +75,8 @@ class Producer(Generic[K, V]):
         self._config = config
         self._fork_guard = ForkGuard("producer")
         self._thread: LoopThread | None = None
+        self._ending = threading.Lock()
+        """Held by the caller of `close` that ends the thread."""
 
     def __enter__(self) -> Self:
         """Raises ApiError and ClusterUnreachable with a transactional id; else nothing is sent yet."""
@@ -173,8 +176,10 @@ class Producer(Generic[K, V]):
             self._thread = None
             return
         thread.run_beside(self._producer.close(timeout_ms))
-        self._thread = None
-        thread.close()
+        with self._ending:
+            if self._thread is not None:
+                self._thread = None
+                thread.close()
 
     def _abort_quietly(self) -> None:
         try:

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -81,6 +81,8 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        except CancelledError:
+            raise UsageError(CLOSED) from None
         except BaseException:
             future.cancel()
             raise

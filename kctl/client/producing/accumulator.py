@@ -161,7 +161,8 @@ class Accumulator:
         if batch is None or batch.size + size > self.batch_bytes:
             batch = self.open_batch(tp, now_ms())
             is_due = True
-        batch.handles.append(handle)
+        if handle is not None:
+            batch.handles[len(batch.records)] = handle
         batch.records.append(record)
         batch.size += size
         self.buffered_records += 1
@@ -196,7 +197,6 @@ class Accumulator:
         count = max(1, bisect_right(sizes, self.batch_bytes - batch.size))
         columns = (repeat(0), repeat(shared.timestamp), repeat(shared.key), values[:count], repeat(shared.headers))
         batch.records += zip(*columns, strict=False)
-        batch.handles += repeat(None, count)
         batch.size += sizes[count - 1]
         self.buffer(count, sizes[count - 1])
         if not self.has_room or batch.size >= self.batch_bytes or len(batch.records) >= self.limits.batch_records:

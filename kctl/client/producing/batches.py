@@ -81,13 +81,18 @@ class Batch:
         self.is_done = False
         self.last_error: KctlError | None = None
         """Why the batch is being repeated."""
-        self.handles: list[Any] = []
-        """What the result of each record is passed to, or None."""
+        self.handles: dict[int, Any] = {}
+        """What the results are passed to, by the index of the record.
+
+        Written before the record, so that an interruption between the two leaves one too many, which the next record
+        replaces.
+        """
         self.flushes: list[FlushProgress] = []
 
     def append(self, record: RecordFields, size: int, handle: Any = None) -> None:
         """Adds a record of this size."""
-        self.handles.append(handle)
+        if handle is not None:
+            self.handles[len(self.records)] = handle
         self.records.append(record)
         self.size += size
 
@@ -95,8 +100,8 @@ class Batch:
         """Two batches with the records, handles and sequence numbers of this one, in order."""
         middle = len(self.records) // 2
         halves = (Batch(self.number, self.opened_ms), Batch(self.number, self.opened_ms))
-        for index, (record, handle) in enumerate(zip(self.records, self.handles, strict=True)):
-            halves[index >= middle].append(record, size_of(Record._make(record)), handle)
+        for index, record in enumerate(self.records):
+            halves[index >= middle].append(record, size_of(Record._make(record)), self.handles.get(index))
         for half in halves:
             half.deadline_ms, half.producer, half.last_error = self.deadline_ms, self.producer, self.last_error
             half.flushes = list(self.flushes)
@@ -119,6 +124,11 @@ class Delivery:
     timestamp_ms: int
     """Append time of topics with LogAppendTime, else -1."""
     error: KctlError | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records the batch has."""
+        return len(self.fields)
 
     @property
     def records(self) -> list[Record]:

@@ -44,7 +44,7 @@ from kctl.protocol.apis.produce import ProduceResponse
 from kctl.records.build import RecordFields
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.system.reference_cycles import copy_of
+from kctl.system.reference_cycles import copy_of, weak_call
 
 __all__ = ["ACKS_ALL", "Delivery", "Producer", "ProducerSettings"]
 
@@ -135,14 +135,13 @@ Resolve = Callable[[Sequence[Any], Sequence[RecordMetadata] | KctlError], None]
 """Passes the results of the records of a batch, or the error of all, to what was given to `send` as `on_result`."""
 
 
-def call_each(handles: Sequence[OnResult | None], results: Sequence[RecordMetadata] | KctlError) -> None:
+def call_each(handles: Sequence[OnResult], results: Sequence[RecordMetadata] | KctlError) -> None:
     """Calls each callback with its result.  What one raises is logged, and does not stop the others."""
     for index, handle in enumerate(handles):
-        if handle is not None:
-            try:
-                handle(copy_of(results) if isinstance(results, KctlError) else results[index])
-            except Exception:
-                logger.exception("a callback failed")
+        try:
+            handle(copy_of(results) if isinstance(results, KctlError) else results[index])
+        except Exception:
+            logger.exception("a callback failed")
 
 
 class Producer:
@@ -188,13 +187,13 @@ class Producer:
             self._accumulator.on_batch_closed = self._partitioner.on_batch_closed
             self._sticky = self._partitioner.current
         if isinstance(self._partitioner, AdaptivePartitioner):
-            self._partitioner.waiting = self._accumulator.waiting
+            self._partitioner.waiting = weak_call(self._accumulator.waiting, [])
         self._topics = ProducerTopics(
             client,
             creates_topics=settings.creates_topics,
             block_ms=settings.max_block_ms,
-            on_change=self._look_soon,
-            busy=self._late_addresses,
+            on_change=weak_call(self._look_soon, None),
+            busy=weak_call(self._late_addresses, ()),
         )
         self._size_max = settings.record_bytes_max
         self._counts = self._topics.partition_counts
@@ -403,6 +402,8 @@ class Producer:
             self._accumulator.take_unsent()
         if self._timer is not None:
             self._timer.cancel()
+        if (looking_up := self._topics.cancel()) is not None:
+            self._tasks[looking_up] = None
         for task in self._running():
             task.cancel()
         for queue, batch in left:
@@ -417,7 +418,6 @@ class Producer:
     async def stop(self, reason: KctlError | None = None) -> None:
         """Abandons what is left, and waits for the end of all tasks."""
         self.abandon(reason)
-        await self._topics.stop()
         if tasks := self._running():
             await asyncio.wait(tasks)
 
@@ -721,9 +721,9 @@ class Producer:
         """Passes the result of a batch on.  What a callback raises is logged, and does not stop the others."""
         delivery = Delivery(queue.tp, batch.records, base_offset, timestamp_ms, error)
         try:
-            handles, batch.handles = batch.handles, []
-            if any(handles):
-                self._resolve(handles, delivery.metadata() if error is None else error)
+            handles, batch.handles = batch.handles, {}
+            if handles:
+                self._resolve_all(handles, delivery)
             if is_reported and self._on_delivery is not None:
                 self._on_delivery(delivery)
         except Exception:
@@ -736,6 +736,17 @@ class Producer:
             for waiter in self._room_waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+    def _resolve_all(self, handles: dict[int, Any], delivery: Delivery) -> None:
+        """Passes the results of the records to those who want them."""
+        selected = [handle for index, handle in handles.items() if index < delivery.count]
+        if delivery.error is not None:
+            self._resolve(selected, delivery.error)
+            return
+        results = delivery.metadata()
+        if len(selected) < len(results):
+            results = [results[index] for index in handles if index < delivery.count]
+        self._resolve(selected, results)
 
 
 def _limits(settings: ProducerSettings, client: ClusterClient) -> Limits:

@@ -109,12 +109,13 @@ class ProducerTopics:
             text = f"topic '{topic}' has no partition {partition}: it has {counted(count, 'partition')}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
-    async def stop(self) -> None:
-        """Ends the look-ups."""
+    def cancel(self) -> asyncio.Task[None] | None:
+        """Ends the look-ups; returns the task that is being cancelled."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if task is None or task.done():
+            return None
+        task.cancel()
+        return task
 
     async def _next_look_up(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

@@ -61,7 +61,6 @@ FENCED = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
@@ -83,6 +82,8 @@ class Transaction:
         """The partitions that the coordinator has added to the transaction."""
         self.fatal: ApiError | None = None
         """Why this producer cannot go on."""
+        self.is_forgotten = False
+        """Whether the coordinator does not know the producer id any more, so that the next one has to be a new one."""
         self._client = client
         self._work = SharedWork()
         self._failure: KctlError | None = None
@@ -289,7 +290,10 @@ class Transaction:
                 )
             except ApiError as error:
                 self._note(error)
-                raise
+                # The coordinator has forgotten the id (transactional.id.expiration.ms), and with it the transaction.
+                self.is_forgotten = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                if is_commit or not self.is_forgotten:
+                    raise
         self.added.clear()
         self._failure = None
         self._is_started = False

@@ -31,6 +31,7 @@ from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegist
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.output.console import JSON_ONLY, Console, ErrorName, ErrorText, Format
 from kctl.output.quantities import INT32_MAX, counted
+from kctl.records.build import TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -235,9 +236,9 @@ class _Batch:
         self.tp = delivery.tp
         self.base_offset = delivery.base_offset
         self.error: Exception | None = delivery.error
-        self.timestamps = array("q", (record.timestamp for record in delivery.records))
+        self.timestamps = array("q", (record[TIMESTAMP] for record in delivery.fields))
         if delivery.timestamp_ms >= 0:
-            self.timestamps = array("q", [delivery.timestamp_ms]) * len(delivery.records)
+            self.timestamps = array("q", [delivery.timestamp_ms]) * delivery.count
 
 
 class DeliveryLog:
@@ -258,7 +259,7 @@ class DeliveryLog:
 
     def add(self, delivery: Delivery) -> None:
         """Adds a batch that was acknowledged or has failed."""
-        count = len(delivery.records)
+        count = delivery.count
         self._count += count
         if self._has_rows:
             self._batches.append(_Batch(delivery))

@@ -496,3 +496,32 @@ def added(request: Any, code: ErrorCode = ErrorCode.NONE) -> AddPartitionsToTxnR
             for topic in request.topics
         ]
     )
+
+
+def test_threads_that_close_together_all_return(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    for _ in range(20):
+        producer = Producer(config(cluster)).__enter__()
+        future = producer.send("orders", "a")
+        threads = [threading.Thread(target=producer.close) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+        assert future.exception(0) is None
+
+
+def test_producer_whose_id_the_coordinator_has_forgotten_gets_a_new_one(cluster: FakeCluster) -> None:
+    """transactional.id.expiration.ms has passed between two transactions."""
+    cluster.create("orders")
+    cluster.intercept(AddPartitionsToTxnRequest, lambda request: added(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    cluster.intercept(EndTxnRequest, lambda _: EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    with Producer(config(cluster, transactional_id="loader")) as producer:
+        with pytest.raises(ApiError), producer.transaction():
+            producer.send("orders", "a").result(WAIT_S)
+        cluster.intercept(AddPartitionsToTxnRequest, added)
+        cluster.intercept(EndTxnRequest, lambda _: EndTxnResponse(error_code=0))
+        with producer.transaction():
+            producer.send("orders", "b")
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"b"]
