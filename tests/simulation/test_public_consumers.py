@@ -197,6 +197,14 @@ async def topic_that_is_deleted(stage: Stage) -> None:
         await stage.write(client, 30)
         await stage.until(has_all)
 
+        async def has_one_topic() -> bool:
+            await consumer.poll(200)
+            return consumer.assignment == set(PARTITIONS)
+
+        await stage.until(has_one_topic)
+        await stage.write(client, 30)
+        await stage.until(has_all)
+
 
 async def pattern_and_added_partitions(stage: Stage) -> None:
     """New topics that match, and partitions that are added, are read by all members, without internal topics."""
