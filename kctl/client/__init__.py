@@ -7,9 +7,10 @@ costs nothing.  Everything else in this package may change in any version.
 Reading order: settings; connections/transport (the port: connections, waiting, the deadline of a command) and its two
 implementations, asyncio_transport and blocking_transport; connections/framing and versions (what a connection does,
 without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators); consuming/fetching,
-positions and read_history (whether the log still has what was read), consumer, membership/, group_consumer;
-producing/accumulator (which batches are sent when, without IO) and producer; then application/, the face for
-applications, whose blocking clients run the asynchronous ones on a connections/loop_thread.
+positions and read_history (whether the log still has what was read), consumer (one poll after the other, for
+commands), fetcher and fetch_runner (fetches in the background, for applications and groups), membership/,
+group_consumer; producing/accumulator (which batches are sent when, without IO) and producer; then application/, the
+face for applications, whose blocking clients run the asynchronous ones on a connections/loop_thread.
 
 Everything is written as coroutines over the transport.  On the blocking transport they never suspend, so `run_blocking`
 runs them without an event loop: that is what one-shot commands and Spark's workers use.

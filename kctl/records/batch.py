@@ -146,35 +146,46 @@ def iterate_records(
     return iterate_plain(bytes(records_region(buffer, header, size_max)), header)
 
 
-def placed_records(buffer: Buffer, header: BatchHeader, place: tuple[str, int]) -> list[tuple[Any, ...]]:
+def placed_records(
+    buffer: Buffer, header: BatchHeader, place: tuple[str, int]
+) -> Iterator[tuple[list[tuple[Any, ...]], bool]]:
     """All records of a batch: topic, partition, the fields of Record, timestamp type, leader epoch.
 
-    Raises CorruptBatch.
+    In lists of at most _READ_AT_ONCE records, each with whether it is the last one: the garbage collector visits the
+    records of larger ones again and again.  Raises CorruptBatch.
     """
     origin = (header.timestamp_type, header.leader_epoch)
     has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
     base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
     is_plain = header.magic == 2 and abs(base_timestamp) <= _BASE_MAX and abs(header.base_offset) <= _BASE_MAX
     if not is_plain or not walk_is_compiled():
-        return [(*place, *record, *origin) for record in iterate_records(buffer, header)]
+        yield [(*place, *record, *origin) for record in iterate_records(buffer, header)], True
+        return
     data = bytes(records_region(buffer, header))
-    try:
-        found, position = read_placed_records(
-            data,
-            0,
-            header.record_count,
-            header.base_offset,
-            base_timestamp,
-            place,
-            origin,
-            has_append_time=has_append_time,
-        )
-    except (IndexError, ValueError):
-        # What the walk refuses is rare or malformed: it is read again in Python.
-        return [(*place, *record, *origin) for record in iterate_interpreted(data, header)]
-    if position != len(data):
-        raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
-    return cast("list[tuple[Any, ...]]", found)
+    position, done, count = 0, 0, header.record_count
+    while done < count:
+        size = min(_READ_AT_ONCE, count - done)
+        try:
+            found, position = read_placed_records(
+                data,
+                position,
+                size,
+                header.base_offset,
+                base_timestamp,
+                place,
+                origin,
+                has_append_time=has_append_time,
+            )
+        except (IndexError, ValueError):
+            # What the walk refuses is rare or malformed: it is read again in Python.
+            yield [(*place, *record, *origin) for record in islice(iterate_interpreted(data, header), done, None)], True
+            return
+        done += size
+        if done == count and position != len(data):
+            raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
+        yield cast("list[tuple[Any, ...]]", found), done == count
+    if count < 0:
+        raise CorruptBatch(header.position, f"{count} records")
 
 
 def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:

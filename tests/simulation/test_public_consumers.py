@@ -17,12 +17,13 @@ from kctl.admin.groups.groups import look_up_group
 from kctl.client import AsyncConsumer, CommitFailed, ConsumerConfig, ConsumerRecord, RebalanceListener, TopicPartition
 from kctl.client.cluster import ClusterClient
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.model import ZERO_UUID
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from kctl.testing.sim_cluster import PORT, SimCluster
 from kctl.testing.sim_loop import SimLoop
 from tests.simulation.faults import CLIENT
@@ -192,8 +193,17 @@ async def topic_that_is_deleted(stage: Stage) -> None:
             return found == stage.written
 
         await stage.until(has_all)
-        request = DeleteTopicsRequest(topic_names=["doomed"], timeout_ms=30_000)
-        await client.on_controller(lambda connection: connection.send(request, DeleteTopicsResponse))
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="doomed", topic_id=ZERO_UUID)], timeout_ms=30_000)
+        deleted = await client.on_controller(lambda connection: connection.send(request, DeleteTopicsResponse))
+        assert [topic.error_code for topic in deleted.responses] == [ErrorCode.NONE]
+        await stage.write(client, 30)
+        await stage.until(has_all)
+
+        async def has_one_topic() -> bool:
+            await consumer.poll(200)
+            return consumer.assignment == set(PARTITIONS)
+
+        await stage.until(has_one_topic)
         await stage.write(client, 30)
         await stage.until(has_all)
 

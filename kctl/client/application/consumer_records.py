@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
@@ -61,10 +61,11 @@ RawRecord = ConsumerRecord[bytes | None, bytes | None]
 _record: partial[RawRecord] = partial(tuple.__new__, ConsumerRecord)
 
 
-def decode_raw(tp: TopicPartition, buffer: memoryview, header: BatchHeader, offset: int) -> list[RawRecord]:
-    """The records of a batch from the offset on, not deserialized.  Raises CorruptBatch."""
-    records = list(map(_record, placed_records(buffer, header, tp)))
-    return records if header.base_offset >= offset else [record for record in records if record.offset >= offset]
+def decode_raw(tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[RawRecord], int]]:
+    """The records of a batch, not deserialized, in lists with the offset after each.  Raises CorruptBatch."""
+    for found, is_last in placed_records(buffer, header, tp):
+        records = list(map(_record, found))
+        yield records, header.next_offset if is_last else records[-1].offset + 1
 
 
 def deserialized(

@@ -29,8 +29,8 @@ from kctl.records.header import BatchHeader, CorruptBatch
 
 R = TypeVar("R")
 
-Decode = Callable[[TopicPartition, memoryview, BatchHeader, int], list[R]]
-"""The records of a batch from an offset on.  Raises CorruptBatch."""
+Decode = Callable[[TopicPartition, memoryview, BatchHeader], Iterator[tuple[list[R], int]]]
+"""The records of a batch, in lists with the offset after each.  Raises CorruptBatch."""
 
 BUFFERED_BYTES_MAX = 64 << 20
 CHUNKS_PER_PARTITION = 2
@@ -103,21 +103,22 @@ class Counts:
 
 
 @dataclass(slots=True, eq=False)
-class _Chunk:
-    """Batches of one response."""
+class _Chunk(Generic[R]):
+    """The records of one response."""
 
-    fetched: FetchedPartition
+    tp: TopicPartition
     size: int
-    batches: Iterator[tuple[BatchHeader, bool]]
+    lists: Iterator[tuple[list[R], int, BatchHeader]]
+    """With the offset after each, and the batch."""
 
 
 @dataclass(slots=True, eq=False)
-class _Partition:
+class _Partition(Generic[R]):
     position: int
     """After the last record that was taken, without the part that the application reads."""
     fetch_offset: int
     round: int
-    chunks: deque[_Chunk] = field(default_factory=deque)
+    chunks: deque[_Chunk[R]] = field(default_factory=deque)
     is_requested: bool = False
     is_checked: bool = False
     """Whether the history before the position was compared with the log of the leader."""
@@ -158,7 +159,7 @@ class Fetcher(Generic[R]):
         self._isolation = isolation
         self._buffered_bytes_max = buffered_bytes_max
         self._near_ms = near_ms
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, _Partition[R]] = {}
         self._arrived: deque[TopicPartition] = deque()
         """Partitions with chunks, in the order of arrival."""
         self._part: Part[R] | None = None
@@ -417,29 +418,26 @@ class Fetcher(Generic[R]):
         if (part := self._part) is not None:
             part.processed = part.taken
 
-    def _next_of(self, tp: TopicPartition, partition: _Partition) -> Part[R] | None:
+    def _next_of(self, tp: TopicPartition, partition: _Partition[R]) -> Part[R] | None:
         """The next records of the first chunk of a partition; the chunk is removed when it has no more."""
         chunk = partition.chunks[0]
-        position = partition.position
         try:
-            for header, is_visible in chunk.batches:
-                if header.next_offset <= position:
+            for decoded, end, header in chunk.lists:
+                start = partition.position
+                if end <= start:
                     continue
-                if not crc_ok(chunk.fetched.records, header):
-                    raise CorruptBatch(header.position, "wrong checksum")
-                records = self._decode(tp, chunk.fetched.records, header, position) if is_visible else []
-                self.history.note_batches(
-                    tp,
-                    partition.position,
-                    [(max(partition.position, header.base_offset), header.leader_epoch)],
-                    header.next_offset,
-                )
+                records = decoded
+                if decoded and decoded[0].offset < start:  # type: ignore[attr-defined]
+                    records = [record for record in decoded if record.offset >= start]  # type: ignore[attr-defined]
+                epochs = [(max(start, header.base_offset), header.leader_epoch)]
+                self.history.note_batches(tp, start, epochs, end)
                 self.counts.records += len(records)
                 if records:
-                    return Part(tp, records, (partition.position, header.next_offset))
-                position = partition.position = header.next_offset
+                    return Part(tp, records, (start, end))
+                partition.position = end
         except CorruptBatch as damage:
-            partition.problem = CorruptBatch(damage.position, f"{tp} at offset {position}: {damage.reason}")
+            text = f"{tp} at offset {partition.position}: {damage.reason}"
+            partition.problem = CorruptBatch(damage.position, text)
             self._free(partition)
             return None
         partition.chunks.popleft()
@@ -447,7 +445,7 @@ class Fetcher(Generic[R]):
         self.buffered_bytes -= chunk.size
         return None
 
-    def _add(self, partition: _Partition, found: FetchedPartition, now_ms: int) -> None:
+    def _add(self, partition: _Partition[R], found: FetchedPartition, now_ms: int) -> None:
         if found.preferred_read_replica != NO_REPLICA:
             partition.near = (found.preferred_read_replica, now_ms + self._near_ms)
             return
@@ -460,12 +458,24 @@ class Fetcher(Generic[R]):
             return
         if end <= partition.fetch_offset and not partition.is_damaged:
             return  # Not one complete batch.
-        chunk = _Chunk(found, len(found.records), visible_batches(found, self._isolation))
+        chunk = _Chunk(found.tp, len(found.records), self._lists(found, partition.fetch_offset))
         partition.chunks.append(chunk)
         partition.fetch_offset = end
         self._arrived.append(found.tp)
         self.buffered_bytes += chunk.size
         self.counts.bytes += chunk.size
+
+    def _lists(self, found: FetchedPartition, start: int) -> Iterator[tuple[list[R], int, BatchHeader]]:
+        """The records of the batches from an offset on, decoded as they are taken.  Raises CorruptBatch."""
+        for header, is_visible in visible_batches(found, self._isolation):
+            if header.next_offset <= start:
+                continue
+            if not crc_ok(found.records, header):
+                raise CorruptBatch(header.position, "wrong checksum")
+            if is_visible:
+                for records, end in self._decode(found.tp, found.records, header):
+                    yield records, end, header
+            yield [], header.next_offset, header
 
     def _begin(
         self,
@@ -495,7 +505,7 @@ class Fetcher(Generic[R]):
             if partition is not None and partition.round == number:
                 partition.is_requested = False
 
-    def _near_broker(self, partition: _Partition, metadata: ClusterMetadata, now_ms: int) -> int | None:
+    def _near_broker(self, partition: _Partition[R], metadata: ClusterMetadata, now_ms: int) -> int | None:
         if partition.near is None:
             return None
         broker, until_ms = partition.near
@@ -512,10 +522,10 @@ class Fetcher(Generic[R]):
             part.is_void = True
             self._part = None
 
-    def _free(self, partition: _Partition) -> None:
+    def _free(self, partition: _Partition[R]) -> None:
         """Drops the chunks of a partition."""
         if partition.chunks:
-            tp = partition.chunks[0].fetched.tp
+            tp = partition.chunks[0].tp
             self._arrived = deque(other for other in self._arrived if other != tp)
             self.buffered_bytes -= sum(chunk.size for chunk in partition.chunks)
             partition.chunks.clear()

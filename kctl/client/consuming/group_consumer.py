@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from kctl.client.cluster import ClusterClient
@@ -79,10 +79,9 @@ _REBALANCED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_
 _NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
-def decode_records(_tp: TopicPartition, buffer: memoryview, header: BatchHeader, offset: int) -> list[Record]:
-    """The records of a batch from the offset on.  Raises CorruptBatch."""
-    records = list(iterate_records(buffer, header))
-    return records if header.base_offset >= offset else [record for record in records if record.offset >= offset]
+def decode_records(_tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[Record], int]]:
+    """The records of a batch in one list, with the offset after it.  Raises CorruptBatch."""
+    yield list(iterate_records(buffer, header)), header.next_offset
 
 
 class GroupConsumer(Generic[R]):
