@@ -159,8 +159,8 @@ def batches(elements: Sequence[T], size: int = SLICE_OBJECTS) -> Iterator[Sequen
 
 async def gather_sliced(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of coroutines that run at the same time; they are started in slices."""
-    started_work = [asyncio.ensure_future(each) async for each in sliced(work, COSTLY_ELEMENTS_PER_SLICE_MAX)]
-    return await asyncio.gather(*started_work)
+    tasks = [asyncio.ensure_future(coroutine) async for coroutine in sliced(work, COSTLY_ELEMENTS_PER_SLICE_MAX)]
+    return await asyncio.gather(*tasks)
 
 
 def size_of_id(group_or_transaction: str) -> int:

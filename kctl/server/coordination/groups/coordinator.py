@@ -322,11 +322,11 @@ class GroupCoordinator:
         errors: dict[TopicPartition, ErrorCode] = {}
         if not partitions:
             return await result_of(self._delete_some_offsets(group_id, ()))
-        async for some in sliced_batches(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX):
-            outcome = await result_of(self._delete_some_offsets(group_id, some))
+        async for batch in sliced_batches(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            outcome = await result_of(self._delete_some_offsets(group_id, batch))
             if outcome.error is ErrorCode.GROUP_ID_NOT_FOUND and errors:
                 # Without its last offset the group is gone.
-                outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(some, ErrorCode.NONE))
+                outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(batch, ErrorCode.NONE))
             if outcome.error is not ErrorCode.NONE:
                 return outcome
             errors.update(outcome.partitions)
@@ -372,7 +372,7 @@ class GroupCoordinator:
         known = 0 if hosted is None else len(hosted.group.offsets)
         if known + len(offsets) <= GROUP_OFFSETS_MAX:
             return ErrorCode.NONE
-        new = sum(hosted is None or hosted.group.offsets.get(each) is None for each in offsets)
+        new = sum(hosted is None or hosted.group.offsets.get(tp) is None for tp in offsets)
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if known + new > GROUP_OFFSETS_MAX else ErrorCode.NONE
 
     def _has_room_in_transaction(self, group_id: str, producer_id: int) -> bool:
