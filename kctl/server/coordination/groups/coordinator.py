@@ -11,6 +11,7 @@ Owner: event loop.  Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -423,12 +424,12 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 async def commit_sliced(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
     """Calls `commit` for some offsets at a time; returns the outcome of all partitions."""
     if len(offsets) <= REQUEST_ELEMENTS_PER_SLICE_MAX:
-        return await result_of(commit(offsets))
+        reply = commit(offsets)
+        return await reply if isinstance(reply, asyncio.Future) else reply
     # The later batches are appended while the earlier ones are replicated.
     batches = sliced_batches(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX)
-    replies = [commit(dict(batch)) async for batch in batches]
     outcomes: dict[TopicPartition, ErrorCode] = {}
-    for reply in replies:
+    for reply in [commit(dict(batch)) async for batch in batches]:
         outcome = await result_of(reply)
         outcomes.update(outcome)
     return outcomes
