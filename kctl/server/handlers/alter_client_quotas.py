@@ -65,7 +65,7 @@ class AlterClientQuotasHandler:
         """Raises ApiError or ZooKeeperError."""
         entity = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
         await self._check_address(entity)
-        changes = [QuotaChange(each.key, None if each.remove else each.value) for each in entry.ops]
+        changes = [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops]
         change = partial(changed_quotas, entity=entity, changes=changes)
         if validate_only:
             change({})

@@ -42,10 +42,10 @@ class AlterPartitionReassignmentsHandler:
         requested: dict[TopicPartition, tuple[int, ...] | None] = {}
         refused: dict[TopicPartition, ApiError] = {}
         for topic in request.topics:
-            async for each in slices.of(topic.partitions):
+            async for partition in slices.of(topic.partitions):
                 # If a partition is listed twice, the last entry counts, as in Kafka.
-                topic_partition = TopicPartition(topic.name, each.partition_index)
-                requested[topic_partition] = None if each.replicas is None else tuple(each.replicas)
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                requested[topic_partition] = None if partition.replicas is None else tuple(partition.replicas)
         async for topic_partition, replicas in slices.of(requested.items()):
             # The controller checks again when it processes the event; this check gives the client a message.
             refusal = reassignments.reason_to_refuse(self._controller.state, topic_partition, replicas)
@@ -67,7 +67,7 @@ class AlterPartitionReassignmentsHandler:
             )
         return AlterPartitionReassignmentsResponse(
             error_code=ErrorCode.NONE,
-            responses=[ReassignableTopicResponse(name=topic, partitions=each) for topic, each in topics.items()],
+            responses=[ReassignableTopicResponse(name=topic, partitions=results) for topic, results in topics.items()],
         )
 
 
@@ -77,11 +77,11 @@ def _denied(request: AlterPartitionReassignmentsRequest) -> list[ReassignableTop
             name=topic.name,
             partitions=[
                 ReassignablePartitionResponse(
-                    partition_index=each.partition_index,
+                    partition_index=partition.partition_index,
                     error_code=CLUSTER_DENIED.code,
                     error_message=CLUSTER_DENIED.message,
                 )
-                for each in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in request.topics

@@ -39,10 +39,10 @@ class AlterUserScramCredentialsHandler:
         self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
         """Serves one request and returns the response."""
-        alterations = [each async for each in sliced(_alterations(request))]
+        alterations = [alteration async for alteration in sliced(_alterations(request))]
         by_user: dict[str, list[Alteration]] = {}
-        for each in alterations:
-            by_user.setdefault(each.user, []).append(each)
+        for alteration in alterations:
+            by_user.setdefault(alteration.user, []).append(alteration)
         refused = await in_thread(partial(refusals, alterations))
         results = []
         is_allowed = context.allows_on_cluster(acls.Operation.ALTER)
@@ -63,7 +63,7 @@ class AlterUserScramCredentialsHandler:
 
 
 def _alterations(request: AlterUserScramCredentialsRequest) -> Iterator[Alteration]:
-    for each in request.deletions:
-        yield Deletion(each.name, each.mechanism)
+    for deletion in request.deletions:
+        yield Deletion(deletion.name, deletion.mechanism)
     for new in request.upsertions:
         yield Upsertion(new.name, new.mechanism, new.iterations, bytes(new.salt), bytes(new.salted_password))

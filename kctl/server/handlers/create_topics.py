@@ -146,7 +146,7 @@ class CreateTopicsHandler:
             except ApiError as error:
                 outcomes[topic.name] = Outcome.of(error)
         existing.planned.clear()
-        for name in [each for each in plans if each in existing]:
+        for name in [planned for planned in plans if planned in existing]:
             # Another request has created it during a pause.
             del plans[name]
             outcomes[name] = Outcome(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

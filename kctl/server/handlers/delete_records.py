@@ -121,8 +121,8 @@ class DeleteRecordsHandler:
                 except ApiError as error:
                     result.error_code = error.code
         waits = [
-            self._replicated(some, request.timeout_ms)
-            async for some in sliced_batches(deletions, REQUEST_ELEMENTS_PER_SLICE_MAX)
+            self._replicated(batch, request.timeout_ms)
+            async for batch in sliced_batches(deletions, REQUEST_ELEMENTS_PER_SLICE_MAX)
         ]
         await asyncio.gather(*waits)
         return DeleteRecordsResponse(topics=topics)

@@ -50,7 +50,7 @@ class DescribeClientQuotasHandler:
         if not context.allows_on_cluster(Operation.DESCRIBE_CONFIGS):
             return _refused(CLUSTER_DENIED)
         try:
-            requested = checked_filter((each.entity_type, each.match_type, each.match) for each in request.components)
+            requested = checked_filter((part.entity_type, part.match_type, part.match) for part in request.components)
         except ApiError as error:
             return _refused(Outcome.of(error))
         entries: list[EntryData] = []
@@ -62,9 +62,9 @@ class DescribeClientQuotasHandler:
     async def _describe(self, requested: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
         entities = await self._entities(requested, is_strict=is_strict)
-        async for some in sliced_batches(entities, REQUEST_ELEMENTS_PER_SLICE_MAX):
-            configs = await gather_sliced(self._topics.config(entity_path(entity)) for entity in some)
-            for entity, config in zip(some, configs, strict=True):
+        async for batch in sliced_batches(entities, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            configs = await gather_sliced(self._topics.config(entity_path(entity)) for entity in batch)
+            for entity, config in zip(batch, configs, strict=True):
                 quotas = stored_quotas(config)
                 if quotas:
                     entries.append(
@@ -84,10 +84,10 @@ class DescribeClientQuotasHandler:
                 found += [{kind: name} async for name in sliced(names)]
         if may_match(requested, [_USER, _CLIENT_ID], is_strict=is_strict):
             users = await self._names(requested, _USER, FOLDERS[_USER])
-            async for some in sliced_batches(users, REQUEST_ELEMENTS_PER_SLICE_MAX):
-                folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in some]
+            async for batch in sliced_batches(users, REQUEST_ELEMENTS_PER_SLICE_MAX):
+                folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in batch]
                 clients = await gather_sliced(self._names(requested, _CLIENT_ID, folder) for folder in folders)
-                pairs = ((user, client) for user, own in zip(some, clients, strict=True) for client in own)
+                pairs = ((user, client) for user, own in zip(batch, clients, strict=True) for client in own)
                 found += [{_USER: user, _CLIENT_ID: client} async for user, client in sliced(pairs)]
         return found
 

@@ -79,20 +79,20 @@ class DescribeConfigsHandler:
         results: list[DescribeConfigsResult] = []
         left = DESCRIBED_BYTES_MAX
         # A batch takes milliseconds; other connections are served before the next one.
-        async for some in sliced_batches(list(requested.values()), DESCRIBED_AT_ONCE):
+        async for batch in sliced_batches(list(requested.values()), DESCRIBED_AT_ONCE):
             if left < 0:
-                results += map(_left_out, some)
+                results += map(_left_out, batch)
                 continue
-            refusals = [self._refusal(resource, context) for resource in some]
+            refusals = [self._refusal(resource, context) for resource in batch]
             topics = [
                 resource.resource_name
-                for resource, refusal in zip(some, refusals, strict=True)
+                for resource, refusal in zip(batch, refusals, strict=True)
                 if refusal is None and resource.resource_type == ResourceType.TOPIC
             ]
             overrides = await self._overrides(topics, uses_kept=uses_kept)
             without_overrides = describe_topic(self._configs, {})
             shared: dict[frozenset[str] | None, tuple[list[DescribeConfigsResourceResult], int]] = {}
-            for resource, refusal in zip(some, refusals, strict=True):
+            for resource, refusal in zip(batch, refusals, strict=True):
                 if left < 0:
                     results.append(_left_out(resource))
                     continue
@@ -197,7 +197,7 @@ def _entries(
     described: list[DescribedConfig], keys: frozenset[str] | None, request: DescribeConfigsRequest, version: int
 ) -> tuple[list[DescribeConfigsResourceResult], int]:
     """The properties with these names, all without names, and their approximate size in bytes."""
-    entries = [_entry(each, request, version) for each in described if not keys or each.name in keys]
+    entries = [_entry(config, request, version) for config in described if not keys or config.name in keys]
     return entries, sum(map(_size_of, entries))
 
 
@@ -235,7 +235,7 @@ def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 def _size_of(entry: DescribeConfigsResourceResult) -> int:
     own = len(entry.name) + len(entry.value or "") + len(entry.documentation or "")
-    return own + sum(len(each.name) + len(each.value or "") for each in entry.synonyms)
+    return own + sum(len(synonym.name) + len(synonym.value or "") for synonym in entry.synonyms)
 
 
 def _logger(name: str, level: str) -> DescribedConfig:

@@ -70,7 +70,7 @@ class ElectLeadersHandler:
 
 
 def _partitions(requested: Iterable[TopicPartitions]) -> Iterator[TopicPartition]:
-    return (TopicPartition(each.topic, partition) for each in requested for partition in each.partitions)
+    return (TopicPartition(topic.topic, partition) for topic in requested for partition in topic.partitions)
 
 
 async def _refused(selected: tuple[TopicPartition, ...] | None, error: ErrorCode) -> ElectLeadersResponse:

@@ -10,13 +10,13 @@ protocol is null instead of "" (KIP-559).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 
 from kctl.errors import ErrorCode
 from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordination.groups.actions import JoinedMember, JoinOutcome
+from kctl.server.coordination.groups.actions import JoinOutcome
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.groups.events import JoinRequest
 from kctl.server.coordination.replies import Reply, result_of
@@ -40,7 +40,8 @@ class JoinGroupHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         version = context.api_version
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-            return _response(JoinOutcome(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id=""), version, ())
+            denied = JoinOutcome(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id="")
+            return started(_response_to(denied, version))
         has_rebalance_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
         event = JoinRequest(
             member_id=request.member_id,
@@ -59,17 +60,6 @@ class JoinGroupHandler:
 
 async def _response_to(reply: Reply[JoinOutcome], version: int) -> JoinGroupResponse:
     outcome = await result_of(reply)
-    members = [_member(member) async for member in sliced(outcome.members, SLICE_OBJECTS)]
-    return _response(outcome, version, members)
-
-
-def _member(member: JoinedMember) -> JoinGroupResponseMember:
-    return JoinGroupResponseMember(
-        member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
-    )
-
-
-def _response(outcome: JoinOutcome, version: int, members: Iterable[JoinGroupResponseMember]) -> JoinGroupResponse:
     protocol_name = outcome.protocol_name
     if protocol_name is None and version < FIRST_WITH_NULL_PROTOCOL:
         protocol_name = ""
@@ -80,5 +70,10 @@ def _response(outcome: JoinOutcome, version: int, members: Iterable[JoinGroupRes
         protocol_name=protocol_name,
         leader=outcome.leader,
         member_id=outcome.member_id,
-        members=list(members),
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            async for member in sliced(outcome.members, SLICE_OBJECTS)
+        ],
     )

@@ -160,8 +160,8 @@ class MetadataHandler:
         topic_id = self._metadata.topic_id(name)
         results: list[MetadataResponsePartition] = []
         # All partitions as they are now: they may change while other connections are served.
-        async for some in slices.of(batches(sorted(partitions.items())), len):
-            results += [self._partition(index, info, context.api_version, alive) for index, info in some]
+        async for batch in slices.of(batches(sorted(partitions.items())), len):
+            results += [self._partition(index, info, context.api_version, alive) for index, info in batch]
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=name,

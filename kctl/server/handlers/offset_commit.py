@@ -72,63 +72,48 @@ class OffsetCommitHandler:
             return await _response(request, {}, slices, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         topics = (topic.name for topic in request.topics)
         denied = context.denied(Operation.READ, ResourceType.TOPIC, topics)
-        existing: dict[TopicPartition, OffsetCommitRequestPartition] = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
+        now_ms = self._clock.now_ms()
+        has_retention = request.retention_time_ms != DEFAULT_RETENTION
+        expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX) if has_retention else None
         async for tp, partition in slices.of(_partitions(request)):
             if tp.topic in denied:
                 refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif self._topics.has_partition(tp.topic, tp.partition):
-                existing[tp] = partition
-        if not existing:
+                offsets[tp] = OffsetAndMetadata(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.committed_metadata or "",
+                    commit_timestamp_ms=now_ms if partition.commit_timestamp == NOW else partition.commit_timestamp,
+                    expire_timestamp_ms=expire_ms,
+                )
+        if not offsets:
             return await _response(request, refused, slices)
         if context.api_version == STORED_IN_ZOOKEEPER:
-            stored = await self._store_in_zookeeper(request, existing)
+            stored = await self._store_in_zookeeper(request.group_id, offsets)
             return await _response(request, {**stored, **refused}, slices)
         event = CommitRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
-            offsets=await self._offsets(request, existing, slices),
+            offsets=offsets,
         )
 
-        def commit(offsets: Offsets) -> Reply[CommitOutcome]:
-            return self._coordinator.commit(request.group_id, replace(event, offsets=offsets))
+        def commit(some: Offsets) -> Reply[CommitOutcome]:
+            return self._coordinator.commit(request.group_id, replace(event, offsets=some))
 
-        errors = await commit_sliced(event.offsets, commit)
+        errors = await commit_sliced(offsets, commit)
         return await _response(request, {**errors, **refused}, slices)
 
-    async def _offsets(
-        self,
-        request: OffsetCommitRequest,
-        partitions: Mapping[TopicPartition, OffsetCommitRequestPartition],
-        slices: Slices,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        now_ms = self._clock.now_ms()
-        has_retention = request.retention_time_ms != DEFAULT_RETENTION
-        expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX) if has_retention else None
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        async for tp, partition in slices.of(partitions.items()):
-            offsets[tp] = OffsetAndMetadata(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=partition.committed_metadata or "",
-                commit_timestamp_ms=now_ms if partition.commit_timestamp == NOW else partition.commit_timestamp,
-                expire_timestamp_ms=expire_ms,
-            )
-        return offsets
-
-    async def _store_in_zookeeper(
-        self,
-        request: OffsetCommitRequest,
-        partitions: Mapping[TopicPartition, OffsetCommitRequestPartition],
-    ) -> dict[TopicPartition, ErrorCode]:
+    async def _store_in_zookeeper(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, ErrorCode]:
         errors: dict[TopicPartition, ErrorCode] = {}
-        for tp, partition in partitions.items():
-            if java_length(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
+        for tp, committed in offsets.items():
+            if java_length(committed.metadata) > self._config.offset_metadata_max_bytes:
                 errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             try:
-                await self._zookeeper.set(request.group_id, tp.topic, tp.partition, partition.committed_offset)
+                await self._zookeeper.set(group_id, tp.topic, tp.partition, committed.offset)
                 errors[tp] = ErrorCode.NONE
             except ApiError as error:
                 errors[tp] = error.code

@@ -50,7 +50,7 @@ class OffsetFetchHandler:
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        if request.topics is not None and sum(len(each.partition_indexes) for each in request.topics) > SLICE_OBJECTS:
+        if request.topics is not None and sum(len(topic.partition_indexes) for topic in request.topics) > SLICE_OBJECTS:
             return self._long_request(request, request.topics, context)
         requested = None if request.topics is None else list(_requested(request.topics))
         return self._fetch(request, context, requested)
@@ -105,9 +105,9 @@ class OffsetFetchHandler:
         refused: dict[TopicPartition, Committed] = {}
         metadata_left = DESCRIBED_BYTES_MAX
         await pause()  # Several such requests may arrive together.
-        async for some in sliced_batches(names):
-            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in some))
-            readable = [tp for tp in some if tp.topic not in denied] if denied else some
+        async for batch in sliced_batches(names):
+            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in batch))
+            readable = [tp for tp in batch if tp.topic not in denied] if denied else batch
             error, committed = self._coordinator.committed(
                 request.group_id, readable, require_stable=request.require_stable
             )
@@ -115,7 +115,7 @@ class OffsetFetchHandler:
                 return _failed(names, error, context.api_version)
             found.update(committed)
             if denied and if_denied is not None:
-                refused.update((tp, if_denied) for tp in some if tp.topic in denied)
+                refused.update((tp, if_denied) for tp in batch if tp.topic in denied)
             metadata_left -= sum(len(each.metadata or "") for _, each in committed.values())
             if metadata_left < 0:
                 return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)

@@ -37,7 +37,7 @@ class StopReplicaHandler:
     async def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
         """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
-            request.topic_states = [each async for each in sliced(_topic_states(request))]
+            request.topic_states = [topic async for topic in sliced(_topic_states(request))]
         try:
             return await self._respond(request, context)
         finally:
@@ -64,7 +64,7 @@ class StopReplicaHandler:
 
 def _topic_states(request: StopReplicaRequest) -> Iterator[StopReplicaTopicState]:
     """The partitions of an old request in the newest version."""
-    flat = ((each.topic_name, each.partition_index) for each in request.ungrouped_partitions)
+    flat = ((state.topic_name, state.partition_index) for state in request.ungrouped_partitions)
     grouped = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
     for topic_name, index in chain(flat, grouped):
         state = StopReplicaPartitionState(

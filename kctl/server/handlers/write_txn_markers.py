@@ -37,7 +37,7 @@ class WriteTxnMarkersHandler:
     async def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
         """Serves one request and returns the response."""
         slices = Slices()
-        markers = [await _marker(each, slices) async for each in slices.of(request.markers)]
+        markers = [await _marker(marker, slices) async for marker in slices.of(request.markers)]
         if context.allows_on_cluster(Operation.CLUSTER_ACTION):
             outcomes = await self._markers.write(markers)
         else:
@@ -60,7 +60,7 @@ async def _marker(requested: WritableTxnMarker, slices: Slices) -> Marker:
         ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
         requested.transaction_result,
         requested.coordinator_epoch,
-        tuple([each async for each in slices.of(partitions)]),
+        tuple([partition async for partition in slices.of(partitions)]),
     )
 
 

@@ -30,6 +30,8 @@ from kctl.protocol.codec import arrays_of
 from kctl.system.steps import Steps
 
 T = TypeVar("T")
+_END: Any = object()
+"""What iterators return after the last element."""
 
 
 class _Pauses:
@@ -122,9 +124,8 @@ class Slices:
             if self._left <= 0:
                 self._left = self._per_slice
                 await (asyncio.sleep(0) if self._is_urgent else pause())
-            try:
-                element = next(iterator)
-            except StopIteration:
+            element = next(iterator, _END)
+            if element is _END:
                 return
             self._left -= 1 if size_of is None else size_of(element)
             yield element
@@ -159,8 +160,8 @@ def batches(elements: Sequence[T], size: int = SLICE_OBJECTS) -> Iterator[Sequen
 
 async def gather_sliced(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of coroutines that run at the same time; they are started in slices."""
-    started_work = [asyncio.ensure_future(each) async for each in sliced(work, COSTLY_ELEMENTS_PER_SLICE_MAX)]
-    return await asyncio.gather(*started_work)
+    tasks = [asyncio.ensure_future(coroutine) async for coroutine in sliced(work, COSTLY_ELEMENTS_PER_SLICE_MAX)]
+    return await asyncio.gather(*tasks)
 
 
 def size_of_id(group_or_transaction: str) -> int:

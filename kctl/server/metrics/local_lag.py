@@ -149,8 +149,8 @@ async def _commits(coordinator: GroupCoordinator, slices: Slices) -> list[GroupC
         if group_id not in coordinator.hosted:
             continue
         commits = GroupCommits(group_id, hosted.group.state.value, len(hosted.group.members))
-        async for some in slices.of(batches(coordinator.committed_partitions(group_id), _PER_SLICE), len):
-            _, offsets = coordinator.committed(group_id, some)
+        async for batch in slices.of(batches(coordinator.committed_partitions(group_id), _PER_SLICE), len):
+            _, offsets = coordinator.committed(group_id, batch)
             commits.offsets.update({tp: value.offset for tp, (_, value) in offsets.items() if value.offset >= 0})
         found.append(commits)
     return found
@@ -168,9 +168,9 @@ async def _search(replicas: ReplicaManager, searches: Sequence[Search], bytes_ma
     """Advances the searches, as `find_unread` does by requests."""
     for partition_bytes, _ in (*SIZES, *(SIZES[-1:] * NO_PROGRESS_MAX)):
         stuck: list[Search] = []
-        async for some in sliced_batches(searches, _READS_PER_SLICE):
+        async for batch in sliced_batches(searches, _READS_PER_SLICE):
             reads: list[_Read] = []
-            for search in some:
+            for search in batch:
                 read = _read(replicas, search, partition_bytes) if bytes_max > 0 else None
                 if read is not None:
                     bytes_max -= read.records.size
@@ -196,7 +196,9 @@ def _read(replicas: ReplicaManager, search: Search, max_bytes: int) -> _Read | N
         return None
     except ApiError:
         return None
-    return _Read(search, records, stable, [(one.first_offset, one.producer_id) for one in aborted])
+    return _Read(
+        search, records, stable, [(transaction.first_offset, transaction.producer_id) for transaction in aborted]
+    )
 
 
 def _advance(reads: Sequence[_Read]) -> list[Search]:

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 from operator import itemgetter
+from types import CoroutineType
 from typing import Any
 
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
@@ -247,7 +248,8 @@ class Dispatcher:
             waiting = weakref.ref(wait)
             reply.add_done_callback(lambda reply: _cancel(waiting()) if reply.cancelled() else None)
         else:
-            wait = loop.create_task(_awaited(result), name=f"request-{api.name}")
+            work = result if isinstance(result, CoroutineType) else _awaited(result)
+            wait = loop.create_task(work, name=f"request-{api.name}")
             self._tasks.add(wait)
             wait.add_done_callback(self._tasks.discard)
         wait.add_done_callback(lambda wait: self._settle(api, context, wait, reply))

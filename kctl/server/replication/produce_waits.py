@@ -69,7 +69,7 @@ class DelayedProduce:
     def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         """Completes if all partitions are complete."""
         for topic_partition in changed:
-            unsettled = [each for each in self._unsettled.pop(topic_partition, ()) if not each.is_settled()]
+            unsettled = [append for append in self._unsettled.pop(topic_partition, ()) if not append.is_settled()]
             if unsettled:
                 self._unsettled[topic_partition] = unsettled
         if self._unsettled:

@@ -94,8 +94,8 @@ async def outcomes_of_resources(
 
     `alter` raises ApiError or ZooKeeperError.
     """
-    by_name = {(each.resource_type, each.resource_name): each for each in resources}
-    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    by_name = {(resource.resource_type, resource.resource_name): resource for resource in resources}
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     return [
         (resource, _REPEATED if counts[name] > 1 else await outcome_of(alter(resource)))
         async for name, resource in sliced(by_name.items())

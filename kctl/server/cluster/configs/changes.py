@@ -212,10 +212,10 @@ class ConfigChanges:
             read = await asyncio.gather(*(self._read(_TOPICS + topic) for topic in together))
             # Urgent: former values are in force meanwhile, and the long work of clients must not prolong that.
             pairs = list(zip(together, read, strict=True))
-            async for some in sliced_batches(pairs, CONFIGS_APPLIED_PER_SLICE, is_urgent=True):
+            async for batch in sliced_batches(pairs, CONFIGS_APPLIED_PER_SLICE, is_urgent=True):
                 current = [
                     (topic, overrides)
-                    for topic, (is_readable, overrides) in some
+                    for topic, (is_readable, overrides) in batch
                     if is_readable and topic in self._being_read
                 ]
                 for topic, overrides in current:

@@ -11,6 +11,7 @@ Owner: event loop.  Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -322,11 +323,11 @@ class GroupCoordinator:
         errors: dict[TopicPartition, ErrorCode] = {}
         if not partitions:
             return await result_of(self._delete_some_offsets(group_id, ()))
-        async for some in sliced_batches(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX):
-            outcome = await result_of(self._delete_some_offsets(group_id, some))
+        async for batch in sliced_batches(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            outcome = await result_of(self._delete_some_offsets(group_id, batch))
             if outcome.error is ErrorCode.GROUP_ID_NOT_FOUND and errors:
                 # Without its last offset the group is gone.
-                outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(some, ErrorCode.NONE))
+                outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(batch, ErrorCode.NONE))
             if outcome.error is not ErrorCode.NONE:
                 return outcome
             errors.update(outcome.partitions)
@@ -372,7 +373,7 @@ class GroupCoordinator:
         known = 0 if hosted is None else len(hosted.group.offsets)
         if known + len(offsets) <= GROUP_OFFSETS_MAX:
             return ErrorCode.NONE
-        new = sum(hosted is None or hosted.group.offsets.get(each) is None for each in offsets)
+        new = sum(hosted is None or hosted.group.offsets.get(tp) is None for tp in offsets)
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if known + new > GROUP_OFFSETS_MAX else ErrorCode.NONE
 
     def _has_room_in_transaction(self, group_id: str, producer_id: int) -> bool:
@@ -423,12 +424,12 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 async def commit_sliced(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
     """Calls `commit` for some offsets at a time; returns the outcome of all partitions."""
     if len(offsets) <= REQUEST_ELEMENTS_PER_SLICE_MAX:
-        return await result_of(commit(offsets))
+        reply = commit(offsets)
+        return await reply if isinstance(reply, asyncio.Future) else reply
     # The later batches are appended while the earlier ones are replicated.
     batches = sliced_batches(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX)
-    replies = [commit(dict(batch)) async for batch in batches]
     outcomes: dict[TopicPartition, ErrorCode] = {}
-    for reply in replies:
+    for reply in [commit(dict(batch)) async for batch in batches]:
         outcome = await result_of(reply)
         outcomes.update(outcome)
     return outcomes

@@ -284,7 +284,7 @@ class Group:
         self.offsets = CommittedOffsets()
         self.appends: dict[int, Append] = {}
         self.unfinished: deque[Iterator[Sequence[Action]]] = deque()
-        """Work for many members that has begun, see `pieces`."""
+        """Work for many members that has begun, see `step_through` in rebalance."""
         self.is_completing_join = False
         """The work that completes the join phase is unfinished."""
         self._append_count = 0

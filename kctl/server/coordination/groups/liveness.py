@@ -7,13 +7,13 @@ from kctl.server.coordination.groups.actions import Action, CancelTimer, GroupSt
 from kctl.server.coordination.groups.events import UNKNOWN_MEMBER, Heartbeat, Leaver, LeaveRequest, Now
 from kctl.server.coordination.groups.group import Group, Member
 from kctl.server.coordination.groups.rebalance import (
-    Work,
-    begin,
+    MemberSteps,
     complete_join_if_ready,
     expect_heartbeat,
     remove_member,
     session_timer,
     start_rebalance_if_possible,
+    step_through,
 )
 
 
@@ -32,7 +32,7 @@ def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> Non
         out.append(Respond(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
 
-    def work() -> Work:
+    def work() -> MemberSteps:
         errors: list[ErrorCode] = []
         for leaver in event.leavers:
             of_one: list[Action] = []
@@ -40,7 +40,7 @@ def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> Non
             yield of_one
         yield (Respond(event.token, LeaveOutcome(ErrorCode.NONE, tuple(errors))),)
 
-    begin(group, len(event.leavers), work(), out)
+    step_through(group, len(event.leavers), work(), out)
 
 
 def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> None:

@@ -65,13 +65,15 @@ def session_timer(member_id: str) -> TimerKey:
 #
 # The rest of the work is part of the group, and the group gets no other event before it is done, so that no event
 # sees a group in between. Work that begins while other work is unfinished is done after it.
+#
+# An event continues it, not the event loop, as all that changes a group: a scenario or a simulation sees each step.
 
 
-Work: TypeAlias = Iterator[Sequence[Action]]
+MemberSteps: TypeAlias = Iterator[Sequence[Action]]
 """Does a part for one member each time that it is continued."""
 
 
-def begin(group: Group, size: int, work: Work, out: list[Action]) -> None:
+def step_through(group: Group, size: int, work: MemberSteps, out: list[Action]) -> None:
     """Does the work now if it has at most GROUP_MEMBERS_PER_STEP_MAX parts, else with `Continue`."""
     if size > GROUP_MEMBERS_PER_STEP_MAX:
         group.unfinished.append(work)
@@ -80,7 +82,7 @@ def begin(group: Group, size: int, work: Work, out: list[Action]) -> None:
         out += actions
 
 
-def go_on(group: Group, out: list[Action]) -> None:
+def continue_steps(group: Group, out: list[Action]) -> None:
     """Does the next GROUP_MEMBERS_PER_STEP_MAX parts."""
     left = GROUP_MEMBERS_PER_STEP_MAX
     while group.unfinished:
@@ -144,7 +146,7 @@ def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
     """The SYNC timer fired: removes members that have not synced and starts a rebalance (KAFKA-12898)."""
     if group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} or not group.pending_sync:
         return
-    begin(group, len(group.pending_sync), _restart_without(group, sorted(group.pending_sync), now), out)
+    step_through(group, len(group.pending_sync), _restart_without(group, sorted(group.pending_sync), now), out)
 
 
 def remove_member(group: Group, member: Member, out: list[Action]) -> None:
@@ -203,13 +205,13 @@ def assignment_outcome(group: Group, member: Member) -> SyncOutcome:
 def clear_assignments(group: Group, error: ErrorCode, now: Now, out: list[Action]) -> None:
     """Drops all assignments; parked syncs get `error`."""
 
-    def work() -> Work:
+    def work() -> MemberSteps:
         refusal = SyncOutcome(error)
         for member in list(group.members.values()):
             member.assignment = b""
             yield _end_sync(member, refusal, now)
 
-    begin(group, len(group.members), work(), out)
+    step_through(group, len(group.members), work(), out)
 
 
 def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out: list[Action]) -> None:
@@ -217,27 +219,27 @@ def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out:
     bytes.
     """
 
-    def work() -> Work:
+    def work() -> MemberSteps:
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             yield _end_sync(member, assignment_outcome(group, member), now)
         group.transition_to(GroupState.STABLE, now)
 
-    begin(group, len(group.members), work(), out)
+    step_through(group, len(group.members), work(), out)
 
 
 def persist_generation(group: Group, append: Append, assignments: Mapping[str, bytes], out: list[Action]) -> None:
     """Writes the record of this generation with these assignments."""
     append_id = group.add_pending_append(append)
 
-    def work() -> Work:
+    def work() -> MemberSteps:
         members: list[MemberSnapshot] = []
         for member in group.member_snapshots(assignments):
             members.append(member)
             yield ()
         yield (PersistGroup(append_id, group.snapshot(members)),)
 
-    begin(group, len(group.members), work(), out)
+    step_through(group, len(group.members), work(), out)
 
 
 def _end_sync(member: Member, outcome: SyncOutcome, now: Now) -> list[Action]:
@@ -248,7 +250,7 @@ def _end_sync(member: Member, outcome: SyncOutcome, now: Now) -> list[Action]:
     return out
 
 
-def _restart_without(group: Group, member_ids: Iterable[str], now: Now) -> Work:
+def _restart_without(group: Group, member_ids: Iterable[str], now: Now) -> MemberSteps:
     """Removes members and starts a rebalance of the others."""
     for member_id in member_ids:
         out: list[Action] = []
@@ -263,10 +265,10 @@ def _begin_to_complete_join(group: Group, now: Now, out: list[Action]) -> None:
     """Completes the join phase, unless that has begun."""
     if not group.is_completing_join:
         group.is_completing_join = True
-        begin(group, len(group.members), _complete_join(group, now), out)
+        step_through(group, len(group.members), _complete_join(group, now), out)
 
 
-def _complete_join(group: Group, now: Now) -> Work:
+def _complete_join(group: Group, now: Now) -> MemberSteps:
     """Removes the members that have not joined, and begins a generation with the others."""
     for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
         out: list[Action] = []
@@ -291,7 +293,7 @@ def _complete_join(group: Group, now: Now) -> Work:
         yield (ScheduleTimer(JOIN_TIMER, group.rebalance_timeout_ms),)
 
 
-def _respond_to_joins(group: Group, now: Now) -> Work:
+def _respond_to_joins(group: Group, now: Now) -> MemberSteps:
     joined: list[JoinedMember] = []
     for each in _joined_members(group):
         joined.append(each)
@@ -306,7 +308,7 @@ def _respond_to_joins(group: Group, now: Now) -> Work:
     yield (ScheduleTimer(SYNC_TIMER, group.rebalance_timeout_ms),)
 
 
-def _read_subscriptions(group: Group) -> Work:
+def _read_subscriptions(group: Group) -> MemberSteps:
     """A part for each 100 bytes, which are up to 30 topics."""
     if group.is_consumer_group:
         topics = SubscribedTopics()

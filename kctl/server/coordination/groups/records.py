@@ -68,7 +68,7 @@ def offset_records(
 
 def stored_bytes(snapshot: GroupSnapshot) -> int:
     """The size of what the members sent, in the record of the generation."""
-    return sum(len(each.subscription) + len(each.assignment) + len(each.client_id) for each in snapshot.members)
+    return sum(len(member.subscription) + len(member.assignment) + len(member.client_id) for member in snapshot.members)
 
 
 def group_record(

@@ -51,14 +51,14 @@ from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.joining import assignment_stored, join, replacement_stored, sync
 from kctl.server.coordination.groups.liveness import heartbeat, leave, session_ended
 from kctl.server.coordination.groups.rebalance import (
-    Work,
-    begin,
+    MemberSteps,
+    continue_steps,
     expect_heartbeat,
-    go_on,
     join_time_is_up,
     respond_to_join,
     respond_to_sync,
     start_rebalance_if_possible,
+    step_through,
     sync_time_is_up,
 )
 from kctl.server.coordination.replay import commit_error, group_error
@@ -102,7 +102,7 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
         case GroupLoaded():
             _loaded(group, now, out)
         case Continue():
-            go_on(group, out)
+            continue_steps(group, out)
         case Unload():
             _unload(group, now, out)
         case _:
@@ -144,7 +144,7 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
     Members that sent a request already have their timer.
     """
 
-    def work() -> Work:
+    def work() -> MemberSteps:
         for member in list(group.members.values()):
             of_one: list[Action] = []
             if member.timer_due_ms is None:
@@ -153,14 +153,14 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
 
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
-    begin(group, len(group.members), work(), out)
+    step_through(group, len(group.members), work(), out)
 
 
 def _unload(group: Group, now: Now, out: list[Action]) -> None:
     """Completes all parked requests with NOT_COORDINATOR."""
     group.transition_to(GroupState.DEAD, now)
 
-    def work() -> Work:
+    def work() -> MemberSteps:
         moved = ErrorCode.NOT_COORDINATOR
         for member in list(group.members.values()):
             of_one: list[Action] = []
@@ -168,5 +168,5 @@ def _unload(group: Group, now: Now, out: list[Action]) -> None:
             respond_to_sync(member, SyncOutcome(moved), of_one)
             yield of_one
 
-    begin(group, len(group.members), work(), out)
+    step_through(group, len(group.members), work(), out)
     out.append(Discard())
