@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kctl.commands.frame.lazy_group import load
 from kctl.commands.frame.parameters import flags_of, help_of
 from kctl.commands.frame.root import NOUNS, all_commands, help_pages, help_text
 from kctl.commands.frame.shown import shown_by
+from kctl.output.console import columns_of
 from tests.unit.commands.completing import in_bash
 from tests.unit.commands.conftest import Kctl
 
@@ -134,6 +136,26 @@ def test_every_command_that_shows_rows_has_a_schema() -> None:
         if shown_by(command.callback) is None
     }
     assert found == WITHOUT_ROWS
+
+
+def test_columns_of_every_row_can_be_read() -> None:
+    """An annotation may name what its module imports for type checkers only, and `after` a field that is no column."""
+    all_commands()
+    rows = {
+        item
+        for name, module in list(sys.modules.items())
+        if name.startswith(("kctl.commands.", "kctl.tables.", "kctl.admin."))
+        for item in vars(module).values()
+        if isinstance(item, type)
+        and hasattr(item, "_fields")
+        and any(word in str(item.__annotations__) for word in ("Column(", "JSON_ONLY", "ErrorName"))
+    }
+    assert len(rows) > 70
+    for row in rows:
+        columns = columns_of(row)
+        names = [column.name for column in columns]
+        assert len(set(names)) == len(columns) > 0, row
+        assert "error" not in names or names[-2:] == ["error", "message"], row
 
 
 def test_schema_is_printed_without_arguments(kctl: Kctl) -> None:
