@@ -407,7 +407,7 @@ complete -c kctl -n '__kctl_in groups members' -l rounds -x -d 'With --watch: en
 complete -c kctl -n '__kctl_in groups history' -a '(__kctl_names groups)'
 complete -c kctl -n '__kctl_in groups history' -l topic -x -a '(__kctl_names topics)' -d 'Only this topic.'
 complete -c kctl -n '__kctl_in groups history' -l topic-regex -x -d 'Topics with offsets of the groups whose name matches this regular expression as a whole.'
-complete -c kctl -n '__kctl_in groups history' -l since -x -d 'Only commits at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as -1h.'
+complete -c kctl -n '__kctl_in groups history' -l since -x -d 'Only commits at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as -1h.  Default: -1d.'
 complete -c kctl -n '__kctl_in groups history' -l limit -x -d 'Only the latest N commits.'
 complete -c kctl -n '__kctl_in groups history' -s b -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
 complete -c kctl -n '__kctl_in groups history' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'

@@ -20,7 +20,7 @@ from kctl.commands.frame.shown import shows
 from kctl.commands.plan import NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.moves import throttle as set_throttle
-from kctl.commands.reassign.rows import StateDir, throttle_rate
+from kctl.commands.reassign.rows import StateDir
 from kctl.errors import ClusterUnreachable
 from kctl.output.quantities import counted
 
@@ -64,7 +64,7 @@ def apply(
         Rate | None,
         typer.Option(
             "--throttle",
-            parser=Rate,
+            parser=Rate.within("1"),
             help="Limit on the replication traffic of each broker while replicas are added, such as 50m; 'kctl reassign"
             " verify' removes it.",
         ),
@@ -84,7 +84,7 @@ def apply(
     for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
-    rate = throttle_rate(throttle)
+    rate = throttle
     desired = read_desired(file)
     found = differences(desired, run.on_brokers(lambda client: read_state(client, desired)))
     changes = [change for change in found if delete or not change.is_removal]

@@ -545,7 +545,7 @@ def copy(
     ] = "none",
     rate: Annotated[
         Rate | None,
-        typer.Option("--rate", parser=Rate, help="Write at most so many bytes per second, such as 5m."),
+        typer.Option("--rate", parser=Rate.within("1"), help="Write at most so many bytes per second, such as 5m."),
     ] = None,
     resume_group: Annotated[
         str | None,
@@ -619,8 +619,6 @@ def copy(
         raise UsageError("--progress requires --resume-group")
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
-    if rate == 0:
-        raise UsageError("--rate must be greater than 0")
     chosen = selecting(select)
     check_offset_range(from_, until)
     source_side = run.of_side(from_cluster, from_config, from_profile)

@@ -155,7 +155,6 @@ def _text(sample: Sample) -> str:
 
 DEFAULT_PORT = 9308
 """The port of kafka_exporter."""
-CACHE_MS_MAX = 3_600_000
 
 
 @verbs.command(
@@ -177,10 +176,14 @@ def serve(
         typer.Option("--listen", metavar="HOST", help="Address to listen on; 0.0.0.0 is every IPv4 interface."),
     ] = "127.0.0.1",
     cache: Annotated[
-        Duration, typer.Option("--cache", parser=Duration, help="Scrapes within this time share one collection.")
+        Duration,
+        typer.Option(
+            "--cache", parser=Duration.within("0s", "1h"), help="Scrapes within this time share one collection."
+        ),
     ] = Duration("5s"),
     window: Annotated[
-        Duration, typer.Option("--window", parser=Duration, help="Period for verdicts, as in 'kctl groups lag'.")
+        Duration,
+        typer.Option("--window", parser=Duration.within("1s"), help="Period for verdicts, as in 'kctl groups lag'."),
     ] = Duration("5m"),
 ) -> ExitStatus:
     """Serve the lag of consumer groups and the state of partitions to Prometheus, under the names of kafka_exporter.
@@ -190,8 +193,6 @@ def serve(
     SIGTERM.
     """
     run: Invocation = ctx.obj
-    if cache > CACHE_MS_MAX or window < 1000:
-        raise UsageError("--cache is at most 1h, and --window at least 1s")
     set_up_logging(None if run.console.quiet else sys.stderr, LogFormat.TEXT)
     return run.on_cluster_concurrently(lambda client: _serve(run, client, listen, port, cache, window))
 

@@ -102,13 +102,6 @@ def check_principals(principals: Sequence[str], option: str) -> None:
             raise UsageError(f"{option} {each}: principals are written as User:name")
 
 
-def positive(duration: Duration | None, option: str, default: int) -> int:
-    """The duration in an option, in ms.  Raises UsageError."""
-    if duration is not None and duration <= 0:
-        raise UsageError(f"{option} must be greater than 0, not '{duration.text}'")
-    return default if duration is None else duration
-
-
 # `kctl tokens create`.
 
 
@@ -137,7 +130,7 @@ def create(
         Duration | None,
         typer.Option(
             "--max-lifetime",
-            parser=Duration,
+            parser=Duration.within("1ms"),
             help="How long the token can be renewed.  Default and limit: delegation.token.max.lifetime.ms.",
         ),
     ] = None,
@@ -150,7 +143,7 @@ def create(
     """
     run: Invocation = ctx.obj
     check_principals(renewer or (), "--renewer")
-    lifetime_ms = positive(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
+    lifetime_ms = BROKER_DEFAULT if max_lifetime is None else max_lifetime
     token = run.on_cluster(lambda client: create_token(client, renewer or (), max_lifetime_ms=lifetime_ms))
     run.console.show(SecretTokenRow, [secret_token_row(token)])
     return ExitStatus.DONE
@@ -212,7 +205,9 @@ def expire(
     after: Annotated[
         Duration | None,
         typer.Option(
-            "--after", parser=Duration, help="Time from now until the token expires.  Default: delete it now."
+            "--after",
+            parser=Duration.within("1ms"),
+            help="Time from now until the token expires.  Default: delete it now.",
         ),
     ] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
@@ -223,7 +218,7 @@ def expire(
     (exit status 5).
     """
     run: Invocation = ctx.obj
-    period_ms = positive(after, "--after", _AT_ONCE)
+    period_ms = _AT_ONCE if after is None else after
     status = "removed" if period_ms == _AT_ONCE else "changed"
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
@@ -252,7 +247,7 @@ def renew(
         Duration | None,
         typer.Option(
             "--period",
-            parser=Duration,
+            parser=Duration.within("1ms"),
             help="Time from now until the token expires.  Default: the broker's delegation.token.expiry.time.ms.",
         ),
     ] = None,
@@ -263,7 +258,7 @@ def renew(
     The user must be its owner or a renewer.
     """
     run: Invocation = ctx.obj
-    period_ms = positive(period, "--period", BROKER_DEFAULT)
+    period_ms = BROKER_DEFAULT if period is None else period
     if dry_run:
         token = run.on_cluster(lambda client: find_token(client, token_id))
         run.console.show(ExpiryRow, [ExpiryRow(token_id, format_time(token.expiry_ms), "would be renewed")])

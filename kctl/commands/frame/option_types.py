@@ -8,7 +8,7 @@ when typer reads the command line, and a mistake names the option: `LocalCommand
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, ClassVar, Self
 
@@ -26,19 +26,18 @@ from kctl.commands.frame.values import (
     parse_size,
     parse_time_ms,
 )
+from kctl.errors import UsageError
 
-_moment_ms: ContextVar[int] = ContextVar("moment_ms")
+_moment_ms: ContextVar[int] = ContextVar("moment_ms", default=0)
 
 
-def set_moment() -> None:
+def set_moment(now_ms: int) -> None:
     """Begin a command line: the times on it are relative to this moment."""
-    _moment_ms.set(round(time.time() * 1000))
+    _moment_ms.set(now_ms)
 
 
 def moment_ms() -> int:
-    """The time to which `now` and `-1h` on the command line refer, in ms since 1970."""
-    if _moment_ms.get(None) is None:
-        set_moment()
+    """The time to which `now` and `-1h` on the command line refer, in ms since 1970; 0 for a default."""
     return _moment_ms.get()
 
 
@@ -61,6 +60,21 @@ class _Number(int):
     def read(text: str) -> int:
         """The number in the text.  Raises UsageError."""
         raise NotImplementedError
+
+    @classmethod
+    def within(cls, least: str, most: str | None = None) -> Callable[[str | Self], Self]:
+        """The parser of an option whose values have a range: `parser=Duration.within("100ms", "1h")`."""
+        low, high = cls(least), None if most is None else cls(most)
+        limits = f"at least {least}" if most is None else f"between {least} and {most}"
+
+        def parse(text: str | Self) -> Self:
+            value = cls(text)
+            if value < low or (high is not None and value > high):
+                raise UsageError(f"must be {limits}, not '{value.text}'")
+            return value
+
+        parse.metavar = cls.metavar  # type: ignore[attr-defined]  # help has it
+        return parse
 
 
 class Duration(_Number):

@@ -324,7 +324,6 @@ verbs = typer.Typer(add_completion=False)
 
 By = Literal["group", "topic", "partition", "member", "all"]
 IsolationName = Literal["read_committed", "read_uncommitted"]
-INTERVAL_MS_MIN = 100
 
 
 @verbs.command(
@@ -356,7 +355,9 @@ def lag(
     ] = "read_uncommitted",
     window: Annotated[
         Duration,
-        typer.Option("--window", parser=Duration, help="Period for rates, and in which readers must make progress."),
+        typer.Option(
+            "--window", parser=Duration.within("1s"), help="Period for rates, and in which readers must make progress."
+        ),
     ] = Duration("5m"),
     check: Annotated[
         bool,
@@ -364,7 +365,8 @@ def lag(
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     interval: Annotated[
-        Duration, typer.Option("--interval", parser=Duration, help="With --watch: time between two rounds.")
+        Duration,
+        typer.Option("--interval", parser=Duration.within("100ms"), help="With --watch: time between two rounds."),
     ] = Duration("5s"),
     rounds: Annotated[
         int | None,
@@ -382,8 +384,6 @@ def lag(
     run: Invocation = ctx.obj
     required = condition
     scope = parse_scope(topic, topic_regex, all_topics=not topic and topic_regex is None)
-    if window < 1000 or interval < INTERVAL_MS_MIN:
-        raise UsageError(f"--window is at least 1s, and --interval at least {INTERVAL_MS_MIN}ms")
     if watch and run.console.format.is_document:
         chosen_format = run.console.format.value
         raise UsageError(f"--format {chosen_format} is one document, which --watch never ends; use --format jsonl")

@@ -41,7 +41,6 @@ from kctl.commands.reassign.rows import (
     read_log_dirs,
     read_targets,
     show_cleared_throttles,
-    throttle_rate,
 )
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.quantities import INT32_MAX, counted
@@ -85,7 +84,7 @@ def execute(
         Rate | None,
         typer.Option(
             "--throttle",
-            parser=Rate,
+            parser=Rate.within("1"),
             help="Limit on the replication traffic of each broker, such as 50m; removed when the move has ended.",
         ),
     ] = None,
@@ -139,7 +138,7 @@ def execute(
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
     if max_moves is not None and not wait:
         raise UsageError("--max-moves requires --wait, because a phase starts when the one before has ended")
-    rate = throttle_rate(throttle)
+    rate = throttle
     situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
     run.console.note(cost_text(plan, rate))

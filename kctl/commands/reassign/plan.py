@@ -27,7 +27,6 @@ from kctl.commands.reassign.rows import (
     cost_text,
     duration_text,
     least_duration_ms,
-    throttle_rate,
 )
 from kctl.errors import ErrorCode, KctlError, UsageError
 from kctl.output.console import Column, ErrorName, ErrorText, columns_of
@@ -237,7 +236,7 @@ def plan(
     ] = False,
     throttle: Annotated[
         Rate | None,
-        typer.Option("--throttle", parser=Rate, help="Show the minimum duration with this throttle."),
+        typer.Option("--throttle", parser=Rate.within("1"), help="Show the minimum duration with this throttle."),
     ] = None,
     phases: Annotated[
         int | None,
@@ -268,7 +267,7 @@ def plan(
     """
     run: Invocation = ctx.obj
     _check_options(goal, value, leaders_only=leaders_only, phases=phases, max_moves=max_moves)
-    rate = throttle_rate(throttle)
+    rate = throttle
     files = PlanFiles(output)
     reading = run.on_brokers(read_placement)
     if reading.ongoing:

@@ -16,7 +16,6 @@ from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.reassign import throttles_cleared
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Rate
 from kctl.commands.frame.rows import ErrorFields, code_error, known, outcome_error
 from kctl.errors import ErrorCode, UsageError
 from kctl.output.console import Column, ErrorName, ErrorText
@@ -289,13 +288,6 @@ def _document(path: str) -> str:
 
 
 # Describes the cost of moves: replicas and bytes to copy, and the least duration.
-
-
-def throttle_rate(throttle: Rate | None) -> int | None:
-    """Bytes per second of --throttle.  Raises UsageError."""
-    if throttle == 0:
-        raise UsageError("--throttle must be greater than 0")
-    return throttle
 
 
 def least_duration_ms(moves: Sequence[Move], rate: int) -> int:

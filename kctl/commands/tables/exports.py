@@ -17,7 +17,6 @@ from kctl.commands.frame.option_types import LagCondition, Partitions, Size, lis
 from kctl.commands.frame.rows import exception_error
 from kctl.commands.frame.shown import shows
 from kctl.commands.frame.values import format_time
-from kctl.errors import UsageError
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, is_present, nonzero
 from kctl.output.quantities import counted, format_duration
 from kctl.records.compression import Codec
@@ -287,7 +286,7 @@ def compact(
     target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     *,
     target_file_size: Annotated[
-        Size, typer.Option("--target-file-size", parser=Size, help="Approximate size of merged files.")
+        Size, typer.Option("--target-file-size", parser=Size.within("1"), help="Approximate size of merged files.")
     ] = Size("256m"),
     compression: Annotated[
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of merged files.")
@@ -309,8 +308,6 @@ def compact(
     The exit status is 5 if an export into the folder is running or was interrupted, and 3 if files are missing.
     """
     run: Invocation = ctx.obj
-    if target_file_size < 1:
-        raise UsageError("--target-file-size must be greater than 0")
     location = parse_target(target)
     request = CompactRequest(
         target_bytes=target_file_size,

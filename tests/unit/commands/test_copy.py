@@ -270,7 +270,7 @@ def test_offsets_of_an_active_group_fail(kctl: Kctl, orders: FakeCluster) -> Non
     [
         ("orders copy --transactional-id t", "--transactional-id requires --resume-group"),
         ("orders copy --groups g --partitions hash", "--groups requires --partitions keep"),
-        ("orders copy --rate 0", "--rate must be greater than 0"),
+        ("orders copy --rate 0", "--rate: must be at least 1, not '0'"),
         ("orders copy --rate fast", "--rate: 'fast' is not a valid size"),
         ("orders narrow", "narrow has no partition 1, because it has 1 partition; use --partitions hash"),
     ],

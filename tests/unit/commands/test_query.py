@@ -104,7 +104,7 @@ def test_watch_ends_when_the_expectation_holds(kctl: Kctl, cluster: FakeCluster)
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("topics list --watch 1ms", "--watch takes between 100ms and 1h, not '1ms'"),
+        ("topics list --watch 1ms", "--watch: must be between 100ms and 1h, not '1ms'"),
         ("topics list --watch --format json", "--format json is one document"),
         ("topics list --watch --format yaml", "--format yaml is one document"),
         ("topics list --rounds 3", "--rounds requires --watch"),

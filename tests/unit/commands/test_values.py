@@ -10,7 +10,7 @@ import pytest
 from kctl.admin.topics.offsets import END, START, Anchor, OffsetSpec
 from kctl.commands.dump_log.selection import parse_time_range
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.option_types import Duration, Offset, Partitions, Rate, SignedDuration, Size, Time
+from kctl.commands.frame.option_types import Duration, Offset, Partitions, Rate, SignedDuration, Size, Time, set_moment
 from kctl.commands.frame.parameters import shown_value
 from kctl.commands.frame.values import (
     check_offset_range,
@@ -165,6 +165,7 @@ def test_time_is_shown_in_utc_with_milliseconds() -> None:
     [("5", "3"), ("-1", "-3"), ("+9", "+8"), ("@-1h", "@-2h"), ("@10:00", "@09:59:59"), ("end", "start")],
 )
 def test_range_that_ends_before_it_begins_is_refused(lower: str, upper: str) -> None:
+    set_moment(NOW_MS)
     with pytest.raises(UsageError, match=f"--until {re.escape(upper)} is before --from {re.escape(lower)}"):
         check_offset_range(Offset(lower), Offset(upper))
 
@@ -173,6 +174,7 @@ def test_range_that_ends_before_it_begins_is_refused(lower: str, upper: str) -> 
     ("lower", "upper"), [("5", "5"), ("start", "0"), ("start", "start"), ("7", "+1"), ("@-1h", "5"), ("@-2h", "@-1h")]
 )
 def test_range_that_may_have_records_is_accepted(lower: str, upper: str) -> None:
+    set_moment(NOW_MS)
     check_offset_range(Offset(lower), Offset(upper))
     check_offset_range(Offset(lower), None)
 
@@ -187,6 +189,7 @@ def test_commands_refuse_a_range_that_ends_before_it_begins(kctl: Kctl, line: st
 
 
 def test_values_of_options_keep_their_text_and_are_read_once() -> None:
+    set_moment(NOW_MS)
     rows: list[tuple[Any, str, object, str]] = [
         (Duration, "1h30m", 5_400_000, "1h30m"),
         (SignedDuration, "-PT1S", -1000, "-PT1S"),
@@ -207,3 +210,18 @@ def test_times_of_one_command_line_have_the_same_moment(kctl: Kctl) -> None:
     for line in ("--from @now --until @now", "--until @now --from @now"):
         for _ in range(50):
             assert "is before" not in kctl(f"consume orders {line}").err
+
+
+def test_value_outside_of_the_range_is_refused(kctl: Kctl) -> None:
+    for line, complaint in (
+        ("perf consume x --duration 0s", "--duration: must be between 1ms and 7d, not '0s'"),
+        ("perf consume x --duration 8d", "--duration: must be between 1ms and 7d, not '8d'"),
+        ("perf consume x --interval 99ms", "--interval: must be between 100ms and 7d, not '99ms'"),
+        ("verify replicas --interval 0", "--interval: must be between 1ms and 1d, not '0'"),
+        ("top --interval 2h", "--interval: must be between 200ms and 1h, not '2h'"),
+        ("groups lag --window 1ms", "--window: must be at least 1s, not '1ms'"),
+        ("tokens renew x --period 0s", "--period: must be at least 1ms, not '0s'"),
+        ("reassign execute x:0=1 --throttle 0", "--throttle: must be at least 1, not '0'"),
+    ):
+        ran = kctl(line)
+        assert (ran.status, complaint in ran.err) == (ExitStatus.USAGE, True), (line, ran.err)
