@@ -10,7 +10,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from kctl.records.walk import SHIFT_SMALL_TIMESTAMP, after_field, check_count, rest_of_number, small_number
+from kctl.records.walk import after_field, check_count, record_start, small_number
 
 _ZERO: Final = 0x30
 _SEQUENCE_MAX: Final = 0x7FFFFFFF
@@ -71,19 +71,9 @@ def format_records(
     key_size_label = b" isValid: true crc: null keySize: " if is_28 else b" keySize: "
     sequence_label = b" sequence: " if base_sequence >= 0 else b" sequence: -1 headerKeys: ["
     for _ in range(count):
-        size, position = small_number(region, position)
-        if size < 0 or size > total - position:
-            raise ValueError(f"a record of {size} bytes exceeds the batch")
-        end: i64 = position + size
-        byte: i64 = region[position + 1]
-        position += 2
-        if byte < 0x80:
-            delta: i64 = (byte >> 1) ^ -(byte & 1)
-        else:
-            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        end, time_delta, delta, position = record_start(region, position, total)
         if not has_append_time:
-            timestamp = base_timestamp + delta
-        delta, position = small_number(region, position)
+            timestamp = base_timestamp + time_delta
         key_size, key = small_number(region, position)
         key_end: i64 = after_field(key, key_size, end)
         value_size, value = small_number(region, key_end)

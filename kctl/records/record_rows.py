@@ -14,11 +14,10 @@ from mypy_extensions import i64
 
 from kctl.records.record_lines import Number, write_digits, write_number
 from kctl.records.walk import (
-    SHIFT_SMALL_TIMESTAMP,
     after_field,
     check_count,
     read_headers,
-    rest_of_number,
+    record_start,
     small_number,
 )
 
@@ -93,19 +92,9 @@ def format_rows(
     separator = form.separator
     offset_text = Number(form.start)
     for _ in range(count):
-        size, position = small_number(region, position)
-        if size < 0 or size > total - position:
-            raise ValueError(f"a record of {size} bytes exceeds the batch")
-        end: i64 = position + size
-        byte: i64 = region[position + 1]
-        position += 2
-        if byte < 0x80:
-            delta: i64 = (byte >> 1) ^ -(byte & 1)
-        else:
-            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        end, time_delta, delta, position = record_start(region, position, total)
         if not has_append_time:
-            timestamp = base_timestamp + delta
-        delta, position = small_number(region, position)
+            timestamp = base_timestamp + time_delta
         offset_text.write(out, base_offset + delta)
         if is_json:
             out.write(b',"timestamp_ms":')

@@ -204,19 +204,9 @@ def read_records(
     found: list[ReadRecord] = []
     timestamp: i64 = base_timestamp
     for _ in range(count):
-        size, position = small_number(region, position)
-        if size < 0 or size > total - position:
-            raise ValueError(f"a record of {size} bytes exceeds the batch")
-        end: i64 = position + size
-        byte: i64 = region[position + 1]
-        position += 2
-        if byte < 0x80:
-            delta: i64 = (byte >> 1) ^ -(byte & 1)
-        else:
-            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        end, time_delta, delta, position = record_start(region, position, total)
         if not has_append_time:
-            timestamp = base_timestamp + delta
-        delta, position = small_number(region, position)
+            timestamp = base_timestamp + time_delta
         size, position = small_number(region, position)
         stop: i64 = after_field(position, size, end)
         key = region[position:stop] if size >= 0 else None
@@ -231,6 +221,22 @@ def read_records(
             raise ValueError(f"a record ends {end - position} bytes after its last field")
         found.append((base_offset + delta, timestamp, key, value, headers))
     return found, position
+
+
+def record_start(region: bytes, position: i64, total: i64) -> tuple[i64, i64, i64, i64]:
+    """Returns the end of the record at `position`, its timestamp and offset deltas, and the position of its key."""
+    size, position = small_number(region, position)
+    if size < 0 or size > total - position:
+        raise ValueError(f"a record of {size} bytes exceeds the batch")
+    end: i64 = position + size
+    byte: i64 = region[position + 1]
+    position += 2
+    if byte < 0x80:
+        time_delta: i64 = (byte >> 1) ^ -(byte & 1)
+    else:
+        time_delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+    delta, position = small_number(region, position)
+    return end, time_delta, delta, position
 
 
 def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
