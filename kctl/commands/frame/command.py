@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -181,7 +182,7 @@ class LocalCommand(typer.core.TyperCommand):
         """Check the texts of all values before typer converts them.  Raises UsageError."""
         if has_help_option(args):
             return super().parse_args(ctx, [ctx.help_option_names[0]])
-        set_moment()
+        set_moment(round(time.time() * 1000))
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         if given.get("schema"):
             self._print_schema(ctx, is_line=given.get("format_") == "jsonl")

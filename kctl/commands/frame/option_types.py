@@ -8,7 +8,6 @@ when typer reads the command line, and a mistake names the option: `LocalCommand
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, ClassVar, Self
@@ -29,18 +28,16 @@ from kctl.commands.frame.values import (
 )
 from kctl.errors import UsageError
 
-_moment_ms: ContextVar[int] = ContextVar("moment_ms")
+_moment_ms: ContextVar[int] = ContextVar("moment_ms", default=0)
 
 
-def set_moment() -> None:
+def set_moment(now_ms: int) -> None:
     """Begin a command line: the times on it are relative to this moment."""
-    _moment_ms.set(round(time.time() * 1000))
+    _moment_ms.set(now_ms)
 
 
 def moment_ms() -> int:
-    """The time to which `now` and `-1h` on the command line refer, in ms since 1970."""
-    if _moment_ms.get(None) is None:
-        set_moment()
+    """The time to which `now` and `-1h` on the command line refer, in ms since 1970; 0 for a default."""
     return _moment_ms.get()
 
 
