@@ -69,14 +69,6 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _frozen_again() -> Iterator[None]:
-    """Tests of the garbage collector examine all objects."""
-    yield
-    if not gc.get_freeze_count():
-        gc.freeze()
-
-
-@pytest.fixture(autouse=True)
 def _no_log_handlers_of_commands() -> Iterator[None]:
     """A server that a test starts in this process logs to a stream that is closed after the test."""
     yield

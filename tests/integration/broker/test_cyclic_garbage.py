@@ -500,7 +500,6 @@ def collector_off() -> Iterator[None]:
     gc.set_debug(0)
     gc.garbage.clear()
     gc.enable()
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("collector_off")

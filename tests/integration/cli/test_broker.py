@@ -94,7 +94,7 @@ def test_properties_from_a_file_do_not_appear_in_the_process_list(kctl: Kctl, tm
     [
         ("--port {port} --detach", "127.0.0.1:{port} is in use", "--port"),
         ("--port 0 --metrics-port {port} --detach", "127.0.0.1:{port} is in use", "--metrics-port"),
-        ("--port {free} --port-step {step} --processes 2 --detach", "127.0.0.1:{port} is in use", "--port"),
+        ("--port {free} --port-step {step} --processes 2 --detach", "process 1: 127.0.0.1:{port} is in use", "--port"),
         ("--port {port}", "127.0.0.1:{port} is in use", "--port"),
         ("--port 0 --metrics-port {port}", "127.0.0.1:{port} is in use", "--metrics-port"),
         ("--port 0 --embedded-zookeeper-port {port}", "port {port} of 127.0.0.1 is", "--embedded-zookeeper-port"),

@@ -416,12 +416,9 @@ def test_cancelled_reads_leave_no_unawaited_calls(recwarn: pytest.WarningsRecord
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 
-    gc.freeze()  # Only what the scene creates is examined, not the modules of all tests.
-    try:
-        simulate(main, seed=1)
-        gc.collect()
-    finally:
-        gc.unfreeze()
+    gc.freeze()  # Only what the scene creates is examined.
+    simulate(main, seed=1)
+    gc.collect()
     assert [str(each.message) for each in recwarn] == []
 
 
