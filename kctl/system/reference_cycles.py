@@ -31,7 +31,7 @@ def copy_of(error: E) -> E:
 
 
 def weak_call(method: Callable[P, R], otherwise: R) -> Callable[P, R]:
-    """Calls a bound method without a reference to its object; returns `otherwise` when that is gone."""
+    """Call a bound method without a reference to its object, or return `otherwise` when that is gone."""
     reference = WeakMethod(method)
 
     def call(*args: P.args, **options: P.kwargs) -> R:
