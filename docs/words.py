@@ -26,11 +26,10 @@ LOOP_VARIABLES_LEFT: dict[str, int] = {
     "kctl/admin": 224,
     "kctl/client": 47,
     "kctl/commands": 249,
-    "kctl/records": 3,
     "kctl/server": 149,
     "kctl/storage": 10,
     "kctl/tables": 162,
-    "kctl/testing": 5,
+    "kctl/testing": 2,
 }
 """The number of loop variables with such names by package."""
 PHRASES = {

@@ -48,11 +48,11 @@ class SimListening:
 
     def unbind(self, listener: str) -> None:
         """Closes a listener and its connections."""
-        self._bound = [each for each in self._bound if each.listener != listener]
+        self._bound = [bound for bound in self._bound if bound.listener != listener]
         server = self._servers.pop(listener, None)
         if server is not None:
             server.close()
-        for connection in [each for each in self._connections if each.endpoint.listener == listener]:
+        for connection in [known for known in self._connections if known.endpoint.listener == listener]:
             connection.close()
 
     def start(self) -> None:

@@ -159,7 +159,7 @@ class SimLoop(asyncio.BaseEventLoop):
         process.is_alive = False
         self._dead.append(process)
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop, unlisted
-        for handle in [each for each in ready if _owner(each) is process]:
+        for handle in [waiting for waiting in ready if _owner(waiting) is process]:
             ready.remove(handle)
             self._frozen.append(handle)
         for timer in self._timers():

@@ -141,7 +141,7 @@ def message_item(message: Any, version: int) -> dict[str, Any]:
 def _field_item(value: Any, version: int) -> Any:
     match value:
         case list():
-            return [_field_item(each, version) for each in value]
+            return [_field_item(item, version) for item in value]
         case bytes():
             return base64.b64encode(value).decode()
         case UUID():
@@ -193,7 +193,7 @@ def _subscription(data: bytes) -> object:
 
 def _assignment(data: bytes) -> object:
     try:
-        return _partitions([(one.topic, one.partitions) for one in decode_assignment(data).assigned_partitions])
+        return _partitions([(entry.topic, entry.partitions) for entry in decode_assignment(data).assigned_partitions])
     except MalformedRequest:
         return encode_bytes(data)[0]
 
@@ -206,7 +206,7 @@ def _transaction(data: bytes) -> dict[str, Any]:
         "producer_epoch": value.producer_epoch,
         "transaction_timeout_ms": value.transaction_timeout_ms,
         "state": TRANSACTION_STATES[state] if 0 <= state < len(TRANSACTION_STATES) else state,
-        "partitions": _partitions([(one.topic, one.partition_ids) for one in value.transaction_partitions or []]),
+        "partitions": _partitions([(entry.topic, entry.partition_ids) for entry in value.transaction_partitions or []]),
         "last_update_timestamp_ms": value.transaction_last_update_timestamp_ms,
         "start_timestamp_ms": value.transaction_start_timestamp_ms,
     }
