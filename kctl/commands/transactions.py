@@ -132,8 +132,6 @@ def list_transactions(
     """
     run: Invocation = ctx.obj
     listed, failed = run.on_brokers(lambda client: query(client, states=state or (), producer_ids=producer_id or ()))
-    if not state and not producer_id and not failed:
-        run.store_names("transactions", (one.transactional_id for one in listed))
     if compat:
         run.console.verbatim(transaction_compat.listed(listed))
         return warn_of_failures(run, failed)

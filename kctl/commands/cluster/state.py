@@ -91,7 +91,6 @@ def describe(ctx: typer.Context) -> ExitStatus:
         BrokerRow(broker.node_id, broker.host, broker.port, broker.rack, broker.node_id == metadata.controller_id)
         for broker in metadata.brokers.values()
     ]
-    run.store_names("brokers", (str(row.broker) for row in brokers))
     overview = ClusterOverview(metadata.cluster_id, known(metadata.controller_id))
     if run.console.is_machine_readable:
         run.console.show_one(ClusterItem(*overview, brokers))
