@@ -182,5 +182,3 @@ COMPAT_HELP = (
     "Print what Kafka's own tool of that version (kafka-3: 3.9) prints on stdout; the exit status stays that of kctl."
 )
 Compat = Annotated[CompatVersion | None, typer.Option("--compat", help=COMPAT_HELP)]
-CompatSinceKafka3 = Annotated[Literal["kafka-3", "kafka-4"] | None, typer.Option("--compat", help=COMPAT_HELP)]
-"""Of tools that 2.8 lacks."""
