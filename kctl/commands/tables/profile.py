@@ -5,30 +5,28 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from kctl import __version__
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.shown import shows_one
 from kctl.commands.frame.values import parse_offset_range, parse_partitions
-from kctl.errors import KctlError, UsageError
 from kctl.output.console import Column, Format
 from kctl.output.quantities import counted, format_duration
-from kctl.system.user_files import replace_private
 from kctl.tables.exec.target import PackageMissing
 from kctl.tables.plans.cluster_view import TopicSelection
 from kctl.tables.plans.plan import Isolation
-from kctl.tables.profiling.page import page, time_text
 from kctl.tables.profiling.request import ProfileRequest, profile_topic
 from kctl.tables.profiling.rows import PartitionProfile, Spread, TopicProfile
 
 verbs = typer.Typer(add_completion=False)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 PARTITION_COLUMNS = (
     Column("partition", numeric=True),
@@ -84,7 +82,7 @@ class _Facts(NamedTuple):
     cls=ClusterCommand,
     epilog=examples(
         "kctl tables profile orders",
-        "kctl tables profile orders --from @2026-11-01 --until @2026-11-02 --html orders.html",
+        "kctl tables profile orders --from @2026-11-01 --until @2026-11-02",
         "kctl tables profile orders --partitions 0-3 --from=-100000 --format json",
     ),
 )
@@ -107,15 +105,11 @@ def profile(
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
     ] = "read_committed",
-    html: Annotated[
-        str | None,
-        typer.Option("--html", metavar="FILE", help="Also write a page with plots; an existing file is replaced."),
-    ] = None,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:
     """Profile a topic: keys, sizes, nulls, skew, disorder and schema drift.
 
-    Reads the records once, and writes nothing but the page of --html.  Needs no table; the profile helps to decide on
+    Reads the records once, and writes nothing.  Needs no table; the profile helps to decide on
     partitions, keys and columns before an export.  Memory does not grow with the topic.
 
     Numbers of records, bytes and nulls are exact.  Percentiles are at most 3 % too high.  Up to 65,536 different keys
@@ -130,8 +124,6 @@ def profile(
     first, end = parse_offset_range(start, until, now_ms=now_ms)
     run.consumer_properties()
     run.note_unused("tables profile")
-    if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
-        raise UsageError(f"--html must be a file in an existing folder: {html}")
     request = ProfileRequest(
         selection=TopicSelection(
             topics=[topic],
@@ -149,19 +141,10 @@ def profile(
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
-    if html is not None:
-        _write(Path(html), page(found, version=__version__, created_ms=now_ms))
     if gone := sum(one.gone for one in found.partitions):
         run.console.warn(f"{counted(gone, 'offset')} deleted while the topic was read")
     _show(run, found)
     return ExitStatus.DONE
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        replace_private(path, text.encode())
-    except OSError as error:
-        raise KctlError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _show(run: Invocation, found: TopicProfile) -> None:
@@ -215,8 +198,8 @@ def _partition_row(one: PartitionProfile) -> dict[str, object]:
         **one._asdict(),
         "share": _percent(one.share),
         "lateness": format_duration(one.lateness_ms_max),
-        "earliest": None if one.min_timestamp is None else time_text(one.min_timestamp),
-        "latest": None if one.max_timestamp is None else time_text(one.max_timestamp),
+        "earliest": None if one.min_timestamp is None else _time_text(one.min_timestamp),
+        "latest": None if one.max_timestamp is None else _time_text(one.max_timestamp),
         "gone": one.gone or None,
     }
 
@@ -252,3 +235,11 @@ def _field_rows(found: TopicProfile) -> Iterator[dict[str, object]]:
 
 def _percent(share: float) -> str:
     return f"{share:.2%}"
+
+
+def _time_text(timestamp_ms: int) -> str:
+    """A time in UTC with milliseconds; beyond the years of the calendar, the number."""
+    try:
+        return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(' ', 'milliseconds')[:-6]}Z"
+    except OverflowError:
+        return str(timestamp_ms)
