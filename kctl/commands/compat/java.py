@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from kctl.errors import ErrorCode
 from kctl.model import TopicPartition, java_hash
 
 # Iteration orders of Java's and Scala's hash tables, because Kafka's tools print in these orders. Pure.
@@ -162,12 +161,6 @@ def java_double(value: float) -> str:
 
 
 _PACKAGE = "org.apache.kafka.common.errors"
-
-
-def java_class(code: ErrorCode) -> str:
-    """The class of the exception for an error code, named after the code as most of them are."""
-    words = code.name.removesuffix("_ERROR").removesuffix("_EXCEPTION").split("_")
-    return f"{_PACKAGE}.{''.join(word.capitalize() for word in words)}Exception"
 
 
 # The option --compat: the versions of Kafka whose output commands print, and what holds for all of them.
