@@ -157,12 +157,6 @@ def java_double(value: float) -> str:
     return f"{'-' if sign else ''}{significant[0]}.{fraction}E{exponent + len(digits) - 1}"
 
 
-# Names of the exceptions of Kafka's Java client. Pure.
-
-
-_PACKAGE = "org.apache.kafka.common.errors"
-
-
 # The option --compat: the versions of Kafka whose output commands print, and what holds for all of them.
 
 
