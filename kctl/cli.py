@@ -88,9 +88,9 @@ def _run(command_line: list[str]) -> int:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
     if command_line[:1] == [PROGRAM_WORD]:
-        from kctl.commands.completion.names import completions  # noqa: PLC0415 - only shells call this
+        from kctl.commands.completion.complete import complete  # noqa: PLC0415 - only shells call this
 
-        sys.stdout.write(completions(command_line[1:]))
+        sys.stdout.write(complete(command_line[1:]))
         return ExitStatus.DONE
     columns = terminal_width(sys.stdout) if sys.stdout.isatty() else None
     page = page_for(command_line, columns=columns, with_styles=columns is not None and uses_colors())

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kctl.client.properties.table import PROPERTIES
-from kctl.commands.frame.documentation import cli_reference, man_pages
+from kctl.commands.frame.documentation import cli_reference, write_man_pages
 from kctl.commands.frame.help import summary_of
 from kctl.commands.frame.json_schema import schema_of
-from kctl.commands.frame.root import all_commands, help_pages
+from kctl.commands.frame.root import all_commands
 from kctl.commands.frame.shown import shown_by
 from kctl.config.reference import config_reference
 from kctl.limits import LIMITS, Limit
@@ -25,7 +25,8 @@ from kctl.server.metrics.catalogue import DEFINITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = "tests/golden/schemas"
-MAN = "packaging/man"
+BUILD = ROOT / "build/reference"
+"""Where `./dev docs` writes what is not under version control: the help of the commands in other formats."""
 KAFKA_OPTIONS = ROOT / "docs/reference/kafka-tool-options.tsv"
 """The options that Kafka's tools print, written by tests/integration/cli/test_kafka_tool_options.py."""
 ANY = "*"
@@ -324,8 +325,6 @@ def client_properties() -> str:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
-    "kctl/commands/frame/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/reference/client-properties.md": lambda _: client_properties(),
     "docs/reference/bounds.md": limits_tables,
@@ -349,12 +348,19 @@ def schemas() -> dict[str, str]:
     return schema_texts
 
 
+def write_cli_reference(folder: Path) -> None:
+    """Write cli.md, and the man pages below `man`, into a folder, which is made if it does not exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cli.md").write_text(cli_reference(all_commands()), encoding="utf-8")
+    write_man_pages(folder / "man")
+
+
 def main(*, check: bool) -> int:
     """Return the exit status: 1 if `check` found a page out of date."""
     outdated = []
-    whole = schemas() | {f"{MAN}/{name}": text for name, text in man_pages(all_commands()).items()}
+    whole = schemas()
     pages = PAGES | {name: lambda _, text=text: text for name, text in whole.items()}
-    for old in [*(ROOT / SCHEMAS).glob("*.json"), *(ROOT / MAN).glob("*.1")]:
+    for old in (ROOT / SCHEMAS).glob("*.json"):
         name = str(old.relative_to(ROOT))
         if name not in whole:
             outdated.append(name)
@@ -369,6 +375,8 @@ def main(*, check: bool) -> int:
         outdated.append(name)
         if not check:
             page.write_text(text, encoding="utf-8")
+    if not check:
+        write_cli_reference(BUILD)
     for name in outdated:
         sys.stdout.write(f"{name} {'is out of date; run ./dev docs' if check else 'written'}\n")
     return 1 if check and outdated else 0

@@ -9,8 +9,6 @@ import typer
 from kctl.admin.placement.documents import parse_partitions
 from kctl.admin.placement.election import ElectionType, elect_leaders, predict_elections
 from kctl.client.outcome import topic_error
-from kctl.commands.compat import resources as election_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
@@ -86,7 +84,6 @@ def elect(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new leaders without electing them.")] = False,
-    compat: Compat = None,
 ) -> ExitStatus:
     """Elect leaders of partitions.
 
@@ -111,9 +108,6 @@ def elect(
             run.consent("Elect replicas that are not in sync, which loses the records that they lack?")
         elections = run.on_cluster(lambda client: elect_leaders(client, kind, partitions, before))
     rows = [_row(election, dry_run=dry_run) for election in elections]
-    if compat and not dry_run:
-        run.console.verbatim(election_compat.elected(compat, kind, elections))
-        return run.status_of(rows)
     run.console.show(ElectionRow, rows)
     if not rows:
         run.console.note("no partition needs an election")

@@ -8,8 +8,6 @@ import typer
 
 from kctl.admin.topics.offsets import partitions_of
 from kctl.admin.topics.transactions import describe_producers
-from kctl.commands.compat import formatters as transaction_compat
-from kctl.commands.compat.java import CompatSinceKafka3
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
@@ -97,7 +95,6 @@ def describe(
         ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Only producers with an open transaction.")] = False,
-    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Describe the idempotent and transactional producers of partitions.
 
@@ -115,8 +112,6 @@ def describe(
             )
             for topic, number, producers in found
         ]
-    if compat:
-        return _describe_as_kafka(run, found)
     rows: list[ProducerRow | PartitionFailureRow] = []
     for topic, number, producers in found:
         if isinstance(producers, ApiError):
@@ -144,18 +139,6 @@ async def _query(
 
     responses = await client.gather([send_one(topic) for topic in sorted(set(topics))])
     return [one for some in responses for one in some]
-
-
-def _describe_as_kafka(run: Invocation, found: Sequence[ProducerResult]) -> ExitStatus:
-    """Prints the output of Kafka's tool on stdout, and errors on stderr."""
-    status = ExitStatus.DONE
-    for topic, number, producers in found:
-        if isinstance(producers, ApiError):
-            run.console.warn(f"{topic if number is None else f'{topic}-{number}'}: {producers.code.name}: {producers}")
-            status = ExitStatus.FAILED
-        else:
-            run.console.verbatim(transaction_compat.producers(producers))
-    return status
 
 
 def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> ProducerRow:

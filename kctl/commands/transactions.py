@@ -19,8 +19,6 @@ from kctl.admin.topics.transactions import (
     write_abort_marker,
 )
 from kctl.admin.topics.transactions import list_transactions as query
-from kctl.commands.compat import formatters as transaction_compat
-from kctl.commands.compat.java import CompatSinceKafka3
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help import examples
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 
     from kctl.admin.topics.transactions import OpenTransaction, Transaction
     from kctl.client.cluster import ClusterClient
-    from kctl.client.outcome import Outcome
 
 
 app = typer.Typer(
@@ -54,13 +51,6 @@ app = typer.Typer(
 
 
 # Warnings about brokers and coordinators that did not respond.
-
-
-def warn_of_failures(run: Invocation, failed: Sequence[Outcome]) -> ExitStatus:
-    """Writes errors to stderr, because stdout contains Kafka's output."""
-    for one in failed:
-        run.console.warn(f"{one.name}: {one.message}")
-    return ExitStatus.FAILED if failed else ExitStatus.DONE
 
 
 # `kctl transactions list`.
@@ -116,7 +106,6 @@ def list_transactions(
         list[int] | None,
         typer.Option("--producer-id", metavar="N", help="Only those of this producer.", max=INT64_MAX, min=0),
     ] = None,
-    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """List the transactional ids of all brokers with the state of their last transaction.
 
@@ -124,11 +113,6 @@ def list_transactions(
     """
     run: Invocation = ctx.obj
     listed, failed = run.on_brokers(lambda client: query(client, states=state or (), producer_ids=producer_id or ()))
-    if not state and not producer_id and not failed:
-        run.store_names("transactions", (one.transactional_id for one in listed))
-    if compat:
-        run.console.verbatim(transaction_compat.listed(listed))
-        return warn_of_failures(run, failed)
     rows: list[ListedTransactionRow | CoordinatorFailureRow] = [
         ListedTransactionRow(one.transactional_id, one.coordinator_id, one.producer_id, one.state)
         for one in sorted(listed, key=lambda one: one.transactional_id)
@@ -179,8 +163,6 @@ class TransactionItem(NamedTuple):
 def describe(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Transactional ids.", metavar="TRANSACTIONAL_ID")],
-    *,
-    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Describe transactions: state, producer, time and partitions.
 
@@ -193,21 +175,9 @@ def describe(
 
     found = run.on_brokers(query)
     now_ms = round(time.time() * 1000)
-    if compat:
-        return _describe_as_kafka(run, found, now_ms)
     items = [_item(one, now_ms) for one in found]
     run.console.show(TransactionItem, items)
     return run.status_of(items)
-
-
-def _describe_as_kafka(run: Invocation, found: Sequence[Transaction], now_ms: int) -> ExitStatus:
-
-    brokers = run.on_brokers(lambda client: client.metadata([])).brokers.values()
-    ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
-    for one in found:
-        if one.outcome.is_done:
-            run.console.verbatim(transaction_compat.described(one, ids.get(one.coordinator, -1), now_ms))
-    return warn_of_failures(run, [one.outcome for one in found if not one.outcome.is_done])
 
 
 def _item(one: Transaction, now_ms: int) -> TransactionItem:
@@ -281,7 +251,6 @@ def find_hanging(
             help="Only transactions without writes for longer than this; use the brokers' transaction.max.timeout.ms.",
         ),
     ] = Duration("15m"),
-    compat: CompatSinceKafka3 = None,
 ) -> ExitStatus:
     """Find open transactions that no coordinator will end and that block readers of committed records.
 
@@ -295,9 +264,6 @@ def find_hanging(
     tps = run.on_brokers(lambda client: _partitions(client, scope))
     note_omissions(run, tps, "topics")
     found, failed = run.on_brokers(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
-    if compat:
-        run.console.verbatim(transaction_compat.hanging(found, tps, now_ms))
-        return warn_of_failures(run, failed) or (ExitStatus.UNMET if found else ExitStatus.DONE)
     rows = [_hanging_row(one, now_ms) for one in found]
     errors = [SearchFailureRow(None, None, one.error.name, f"{one.name}: {one.message}") for one in failed]
     run.console.show(HangingRow, [*rows, *errors])

@@ -270,8 +270,6 @@ def list_users(
         on_zookeeper=lambda session: users.describe_users_in_zookeeper(session, set(names or ())),
     )
     rows = [row for user in described for row in user_rows(user)]
-    if not names and ensemble is None:
-        run.store_names("users", (user.outcome.name for user in described))
     run.console.show(UserRow, rows)
     return run.status_of(rows)
 

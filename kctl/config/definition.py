@@ -28,6 +28,8 @@ class Rule(Generic[T]):
 
     text: str
     accepts: Callable[[T], bool]
+    choices: tuple[str, ...] = ()
+    """The accepted names, if they are few."""
 
 
 def at_least(low: int) -> Rule[int]:
@@ -47,12 +49,12 @@ def in_range(low: int, high: int) -> Rule[int]:
 
 def one_of(*names: str) -> Rule[str]:
     """One of these names."""
-    return Rule(f"one of {', '.join(names)}", lambda value: value in names)
+    return Rule(f"one of {', '.join(names)}", lambda value: value in names, names)
 
 
 def each_of(*names: str) -> Rule[tuple[str, ...]]:
     """Return a list of some of these names."""
-    return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names))
+    return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names), names)
 
 
 def known_version(versions: Sequence[str]) -> Rule[str]:

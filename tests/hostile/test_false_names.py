@@ -65,7 +65,7 @@ WRITING_LINES = [
     "cluster maintenance on 1 --state-dir state --yes --allow-unavailable",
     "cluster roll --restart-command 'echo {host}' --dry-run",
     "plan --export",
-    "tables profile orders --html page.html --no-progress",
+    "tables profile orders --no-progress",
     "profile add lying --pin-cluster-id",
     "offsets get --topic-regex .*",
     "copy orders payments --dry-run",

@@ -22,7 +22,7 @@ NO_COMPILER = {"CC": "false", "CXX": "false"}
 """The program `false` fails, as a compiler does that is not there."""
 IN_THE_WHEEL = {
     "kctl/py.typed",
-    "kctl/commands/frame/help_pages.txt",
+    "kctl/commands/completion/shells/_kctl",
     "kctl/records/key_table.py",
     "kctl/records/walk.py",
     f"kctl_kafka-{kctl.__version__}.data/data/share/bash-completion/completions/kctl.bash",
@@ -35,7 +35,7 @@ IN_THE_WHEEL = {
 IN_THE_SDIST = {
     *("PKG-INFO", "LICENSE", "CHANGELOG.md", "setup.py", "pyproject.toml"),
     *("kctl/records/key_table.py", "kctl/records/walk.py"),
-    *("packaging/systemd/kctl-broker.service", "completions/_kctl", "tests/conftest.py", "docs/reference/cli.md"),
+    *("packaging/systemd/kctl-broker.service", "packaging/man/kctl-topics.1", "tests/conftest.py"),
 }
 
 
@@ -154,6 +154,7 @@ def test_installed_program_runs_a_broker_and_its_clients(
     finally:
         installation.run("broker", "stop")
     assert installation.run("broker", "--help").startswith("Usage: kctl broker")
+    assert "__complete bash" in installation.run("completion", "bash")
 
 
 def test_version_is_the_same_everywhere(installation: Installation, distributions: Distributions) -> None:

@@ -27,7 +27,11 @@ def test_no_text_names_the_other_project_for_installation() -> None:
     wrong = []
     for name in filter(None, tracked.decode().split("\0")):
         path = ROOT / name
-        if path == Path(__file__) or path.suffix not in {".py", ".md", ".toml", ".bash", ".zsh", ".fish", ""}:
+        if (
+            not path.is_file()
+            or path == Path(__file__)
+            or path.suffix not in {".py", ".md", ".toml", ".bash", ".zsh", ".fish", ""}
+        ):
             continue
         text = path.read_text(encoding="utf-8")
         wrong += [f"{name}: {line}" for line in text.splitlines() if _OTHER_PROJECT.search(line)]

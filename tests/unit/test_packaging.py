@@ -144,7 +144,10 @@ def test_container_file_copies_all_that_the_build_reads() -> None:
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
     data_files = [path for paths in configuration["tool"]["setuptools"]["data-files"].values() for path in paths]
     copied = [source for name, arguments in containerfile() if name == "COPY" for source in arguments.split()[:-1]]
-    for path in ("pyproject.toml", "setup.py", configuration["project"]["readme"], "kctl", *data_files):
+    (backend,) = configuration["build-system"]["backend-path"]
+    data_files.remove("packaging/man/*.1")  # The build backend generates them.
+    build = ("pyproject.toml", "setup.py", f"{backend}/{configuration['build-system']['build-backend']}.py")
+    for path in (*build, configuration["project"]["readme"], "kctl", *data_files):
         assert any(path == source or path.startswith(f"{source}/") for source in copied), path
 
 

@@ -11,8 +11,6 @@ import typer
 from kctl.admin.cluster.health import health_reasons, observe
 from kctl.admin.placement.log_dirs import LogDir, describe_log_dirs
 from kctl.client.outcome import Outcome, absent_broker
-from kctl.commands.compat import resources as log_dir_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
@@ -82,7 +80,6 @@ def describe(ctx: typer.Context) -> ExitStatus:
         BrokerRow(broker.node_id, broker.host, broker.port, broker.rack, broker.node_id == metadata.controller_id)
         for broker in metadata.brokers.values()
     ]
-    run.store_names("brokers", (str(row.broker) for row in brokers))
     overview = ClusterOverview(metadata.cluster_id, known(metadata.controller_id))
     if run.console.is_machine_readable:
         run.console.show_one(ClusterItem(*overview, brokers))
@@ -264,12 +261,9 @@ def show_log_dirs(
     topics: list[str] | None,
     every_replica: bool,
     by: Total | None = None,
-    compat: str | None = None,
 ) -> ExitStatus:
     """Query the brokers, or all brokers, and show a row per directory, per total, or per replica if topics or all
     replicas are requested.
-
-    With `compat`, the text of Kafka's tool of that version, for all replicas or those of the topics.
 
     Raises ApiError for a broker that is not alive, and for a topic that does not exist.
     """
@@ -281,7 +275,7 @@ def show_log_dirs(
         if unknown:
             raise absent_broker(unknown[0], metadata.brokers)
         partitions: Collection[TopicPartition] | None = None
-        if topics and not compat:
+        if topics:
             for topic in metadata.topics.values():
                 if topic.error is not ErrorCode.NONE:
                     raise ApiError(topic.error, f"topic '{topic.name}': {topic.error.description}")
@@ -297,12 +291,6 @@ def show_log_dirs(
         totals = total_rows(found, failed, by)
         run.console.show(TotalRow, totals)
         return run.status_of(totals)
-    if compat:
-        answered = {one.broker_id for one in found}
-        run.console.verbatim(log_dir_compat.log_dirs_described(compat, sorted(answered), found, topics))
-        for each in failed:
-            run.console.warn(f"broker {each.name}: {each.message}")
-        return ExitStatus.FAILED if failed or any(one.error for one in found) else ExitStatus.DONE
     is_by_replica = every_replica or topics is not None
     columns = ReplicaRow if is_by_replica else DirectoryRow
     failure_row = ReplicaRow if is_by_replica else DirectoryRow
@@ -395,7 +383,6 @@ def log_dirs(
     by: Annotated[
         Total | None, typer.Option("--by", help="Show totals per broker or topic, the largest first.")
     ] = None,
-    compat: Compat = None,
 ) -> ExitStatus:
     """Show the log directories of the brokers and their contents.
 
@@ -408,6 +395,4 @@ def log_dirs(
     run: Invocation = ctx.obj
     if by is not None and replicas:
         raise UsageError("--by shows totals, and --replicas each replica: give one of them")
-    if by is not None and compat is not None:
-        raise UsageError("--compat prints each replica; leave out --by")
-    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas, by=by, compat=compat)
+    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas, by=by)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from kctl.errors import ErrorCode
 from kctl.model import TopicPartition, java_hash
 
 # Iteration orders of Java's and Scala's hash tables, because Kafka's tools print in these orders. Pure.
@@ -158,18 +157,6 @@ def java_double(value: float) -> str:
     return f"{'-' if sign else ''}{significant[0]}.{fraction}E{exponent + len(digits) - 1}"
 
 
-# Names of the exceptions of Kafka's Java client. Pure.
-
-
-_PACKAGE = "org.apache.kafka.common.errors"
-
-
-def java_class(code: ErrorCode) -> str:
-    """The class of the exception for an error code, named after the code as most of them are."""
-    words = code.name.removesuffix("_ERROR").removesuffix("_EXCEPTION").split("_")
-    return f"{_PACKAGE}.{''.join(word.capitalize() for word in words)}Exception"
-
-
 # The option --compat: the versions of Kafka whose output commands print, and what holds for all of them.
 
 
@@ -182,5 +169,3 @@ COMPAT_HELP = (
     "Print what Kafka's own tool of that version (kafka-3: 3.9) prints on stdout; the exit status stays that of kctl."
 )
 Compat = Annotated[CompatVersion | None, typer.Option("--compat", help=COMPAT_HELP)]
-CompatSinceKafka3 = Annotated[Literal["kafka-3", "kafka-4"] | None, typer.Option("--compat", help=COMPAT_HELP)]
-"""Of tools that 2.8 lacks."""

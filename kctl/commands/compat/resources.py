@@ -1,18 +1,13 @@
-"""The output of kafka-configs, kafka-acls, kafka-log-dirs and kafka-leader-election."""
+"""The output of kafka-configs and kafka-acls."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Sequence
 
-from kctl.admin.placement.election import Election, ElectionType
-from kctl.admin.placement.log_dirs import LogDir, LogDirReplica
 from kctl.admin.security.quotas import Entity, EntityQuotas, ScramUser
 from kctl.admin.topics.configs import BROKER_DEFAULTS, ConfigEntry, ConfigResource, ResourceType
-from kctl.commands.compat.java import KAFKA_4, KAFKA_28, java_class, java_double, java_order, scala_mutable_order
-from kctl.errors import ErrorCode
-from kctl.model import TopicPartition, java_hash
+from kctl.commands.compat.java import KAFKA_4, KAFKA_28, java_double, java_order
+from kctl.model import java_hash
 from kctl.security.acls import AclBinding, AclEntry, ResourcePattern
 from kctl.security.quotas import EntityType
 
@@ -180,81 +175,3 @@ def _entry(entry: AclEntry) -> str:
         f"(principal={entry.principal}, host={entry.host}, operation={entry.operation.name}, "
         f"permissionType={entry.permission.name})"
     )
-
-
-# The output of Kafka's kafka-log-dirs, byte for byte. Pure.
-#
-# LogDirsCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
-
-
-def log_dirs_described(
-    compat: str, brokers: Sequence[int], found: Sequence[LogDir], topics: Collection[str] | None
-) -> str:
-    """The output of --describe for all replicas, or for those of `topics`; `found` is in the order of the responses."""
-    ids = sorted(brokers)
-    by_broker: dict[int, dict[str, LogDir]] = {broker: {} for broker in java_order(ids, room=len(ids))}
-    for log_dir in found:
-        by_broker[log_dir.broker_id][log_dir.path] = log_dir
-    listed = [
-        {"broker": broker, "logDirs": [_log_dir(compat, by_path[path], topics) for path in java_order(by_path)]}
-        for broker, by_path in by_broker.items()
-    ]
-    document: dict[str, Any]
-    document = {"version": 1, "brokers": listed} if compat == KAFKA_28 else {"brokers": listed, "version": 1}
-    return (
-        "Querying brokers for log directories information\n"
-        f"Received log directory information from brokers {','.join(map(str, ids))}\n"
-        f"{json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n"
-    )
-
-
-def _log_dir(compat: str, log_dir: LogDir, topics: Collection[str] | None) -> dict[str, Any]:
-    by_tp = {one.tp: one for one in log_dir.replicas}
-    selected = [tp for tp in java_order(by_tp) if topics is None or tp.topic in topics]
-    # What is selected is copied to another map.
-    order = scala_mutable_order(selected) if compat == KAFKA_28 else java_order(selected)
-    partitions = [_replica(by_tp[tp]) for tp in order]
-    error = None if log_dir.error is ErrorCode.NONE else java_class(log_dir.error)
-    if compat == KAFKA_28:
-        return {"logDir": log_dir.path, "error": error, "partitions": partitions}
-    return {"partitions": partitions, "error": error, "logDir": log_dir.path}
-
-
-def _replica(one: LogDirReplica) -> dict[str, Any]:
-    return {
-        "partition": str(one.tp),
-        "size": one.size_bytes,
-        "offsetLag": one.offset_lag,
-        "isFuture": one.is_future,
-    }
-
-
-# The output of Kafka's kafka-leader-election, byte for byte. Pure.
-#
-# LeaderElectionCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
-
-
-def elected(compat: str, kind: ElectionType, elections: Sequence[Election]) -> str:
-    """The lines about elected partitions, those that needed no election, and failures.
-
-    The second line of 2.8 has the elected partitions in place of those that needed no election.
-    """
-    order = scala_mutable_order if compat == KAFKA_28 else java_order
-    by_tp = {one.tp: one for one in elections}
-    done = order(tp for tp in by_tp if by_tp[tp].is_elected)
-    noop = order(tp for tp in by_tp if not by_tp[tp].is_needed)
-    lines = []
-    if done:
-        lines.append(f"Successfully completed leader election ({kind.name}) for partitions {_joined(done)}")
-    if noop:
-        shown = done if compat == KAFKA_28 else noop
-        lines.append(f"Valid replica already elected for partitions {_joined(shown)}")
-    for tp in order(tp for tp, one in by_tp.items() if one.is_needed and not one.is_elected):
-        outcome = by_tp[tp].outcome
-        reason = f"{java_class(outcome.error)}: {outcome.message}"
-        lines.append(f"Error completing leader election ({kind.name}) for partition: {tp}: {reason}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _joined(tps: Sequence[TopicPartition]) -> str:
-    return ", ".join(map(str, tps))

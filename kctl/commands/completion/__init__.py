@@ -1,4 +1,4 @@
-"""`kctl completion`, and the names that its scripts complete."""
+"""`kctl completion`, and what its scripts ask for at each TAB: `kctl __complete SHELL ...`."""
 
-PROGRAM_WORD = "__names"
-"""The first word of the command line by which a completion script requests names."""
+PROGRAM_WORD = "__complete"
+"""The first word of the command line by which a completion script asks."""

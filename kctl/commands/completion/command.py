@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.completion.scripts import script_for
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.root import all_commands
 
 app = typer.Typer(add_completion=False)
 
 
 Shell = Literal["bash", "zsh", "fish"]
+SCRIPTS = {"bash": "kctl.bash", "zsh": "_kctl", "fish": "kctl.fish"}
+"""Each shell and the name by which it finds its script."""
 
 
 @app.command(
@@ -33,5 +34,5 @@ def completion(
 ) -> ExitStatus:
     """Print a completion script for bash, zsh or fish."""
     run: Invocation = ctx.obj
-    run.console.text(script_for(shell, all_commands()))
+    run.console.text((Path(__file__).with_name("shells") / SCRIPTS[shell]).read_text(encoding="utf-8"))
     return ExitStatus.DONE

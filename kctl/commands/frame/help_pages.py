@@ -1,20 +1,34 @@
-"""The help of each command as rendered by `./dev docs`, so that `kctl NOUN VERB --help` imports neither typer nor rich.
+"""The help of each command as a page of 80 columns, so that `kctl NOUN VERB --help` imports neither typer nor rich.
 
-help_pages.txt has for each command a line with a form feed and its name, followed by the help text; the name of the
-program itself is empty.  For a terminal with fewer than PAGE_COLUMNS columns typer lays out the help.
+`kctl.commands.frame.command_cache` keeps the pages.  For a terminal with fewer than PAGE_COLUMNS columns typer lays
+out the help.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-PATH = os.path.join(os.path.dirname(__file__), "help_pages.txt")
-"""Not a pathlib.Path: every command line imports this module, and pathlib takes a tenth of the time of --version."""
+from kctl.commands.frame.command_cache import Described, read_described, store_described
+
 PAGE_COLUMNS = 80
 """The width of the pages; lines of examples may be longer."""
 _TITLE = re.compile(r"^[A-Z][A-Za-z ]*:", re.MULTILINE)
+
+
+def described(name: str) -> Described | None:
+    """What help and completion know of a command (`topics create`), of a noun, or with an empty name of the program.
+
+    None if there is no such command.
+    """
+    found = read_described(name)
+    if found is None:
+        from kctl.commands.frame.root import describe  # noqa: PLC0415 - imports typer
+
+        found = describe(name)
+        if found is not None:
+            store_described(name, found)
+    return found
 
 
 def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool = False) -> str | None:
@@ -24,16 +38,11 @@ def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool
     of columns is too narrow; `columns` is None if the output is not a terminal.
     """
     *command, last = arguments or [""]
-    if last not in {"--help", "-h"} or (columns is not None and columns < PAGE_COLUMNS) or not os.path.exists(PATH):
+    if last not in {"--help", "-h"} or (columns is not None and columns < PAGE_COLUMNS):
         return None
-    with open(PATH, encoding="utf-8") as file:
-        _, found, rest = file.read().partition(f"\f{' '.join(command)}\n")
-    if not found:
+    if any(not word or word.startswith("-") or " " in word for word in command):
         return None
-    page = rest.partition("\f")[0]
-    return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", page) if with_styles else page
-
-
-def format_pages(pages: Mapping[str, str]) -> str:
-    """The text of help_pages.txt from the help of each command, by its name (`topics create`)."""
-    return "".join(f"\f{name}\n{text}" for name, text in pages.items())
+    found = described(" ".join(command))
+    if found is None:
+        return None
+    return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", found.page) if with_styles else found.page

@@ -6,7 +6,7 @@ import functools
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.client.cluster import ClusterClient
@@ -15,10 +15,8 @@ from kctl.client.connections.transport import Budget
 from kctl.client.guard import Guard, SentChanges
 from kctl.client.settings import client_settings, parse_resolved
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.name_cache import cluster_key, store_names
 from kctl.commands.frame.option_types import Duration
 from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, shown_value
-from kctl.commands.frame.profile_store import selected_name
 from kctl.commands.frame.profile_use import profile_in_use, resolved_properties, secret_files
 from kctl.commands.frame.secrets import exposed_files, read_properties
 from kctl.errors import UsageError
@@ -350,12 +348,6 @@ class Invocation:
             if task is not None and task.done() and not task.cancelled():
                 task.exception()  # Otherwise asyncio logs it with a traceback when the task is freed.
             raise
-
-    def store_names(self, kind: str, names: Iterable[str]) -> None:
-        """Stores names that a command has listed, for completion by the shell."""
-        profile = selected_name(self._given.get("profile"), os.environ)
-        key = cluster_key(self._bootstrap_servers, self.config_file, profile)
-        store_names(os.environ, kind, key, names, now_s=time())
 
     @property
     def has_consent(self) -> bool:

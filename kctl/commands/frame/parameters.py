@@ -11,6 +11,7 @@ import typer
 import typer.main
 
 from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.vocabulary import Values
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -101,28 +102,52 @@ _NAMES = {
     "TOPIC": "topics",
     "TOPIC[:N,N-N]": "topics",
     "TOPIC:PARTITION": "topics",
-    "SRC": "topics",
-    "DST": "topics",
+    "T:P": "topics",
+    "T:P=B,B": "topics",
+    "SRC": "topics-from",
+    "DST": "topics-to",
     "GROUP": "groups",
     "GROUP[,...]": "groups",
+    "APPLICATION": "groups",
     "BROKER": "brokers",
     "USER": "users",
+    "PRINCIPAL": "principals",
+    "OPERATION": "operations",
     "TRANSACTIONAL_ID": "transactions",
     "PROFILE": "profiles",
 }
 """Kinds of names by the metavar."""
+_NAMES_OF_PARAMETERS = {
+    ("names", "NAME"): "resources",
+    ("topic", "NAME"): "topics",
+    ("group", "NAME"): "groups",
+    ("user", "NAME"): "users",
+    ("operation", "NAME"): "operations",
+    ("transactional_id", "ID"): "transactions",
+    ("config", "NAME=VALUE"): "topic-properties",
+    ("delete_config", "NAME"): "topic-property-names",
+    ("set_", "NAME=VALUE"): "resource-properties",
+    ("append", "NAME=VALUE"): "resource-properties",
+    ("subtract", "NAME=VALUE"): "resource-properties",
+    ("delete", "NAME"): "resource-property-names",
+    ("property_", "NAME"): "resource-property-names",
+    ("property_", "NAME=VALUE"): "client-properties",
+    ("override", "NAME=VALUE"): "broker-properties",
+}
+"""Kinds of names by the name of the parameter and the metavar, where that alone does not tell."""
 
 
-def completes_names(param: Parameter) -> str:
-    """The kind of names that a shell completes (kctl.commands.frame.name_cache); "resources" depends on the type
-    before."""
+def completed_values(param: Parameter) -> Values:
+    """What completes the value of a parameter; kinds of names are those of `kctl.commands.completion.names`."""
+    metavar = metavar_of(param)
+    is_list = "[,...]" in metavar or "[,ID...]" in metavar
     if choices_of(param):
-        return ""
+        return Values("choices", choices_of(param))
+    if completes(param):
+        return Values("directories" if completes(param) == "directory" else "files", is_list=is_list)
     if param.name in {"broker", "brokers", "to_brokers"}:
-        return "brokers"
-    if param.name == "names" and metavar_of(param) == "NAME":
-        return "resources"
-    return _NAMES.get(metavar_of(param), "")
+        return Values("brokers", is_list=is_list)
+    return Values(_NAMES_OF_PARAMETERS.get((str(param.name), metavar)) or _NAMES.get(metavar, ""), is_list=is_list)
 
 
 def name_of(param: Parameter) -> str:

@@ -29,15 +29,3 @@ def load_profiles(path: str) -> Profiles | None:
     from kctl.commands.frame.profiles import read_profiles  # noqa: PLC0415 - only where a profile exists
 
     return read_profiles(path)
-
-
-def selected_name(requested: str | None, environment: Mapping[str, str]) -> str | None:
-    """The profile that --profile or KCTL_PROFILE names, else the current one, whether it applies or not.
-
-    Raises UsageError for an invalid file of profiles.
-    """
-    name = requested or environment.get(ENVIRONMENT_NAME)
-    if name:
-        return name
-    profiles = load_profiles(profiles_path(environment))
-    return None if profiles is None else profiles.current

@@ -11,11 +11,24 @@ from typing import Any
 import typer
 import typer.main
 
-from kctl.commands.frame.help import WIDTH, examples
-from kctl.commands.frame.help_pages import format_pages
+from kctl.commands.frame.command_cache import Described
+from kctl.commands.frame.help import WIDTH, examples, summary_of
 from kctl.commands.frame.lazy_group import LazyGroup, Member, lazy_group, load
-from kctl.commands.frame.parameters import flags_of, is_argument, metavar_of
+from kctl.commands.frame.parameters import (
+    Parameter,
+    change_options,
+    cluster_options,
+    completed_values,
+    consent_options,
+    flags_of,
+    is_argument,
+    is_flag,
+    metavar_of,
+    output_options,
+    repeats,
+)
 from kctl.commands.frame.peer_words import option_meant
+from kctl.commands.frame.vocabulary import Argument, Option, Vocabulary, format_vocabulary
 from kctl.errors import UsageError
 
 NOUNS: dict[str, Member] = {
@@ -182,16 +195,37 @@ def all_commands() -> dict[str, dict[str, Any]]:
     return found
 
 
-def help_pages() -> str:
-    """The text of help_pages.txt for the program, all nouns and all verbs.  Imports every module."""
-    pages = {"": help_text("", typer.main.get_group(app))}
-    for noun, verbs in all_commands().items():
-        if list(verbs) != [noun]:
-            pages[noun] = help_text(noun, load(NOUNS[noun]))
-        for verb, command in verbs.items():
-            name = noun if noun == verb else f"{noun} {verb}"
-            pages[name] = help_text(name, command)
-    return format_pages(pages)
+def describe(name: str) -> Described | None:
+    """What help and completion know of a command, a noun or, with an empty name, the program; None if there is none."""
+    noun, _, verb = name.partition(" ")
+    if not name:
+        members = tuple((word, str(member.summary)) for word, member in NOUNS.items())
+        leading = [*cluster_options(), *change_options(), *consent_options(), *output_options()]
+        version = Option(("--version",), None, "Print the version.")
+        vocabulary = Vocabulary(members, (*map(_option, leading), version))
+        return Described(format_vocabulary(vocabulary), help_text("", typer.main.get_group(app)))
+    if noun not in NOUNS:
+        return None
+    command = load(NOUNS[noun])
+    if isinstance(command, LazyGroup):
+        if verb:
+            if verb not in command.members:
+                return None
+            command = load(command.members[verb])
+        else:
+            members = tuple((word, summary_of(load(member))) for word, member in command.members.items())
+            return Described(format_vocabulary(Vocabulary(members)), help_text(name, command))
+    elif verb:
+        return None
+    options = tuple(_option(param) for param in command.params if not is_argument(param))
+    arguments = tuple(
+        Argument(completed_values(param), repeats(param)) for param in command.params if is_argument(param)
+    )
+    return Described(format_vocabulary(Vocabulary((), options, arguments)), help_text(name, command))
+
+
+def _option(param: Parameter) -> Option:
+    return Option(flags_of(param), None if is_flag(param) else completed_values(param), str(param.help))
 
 
 def help_text(name: str, command: Any) -> str:

@@ -119,8 +119,6 @@ def list_groups(
     run: Invocation = ctx.obj
     pattern = group_pattern(None, group_regex)
     groups, failed = run.on_brokers(lambda client: query(client, state or (), type_ or ()))
-    if not state and not type_ and not failed:
-        run.store_names("groups", (group.group_id for group in groups))
     if pattern is not None:
         chosen = set(pattern.select(group.group_id for group in groups))
         groups = [group for group in groups if group.group_id in chosen]

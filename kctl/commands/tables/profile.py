@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from kctl import __version__
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help import examples
@@ -18,14 +15,11 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.option_types import Offset, Partitions, list_of
 from kctl.commands.frame.shown import shows_one
 from kctl.commands.frame.values import check_offset_range
-from kctl.errors import KctlError, UsageError
 from kctl.output.console import Column, Format, TypedRow
 from kctl.output.quantities import counted
-from kctl.system.user_files import replace_private
 from kctl.tables.exec.target import PackageMissing
 from kctl.tables.plans.cluster_view import TopicSelection
 from kctl.tables.plans.plan import Isolation
-from kctl.tables.profiling.page import page
 from kctl.tables.profiling.request import ProfileRequest, profile_topic
 from kctl.tables.profiling.rows import KindCount, PartitionProfile, Spread, TopicProfile, TopKey, percent
 
@@ -84,7 +78,7 @@ class _Facts(NamedTuple):
     cls=ClusterCommand,
     epilog=examples(
         "kctl tables profile orders",
-        "kctl tables profile orders --from @2026-11-01 --until @2026-11-02 --html orders.html",
+        "kctl tables profile orders --from @2026-11-01 --until @2026-11-02",
         "kctl tables profile orders --partitions 0-3 --from=-100000 --format json",
     ),
 )
@@ -107,15 +101,11 @@ def profile(
         Literal["read_committed", "read_uncommitted"],
         typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
     ] = "read_committed",
-    html: Annotated[
-        str | None,
-        typer.Option("--html", metavar="FILE", help="Also write a page with plots; an existing file is replaced."),
-    ] = None,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:
     """Profile a topic: keys, sizes, nulls, skew, disorder and schema drift.
 
-    Reads the records once, and writes nothing but the page of --html.  Needs no table; the profile helps to decide on
+    Reads the records once, and writes nothing.  Needs no table; the profile helps to decide on
     partitions, keys and columns before an export.  Memory does not grow with the topic.
 
     Numbers of records, bytes and nulls are exact.  Percentiles are at most 3 % too high.  Up to 65,536 different keys
@@ -126,12 +116,9 @@ def profile(
     their type, by slice: slice 0 has the first twentieth of the offsets of each partition, slice 19 the last.
     """
     run: Invocation = ctx.obj
-    now_ms = round(time.time() * 1000)
     check_offset_range(start, until)
     run.consumer_properties()
     run.note_unused("tables profile")
-    if html is not None and (Path(html).is_dir() or not Path(html).absolute().parent.is_dir()):
-        raise UsageError(f"--html must be a file in an existing folder: {html}")
     request = ProfileRequest(
         selection=TopicSelection(
             topics=[topic],
@@ -149,19 +136,10 @@ def profile(
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
-    if html is not None:
-        _write(Path(html), page(found, version=__version__, created_ms=now_ms))
     if gone := sum(one.gone for one in found.partitions):
         run.console.warn(f"{counted(gone, 'offset')} deleted while the topic was read")
     _show(run, found)
     return ExitStatus.DONE
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        replace_private(path, text.encode())
-    except OSError as error:
-        raise KctlError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _show(run: Invocation, found: TopicProfile) -> None:

@@ -58,7 +58,6 @@ def list_verb(
     has_problems = False
     if filters == NO_FILTERS:
         found = run.on_cluster(all_topics)
-        run.store_names("topics", (topic.name for topic in found))
         topics = [topic for topic in found if internal or not topic.is_internal]
     else:
         from kctl.commands.topics.describe import filtered_topics  # noqa: PLC0415 - without filters it starts faster

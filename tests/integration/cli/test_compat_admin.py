@@ -1,10 +1,10 @@
-"""`--compat` output for topics, configs, offsets, log directories and elections equals that of Kafka's own tools."""
+"""`--compat` output for topics, configs and offsets equals that of Kafka's own tools."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.integration.cli.conftest import Kctl, ThreeBrokers
+from tests.integration.cli.conftest import Kctl
 from tests.integration.cli.test_kafka_tool_output import output
 from tests.peers import apache_kafka
 
@@ -58,10 +58,8 @@ def create_topics(kctl: Kctl, names: list[str]) -> None:
 def topic_lines(compat: str, prefix: str, names: list[str]) -> list[tuple[str, list[str]]]:
     """Lines of kctl and the words of Kafka's tools."""
     _, package, offset_shell = VERSIONS[compat]
-    topics, log_dirs = f"{package}.TopicCommand", f"{package}.LogDirsCommand"
-    election = [f"{package}.LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions"]
+    topics = f"{package}.TopicCommand"
     every, first = " ".join(names), names[0]
-    each = " ".join(f"--topic {name}" for name in names)
     return [
         ("topics list", [topics, "--list"]),
         (f"topics describe {every}", [topics, "--describe", "--topic", f"{prefix}.*"]),
@@ -74,12 +72,6 @@ def topic_lines(compat: str, prefix: str, names: list[str]) -> list[tuple[str, l
         (f"offsets get {first} --time earliest", [offset_shell, "--topic", first, "--time", "-2"]),
         (f"offsets get {first} --time @{LATER_MS}", [offset_shell, "--topic", first, "--time", LATER_MS]),
         (f"offsets get {first} --partition 0,3", [offset_shell, "--topic", first, "--partitions", "0,3"]),
-        (f"cluster log-dirs {each}", [log_dirs, "--describe", "--topic-list", ",".join(names)]),
-        (
-            f"cluster log-dirs --topic {first} --broker 0",
-            [log_dirs, "--describe", "--topic-list", first, "--broker-list", "0"],
-        ),
-        ("elect --preferred", election),
     ]
 
 
@@ -99,29 +91,3 @@ def config_lines(name: str) -> list[tuple[str, list[str]]]:
 
 def address_option(compat: str, tool: str) -> str:
     return "--broker-list" if (compat, tool) == ("kafka-2.8", "kafka.tools.GetOffsetShell") else "--bootstrap-server"
-
-
-@pytest.mark.parametrize("three_brokers", ["kctl"], indirect=True)
-@pytest.mark.parametrize("compat", ["kafka-2.8", "kafka-3"])
-def test_elections_are_printed_as_by_kafkas_tool(operate: Kctl, three_brokers: ThreeBrokers, compat: str) -> None:
-    version, package, _ = VERSIONS[compat]
-    names = [f"{kind}-{compat.replace('.', '-')}" for kind in ("elected", "chosen-")]
-    for name in names:
-        assert operate(f"topics create {name} --replica-assignment 0:1,1:2,2:0").status == 0
-        assert operate(f"reassign execute {name}:0=1,0 --wait").status == 0
-    select = "--election-type PREFERRED --topic {} --partition {}"
-    commands = [
-        [
-            f"{package}.LeaderElectionCommand",
-            "--bootstrap-server",
-            three_brokers.bootstrap,
-            *select.format(*one).split(),
-        ]
-        for one in ((names[1], 0), (names[1], 0), (names[1], 1))
-    ]
-    theirs = output(version, commands)
-    for number, expected in zip((0, 0, 1), theirs, strict=True):
-        ran = operate(f"elect --preferred --topic {names[0]} --partition {number} --compat {compat}")
-        assert ran.out.replace(names[0], names[1]) == expected
-    assert theirs[0].startswith("Successfully completed")
-    assert theirs[1].startswith("Valid replica already elected")

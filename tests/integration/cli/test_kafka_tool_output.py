@@ -1,16 +1,13 @@
-"""`--compat` output for groups and transactions equals that of Kafka's own commands byte for byte."""
+"""`--compat` output for groups equals that of Kafka's own commands byte for byte."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer
 
 from tests.integration.cli.conftest import Kctl
-from tests.integration.cli.hanging import leave_hanging
-from tests.integration.transactions.writing import TIMEOUT_S, producer, transact
 from tests.peers import apache_kafka
 from tests.peers.probe import wait_until
 
@@ -21,15 +18,7 @@ GROUP_COMMAND = {
     "kafka-3": (apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
     "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
 }
-TRANSACTIONS_COMMAND = {
-    "kafka-3": (apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.TransactionsCommand"),
-    "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.TransactionsCommand"),
-}
-DURATIONS = {"describe": 7, "find-hanging": 7}
-"""Columns that depend on the time."""
 MEMBERS_TIMEOUT_S = 60
-LONG_MS = 600_000
-"""Long enough that no compared transaction times out."""
 BROKERS = ["kctl", apache_kafka.LAST_WITH_ZOOKEEPER]
 
 
@@ -100,72 +89,6 @@ def test_groups_are_printed_as_by_kafkas_tool(kctl: Kctl, groups: list[str], boo
     for reported, expected in zip(ours, output(version, theirs), strict=True):
         assert reported == expected
     assert all("active" in reported for reported in ours)
-
-
-@pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
-@pytest.mark.parametrize("compat", TRANSACTIONS_COMMAND)
-def test_transactions_are_printed_as_by_kafkas_tool(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> None:
-    version, tool = TRANSACTIONS_COMMAND[compat]
-    other = f"{topic}-and-a-longer-name"
-    assert kctl(f"topics create {other} --partitions 15").status == 0
-    for partition in (0, 1, 2, 1):
-        leave_hanging(bootstrap, topic, partition)
-    open_ = producer(bootstrap, f"{topic}-open", timeout_ms=LONG_MS)
-    open_.begin_transaction()
-    for partition in range(15):
-        open_.produce(other, b"x", partition=partition)
-    assert open_.flush(TIMEOUT_S) == 0
-    transact(producer(bootstrap, f"{topic}-done"), other, [b"x"])
-    wait_until(lambda: is_settled(kctl), what="the end of what is decided", timeout_s=TIMEOUT_S)
-    theirs: list[list[str]] = []
-    ours: list[str] = []
-    for partition in range(3):
-        theirs.append(
-            [
-                tool,
-                "--bootstrap-server",
-                bootstrap,
-                "describe-producers",
-                "--topic",
-                topic,
-                "--partition",
-                str(partition),
-            ]
-        )
-        ours.append(kctl(f"producers describe {topic} --partition {partition} --compat {compat}").out)
-    for words, line in (
-        (["list"], "list"),
-        (["describe", "--transactional-id", f"{topic}-open"], f"describe {topic}-open"),
-        (["describe", "--transactional-id", f"{topic}-done"], f"describe {topic}-done"),
-        (
-            ["find-hanging", "--topic", topic, "--max-transaction-timeout", "0"],
-            f"find-hanging --topic {topic} --idle 1ms",
-        ),
-        (["find-hanging", "--topic", other], f"find-hanging --topic {other}"),
-    ):
-        theirs.append([tool, "--bootstrap-server", bootstrap, *words])
-        ours.append(kctl(f"transactions {line} --compat {compat}").out)
-    for reported, expected, command in zip(ours, output(version, theirs), theirs, strict=True):
-        column = DURATIONS.get(command[3])
-        assert without(column, reported) == without(column, expected)
-    assert ours[1].count("\n") == 3
-    assert ours[6].count(topic) == 4
-    open_.abort_transaction(TIMEOUT_S)
-
-
-def is_settled(kctl: Kctl) -> bool:
-    """Waits until no transaction is between the decision and its last marker."""
-    return not any(row[3].startswith("Prepare") for row in kctl("transactions list").rows)
-
-
-def without(column: int | None, table: str) -> str:
-    """The table with question marks for the numbers of a column."""
-    lines = [line.split("\t") for line in table.splitlines(keepends=True)]
-    if column is None:
-        return table
-    for cells in lines[1:]:
-        cells[column] = re.sub(r"\d+ *", lambda found: "?".ljust(len(found[0])), cells[column])
-    return "".join("\t".join(cells) for cells in lines)
 
 
 def output(version: str, commands: list[list[str]]) -> list[str]:

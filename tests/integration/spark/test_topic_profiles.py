@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ MakeTopic = Callable[[str, int], Topic]
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)
 def test_committed_records_of_a_range_are_profiled(
-    bootstrap: str, make_topic: MakeTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bootstrap: str, make_topic: MakeTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = make_topic(bootstrap, 3)
     entries = [
@@ -26,21 +25,18 @@ def test_committed_records_of_a_range_are_profiled(
     ]
     topic.produce(entries, codec="lz4")
     topic.produce_aborted(entries[:10], f"{topic.name}-aborted")
-    page = tmp_path / "page.html"
 
     def profile(*words: str) -> str:
         command = ["tables", "profile", topic.name, "--bootstrap-server", topic.bootstrap, "--timeout", "60s", *words]
         assert main(command) == 0
         return capsys.readouterr().out
 
-    found = json.loads(profile("--format", "json", "--html", str(page)))
+    found = json.loads(profile("--format", "json"))
     assert [(one["partition"], one["records"]) for one in found["partitions"]] == [(0, 200), (1, 200), (2, 0)]
     assert (found["records"], found["null_values"], found["keys"]["distinct"]) == (400, 100, 5)
     assert found["keys"]["in_several_partitions"] == 5
     assert [one["records"] for one in found["keys"]["top"]] == [80] * 5
     assert [(one["field"], one["values"]) for one in found["values"]["fields"]] == [("n", 300)]
-    assert "<svg" in page.read_text()
-    assert page.stat().st_mode & 0o077 == 0
 
     uncommitted = json.loads(profile("--format", "json", "--isolation", "read_uncommitted"))
     assert uncommitted["records"] == 410

@@ -1,9 +1,11 @@
-"""Completion scripts and the reference are up to date with the commands, and the scripts work."""
+"""What is generated from the commands: help, man pages, schemas."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,91 +13,18 @@ from pathlib import Path
 import pytest
 
 from docs.reference.generate import schemas
-from kctl.commands.completion.scripts import script_for
-from kctl.commands.frame.documentation import cli_reference, man_pages
+from kctl.commands.frame.command_cache import COMMAND_CACHE_FILES_MAX, Described, read_described
+from kctl.commands.frame.documentation import man_pages, write_man_pages
 from kctl.commands.frame.help import summary_of
-from kctl.commands.frame.help_pages import PAGE_COLUMNS, PATH, page_for
+from kctl.commands.frame.help_pages import PAGE_COLUMNS, described, page_for
 from kctl.commands.frame.lazy_group import load
 from kctl.commands.frame.parameters import flags_of, help_of
-from kctl.commands.frame.root import NOUNS, all_commands, help_pages, help_text
+from kctl.commands.frame.root import NOUNS, all_commands, help_text
 from kctl.commands.frame.shown import shown_by
 from kctl.output.console import columns_of
-from tests.rows import for_rows
-from tests.unit.commands.completing import in_bash
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
-SCRIPTS = {"bash": "kctl.bash", "zsh": "_kctl", "fish": "kctl.fish"}
-
-
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_completion_script_is_up_to_date(kctl: Kctl, shell: str) -> None:
-    text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
-    assert text == script_for(shell, all_commands()), "run ./dev completions"
-    assert kctl(f"completion {shell}").out == text
-
-
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_the_shell_itself_understands_the_script(shell: str) -> None:
-    """Runs fish if it is installed; another test checks all words without it."""
-    text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
-    for verbs in all_commands().values():
-        for command in verbs.values():
-            flags = [flag for param in command.params for flag in flags_of(param)]
-            assert all(flag.lstrip("-") in text for flag in flags)
-    if shutil.which(shell):
-        subprocess.run([shell, "-n", ROOT / "completions" / SCRIPTS[shell]], check=True)
-
-
-def test_zsh_takes_the_script_from_source() -> None:
-    """Runs zsh if it is installed."""
-    script = ROOT / "completions" / SCRIPTS["zsh"]
-    assert "compdef _kctl kctl" in script.read_text()
-    if shutil.which("zsh"):
-        line = f"autoload -Uz compinit; compinit -D -u; source {script}; print $_comps[kctl]"
-        ran = subprocess.run(["zsh", "-f", "-c", line], capture_output=True, text=True, check=True)
-        assert (ran.stdout, ran.stderr) == ("_kctl\n", "")
-
-
-@for_rows(
-    "line, expected",
-    [
-        ("kctl ", set(NOUNS)),
-        ("kctl topi", {"topics"}),
-        ("kctl --format ", {"table", "plain", "json", "jsonl", "yaml", "csv"}),
-        ("kctl topics ", {"list", "describe", "create", "alter", "delete"}),
-        ("kctl --format json topics de", {"describe", "delete"}),
-        ("kctl topics create --part", {"--partitions"}),
-        ("kctl topics create orders --format ", {"table", "plain", "json", "jsonl", "yaml", "csv"}),
-        ("kctl topics create --partitions ", set()),
-        ("kctl topics list --he", {"--header", "--help"}),
-        ("kctl completion ", {"bash", "zsh", "fish"}),
-        ("kctl produce orders --codec zs", {"zstd"}),
-        ("kctl dump-log pyp", {"pyproject.toml"}),
-        ("kctl -b 127.0.0.1:9092 topics de", {"describe", "delete"}),
-        ("kctl topics list --format=j", {"json", "jsonl"}),
-        ("kctl topics list --format=", {"table", "plain", "json", "jsonl", "yaml", "csv"}),
-        ("kctl topics list --command-config=pyp", {"pyproject.toml"}),
-    ],
-)
-def test_bash_completes(line: str, expected: set[str]) -> None:
-    assert set(in_bash(line)) == expected
-
-
-def test_fish_tells_a_noun_from_a_verb_of_the_same_name() -> None:
-    """Runs fish if it is installed.  `kctl plan` takes a file, `kctl reassign plan` does not."""
-    script = ROOT / "completions" / SCRIPTS["fish"]
-    assert "__kctl_in plan' -F" in script.read_text()
-    assert "__kctl_in reassign plan' -a 'drain" in script.read_text()
-    if shutil.which("fish"):
-        line = f"source {script}; complete -C 'kctl -b here:1 reassign plan '"
-        ran = subprocess.run(["fish", "-c", line], capture_output=True, text=True, check=True, cwd=ROOT)
-        assert set(ran.stdout.split()) == {"drain", "add", "replication-factor", "rebalance"}
-
-
-def test_man_pages_are_up_to_date() -> None:
-    folder = ROOT / "packaging" / "man"
-    assert {one.name: one.read_text() for one in folder.glob("*.1")} == man_pages(all_commands()), "run ./dev docs"
 
 
 def test_man_pages_have_each_command_and_option() -> None:
@@ -108,8 +37,10 @@ def test_man_pages_have_each_command_and_option() -> None:
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_finds_nothing_wrong_in_the_man_pages() -> None:
-    pages = sorted((ROOT / "packaging" / "man").glob("*.1"))
+def test_groff_finds_nothing_wrong_in_the_man_pages(tmp_path: Path) -> None:
+    write_man_pages(tmp_path)
+    pages = sorted(tmp_path.glob("*.1"))
+    assert [page.name for page in pages] == sorted(["kctl.1", *(f"kctl-{noun}.1" for noun in NOUNS)])
     ran = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-z", *pages], capture_output=True, text=True, check=True)
     assert ran.stderr == ""
 
@@ -177,15 +108,6 @@ def test_command_without_rows_has_no_schema(kctl: Kctl) -> None:
     assert (ran.status, ran.out) == (2, "")
 
 
-def test_reference_is_up_to_date() -> None:
-    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    assert text == cli_reference(all_commands()), "run ./dev docs"
-
-
-def test_help_pages_are_up_to_date() -> None:
-    assert Path(PATH).read_text(encoding="utf-8") == help_pages(), "run ./dev docs"
-
-
 def test_help_page_is_found_by_the_name_of_a_command() -> None:
     for noun, verbs in all_commands().items():
         for verb, command in verbs.items():
@@ -237,3 +159,86 @@ def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
             assert not any(re.search(r"\[[a-z#/@]", text) for text in texts), "rich takes this for markup"
             text = help_text(noun if noun == verb else f"{noun} {verb}", command)
             assert max(map(len, text.splitlines())) <= 120, command.name
+
+
+# Help is made once and then read from a file of the user.
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder for descriptions of commands."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "kctl" / "commands"
+
+
+def test_description_is_read_from_a_private_file(cache: Path) -> None:
+    made = described("topics create")
+    (file,) = cache.iterdir()
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(cache.stat().st_mode)) == (0o600, 0o700)
+    file.write_text(file.read_text().replace("Create topics", "CREATE TOPICS"))
+    read = described("topics create")
+    assert made is not None
+    assert read == Described(*(text.replace("Create topics", "CREATE TOPICS") for text in made))
+    for name in ("nonsense", "topics nonsense", "topics create x", "../../topics", "plan plan"):
+        assert described(name) is None, name
+    assert list(cache.iterdir()) == [file]
+
+
+def test_description_is_made_again_when_a_source_file_has_changed(cache: Path) -> None:
+    made = described("topics list")
+    (file,) = cache.iterdir()
+    (source,) = (line for line in file.read_text().splitlines() if line.endswith("/kctl/commands/topics/list.py"))
+    time_ns, size, path = source.split(" ", 2)
+    for changed in (f"1 {size} {path}", f"{time_ns} 1 {path}", f"{time_ns} {size} {path}.old"):
+        file.write_text(file.read_text().replace(source, changed).replace("List topics", "OLD"))
+        assert read_described("topics list") is None, changed
+        assert described("topics list") == made
+        assert source in file.read_text()
+
+
+def test_description_that_another_user_could_have_written_is_not_read(cache: Path, tmp_path: Path) -> None:
+    made = described("topics list")
+    (file,) = cache.iterdir()
+    text = file.read_text()
+    for path, mode in ((file, 0o622), (cache, 0o777), (cache, 0o720), (cache.parent, 0o722)):
+        before = stat.S_IMODE(path.stat().st_mode)
+        path.chmod(mode)
+        assert read_described("topics list") is None, (path, mode)
+        assert described("topics list") == made
+        path.chmod(before)
+    for damaged in ("", "nonsense", text.partition("\f")[0], text.replace("cpython", "other", 1)):
+        file.write_text(damaged)
+        assert read_described("topics list") is None, damaged
+    file.write_bytes(b"\xff" + text.encode())
+    assert read_described("topics list") is None
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text(text)
+    assert read_described("topics list") is None
+    if os.geteuid() == 0:
+        file.unlink()
+        file.write_text(text)
+        os.chown(file, 12345, 12345)
+        assert read_described("topics list") is None
+
+
+def test_cache_that_cannot_be_written_is_no_error(kctl: Kctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (str(tmp_path / "file"), "relative", f"{tmp_path}/\udcff"):
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        ran = kctl("topics list --help")
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.out.startswith("Usage: kctl topics list")
+    assert not Path("relative").exists()
+
+
+def test_number_of_stored_descriptions_is_bounded(cache: Path) -> None:
+    described("topics list")
+    for number in range(COMMAND_CACHE_FILES_MAX + 5):
+        (cache / f"old-{number}").write_text("")
+        os.utime(cache / f"old-{number}", (number, number))
+    described("topics create")
+    names = {entry.name for entry in cache.iterdir()}
+    assert len(names) == COMMAND_CACHE_FILES_MAX
+    assert "old-0" not in names
+    assert sum("-topics." in name for name in names) == 2

@@ -58,14 +58,10 @@ def test_transactions_are_listed_and_described(kctl: Kctl) -> None:
     assert [row[-2] for row in ran.rows] == ["TRANSACTIONAL_ID_NOT_FOUND", "-"]
 
 
-def test_producers_are_sorted_by_id_and_with_compat_in_the_order_of_the_broker(
-    cluster: FakeCluster, kctl: Kctl
-) -> None:
-    """Kafka's tool prints the order of the response, which is that of a hash table."""
+def test_producers_are_sorted_by_id(cluster: FakeCluster, kctl: Kctl) -> None:
+    """The order of the response is that of a hash table."""
     cluster.topics["orders"][0].producers.reverse()
     assert [row[2] for row in kctl("producers describe orders --partition 0").rows] == ["8", "9"]
-    printed = kctl("producers describe orders --partition 0 --compat kafka-3").out.splitlines()[1:]
-    assert [line.split()[0] for line in printed] == ["9", "8"]
 
 
 @pytest.mark.usefixtures("cluster")
@@ -130,26 +126,6 @@ def test_abort_refuses_a_transaction_that_its_coordinator_has(kctl: Kctl, cluste
 @pytest.mark.usefixtures("cluster")
 def test_invalid_options_are_refused(kctl: Kctl, line: str) -> None:
     assert kctl(f"transactions abort {line} --yes").status == ExitStatus.USAGE
-
-
-def test_compat_prints_producers_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
-    first, _ = cluster.topics["orders"]
-    first.producers = [producer(8, 1_700_000_000_000, 3), producer(9, -1, -1)]
-    ran = kctl("producers describe orders --partition 0 --compat kafka-3")
-    head, open_, done = ran.out.splitlines(keepends=True)
-    assert head.split()[2:] == [
-        "LatestCoordinatorEpoch",
-        "LastSequence",
-        "LastTimestamp",
-        "CurrentTransactionStartOffset",
-    ]
-    assert open_ == f"8         \t2            \t-1                    \t0           \t1700000000000\t{'3':<29}\t\n"
-    assert done == f"9         \t2            \t-1                    \t0           \t{'-1':<13}\t{'None':<29}\t\n"
-    assert kctl("producers describe orders --compat kafka-4").out.count("LastSequence") == 2, (
-        "a table for each partition"
-    )
-    ran = kctl("producers describe nope --compat kafka-4")
-    assert (ran.status, ran.out, "nope" in ran.err) == (ExitStatus.FAILED, "", True)
 
 
 @pytest.mark.usefixtures("cluster")

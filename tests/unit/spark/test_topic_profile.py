@@ -6,7 +6,6 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from html.parser import HTMLParser
 from typing import Self
 from uuid import UUID
 
@@ -26,13 +25,10 @@ from kctl.tables.exec.outcome import Unreadable
 from kctl.tables.profiling import fields, profiler
 from kctl.tables.profiling.histogram import BARS_MAX, Histogram
 from kctl.tables.profiling.key_counts import DistinctKeys, FrequentKeys
-from kctl.tables.profiling.page import page
 from kctl.tables.profiling.profiler import PartitionTally, Profiler
 from kctl.tables.profiling.request import fill
 from kctl.tables.profiling.rows import TopicProfile
 from kctl.tables.profiling.time_counts import TimeCounts, bars
-
-HOSTILE = "<script>alert('x')</script>\"'&\u202e\x1b[31m\x00"
 
 
 class Loaded:
@@ -259,42 +255,9 @@ def test_a_gap_of_compaction_costs_at_most_its_share_of_the_sample() -> None:
     assert tally.slices(np.array([0, 10**15 - 1])).tolist() == [0, fields.SLICES - 1]
 
 
-def test_a_topic_without_records_has_a_profile_and_a_page() -> None:
+def test_a_topic_without_records_has_a_profile() -> None:
     found = profile_of([], [])
     assert (found.records, found.keys.distinct, found.values.fields) == (0, 0, [])
-    assert "No record has a key" in page(found, version="1", created_ms=0)
-
-
-class _Parsed(HTMLParser):
-    """The tags and attributes of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-
-def test_nothing_that_records_contain_is_markup_of_the_page() -> None:
-    harmless = profile_of([record(0, b'{"a": [1]}', key=b"k"), record(1, b"\0\0\0\0\1x"), record(2, timestamp=-5)])
-    name = json.dumps({HOSTILE: {"\ud800": 1}, "[]": {"": 2}}).encode()
-    found = profile_of(
-        [record(0, name, key=HOSTILE.encode()), record(1, b"x", key=b"\xff<b>"), record(2, timestamp=-5)]
-    )
-    hostile = page(found._replace(topic=HOSTILE, isolation=HOSTILE), version=HOSTILE, created_ms=2**62)
-    hostile.encode()
-    parsed, expected = _Parsed(hostile), _Parsed(page(harmless, version="1", created_ms=0))
-    assert parsed.tags <= expected.tags
-    assert parsed.attributes == expected.attributes
-    assert not {"script", "link", "img", "a", "iframe"} & parsed.tags
-    assert not {"src", "href", "onclick", "style"} & parsed.attributes
-    assert not {"\u202e", "\x1b", "\x00"} & set(hostile)
-    assert "default-src 'none'" in hostile
-    assert "&lt;script&gt;" in hostile
 
 
 def test_records_of_a_batch_before_and_after_the_range_are_not_counted() -> None:
