@@ -17,7 +17,8 @@ from tests.peers import probe
 
 COUNT = 60
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
+PAGES = (ROOT / "docs/client.md", ROOT / "docs/client-operations.md")
+EXAMPLES = re.findall(r"```python\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
 
 
 class Owned(BlockingRebalanceListener):
