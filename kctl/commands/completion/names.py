@@ -171,12 +171,13 @@ def _wait_ms() -> int:
 def _invocation(kind: str, expected: Expected) -> Invocation:
     """The invocation of the options on the command line, with a console that shows nothing.  Raises UsageError."""
     from kctl.commands.frame.invocation import Invocation  # noqa: PLC0415 - imports the client
+    from kctl.commands.frame.option_types import Duration  # noqa: PLC0415 - same
     from kctl.output.console import Console  # noqa: PLC0415 - same
 
     options = dict(expected.options)
     given: dict[str, Any] = {name: options.get(flag) for flag, name in _CLUSTER_OPTIONS.items()}
     given["resolve"] = [value for flag, value in expected.options if flag == "--resolve"]
-    given["timeout"] = f"{_wait_ms()}ms"
+    given["timeout"] = Duration(f"{_wait_ms()}ms")
     run = Invocation(Console(io.StringIO(), io.StringIO(), quiet=True), given)
     side = _SIDES.get(kind)
     if side is None:

@@ -25,7 +25,6 @@ from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.existing import ExistingExport
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable
-from kctl.tables.compaction.table_files import CompactRequest, compact_export
 from kctl.tables.exec.files import Locked
 from kctl.tables.exec.outcome import DataLoss
 from kctl.tables.exec.target import PackageMissing, open_files, parse_target, require_arrow
@@ -309,6 +308,13 @@ def compact(
     """
     run: Invocation = ctx.obj
     location = parse_target(target)
+    try:
+        require_arrow()
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    from kctl.tables.compaction.table_files import CompactRequest, compact_export  # noqa: PLC0415 - imports pyarrow
+
     request = CompactRequest(
         target_bytes=target_file_size,
         compression=Compression(compression),

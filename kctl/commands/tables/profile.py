@@ -17,10 +17,9 @@ from kctl.commands.frame.shown import shows_one
 from kctl.commands.frame.values import check_offset_range
 from kctl.output.console import Column, Format, TypedRow
 from kctl.output.quantities import counted
-from kctl.tables.exec.target import PackageMissing
+from kctl.tables.exec.target import PackageMissing, require_arrow
 from kctl.tables.plans.cluster_view import TopicSelection
 from kctl.tables.plans.plan import Isolation
-from kctl.tables.profiling.request import ProfileRequest, profile_topic
 from kctl.tables.profiling.rows import KindCount, PartitionProfile, Spread, TopicProfile, TopKey, percent
 
 verbs = typer.Typer(add_completion=False)
@@ -119,6 +118,13 @@ def profile(
     check_offset_range(start, until)
     run.consumer_properties()
     run.note_unused("tables profile")
+    try:
+        require_arrow()
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    from kctl.tables.profiling.request import ProfileRequest, profile_topic  # noqa: PLC0415 - imports pyarrow
+
     request = ProfileRequest(
         selection=TopicSelection(
             topics=[topic],
@@ -129,13 +135,9 @@ def profile(
         ),
         client=run.client_settings(),
     )
-    try:
-        with contextlib.ExitStack() as stack:
-            bar = None if no_progress else stack.enter_context(run.console.progress("read", unit="offsets"))
-            found = profile_topic(request, lambda done, _: bar.update(done) if bar else None)
-    except PackageMissing as error:
-        run.console.fail("PACKAGE_MISSING", str(error))
-        return ExitStatus.FAILED
+    with contextlib.ExitStack() as stack:
+        bar = None if no_progress else stack.enter_context(run.console.progress("read", unit="offsets"))
+        found = profile_topic(request, lambda done, _: bar.update(done) if bar else None)
     if gone := sum(one.gone for one in found.partitions):
         run.console.warn(f"{counted(gone, 'offset')} deleted while the topic was read")
     _show(run, found)

@@ -6,10 +6,10 @@ thirty-second above the true one.  Counts, smallest and largest number are exact
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
+
+from kctl.tables.profiling.rows import Bar, Spread
 
 Numbers = NDArray[np.int64]
 
@@ -19,14 +19,6 @@ _BUCKETS = (1 << EXACT_BITS) + ((63 - EXACT_BITS) << _PARTS_BITS)
 
 
 BARS_MAX = 40
-
-
-class Bar(NamedTuple):
-    """The count of the numbers from `low` to `high`, inclusive."""
-
-    low: int
-    high: int
-    counted: int
 
 
 class Histogram:
@@ -99,3 +91,12 @@ def _last_of(bucket: int) -> int:
         return bucket
     shift = (bucket >> _PARTS_BITS) - 1
     return ((bucket - (shift << _PARTS_BITS) + 1) << shift) - 1
+
+
+def spread_of(histogram: Histogram) -> Spread:
+    """The rows of a histogram."""
+    if not histogram.count:
+        return Spread(0, None, None, None, None, None, None, [])
+    p50, p90, p99 = (histogram.percentile(share) for share in (0.5, 0.9, 0.99))
+    mean = round(histogram.total / histogram.count, 3)
+    return Spread(histogram.count, mean, histogram.min, p50, p90, p99, histogram.max, histogram.bars())

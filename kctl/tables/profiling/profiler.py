@@ -17,7 +17,7 @@ from kctl.tables.exec.decode import RecordPositions, binary_column, positions_in
 from kctl.tables.exec.fetch import OffsetRange
 from kctl.tables.exec.locate import Fields, Slots, locate
 from kctl.tables.profiling.fields import SLICES, ValueSample
-from kctl.tables.profiling.histogram import Histogram
+from kctl.tables.profiling.histogram import Histogram, spread_of
 from kctl.tables.profiling.key_counts import DistinctKeys, FrequentKeys
 from kctl.tables.profiling.rows import (
     CodecProfile,
@@ -30,7 +30,6 @@ from kctl.tables.profiling.rows import (
     TopKey,
     ValueProfile,
     key_text,
-    spread_of,
 )
 from kctl.tables.profiling.time_counts import TimeCounts
 from kctl.tables.verification.record_hash import binary_hashes

@@ -10,8 +10,6 @@ from kctl.limits import PROFILE_KEY_BYTES_MAX
 from kctl.output.quantities import format_duration
 from kctl.output.table import JSON_ONLY, Column, nonzero
 from kctl.tables.profiling.fields import FieldProfile
-from kctl.tables.profiling.histogram import Bar, Histogram
-from kctl.tables.profiling.time_counts import TimeBucket
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,6 +54,14 @@ class PartitionProfile(NamedTuple):
         "In milliseconds since 1970; null without timestamps.",
     ]
     gone: Annotated[int, Column(is_rare=True, shown=nonzero), "Offsets whose records were deleted during the profile."]
+
+
+class Bar(NamedTuple):
+    """The count of the numbers from `low` to `high`, inclusive."""
+
+    low: int
+    high: int
+    counted: int
 
 
 class Spread(NamedTuple):
@@ -135,6 +141,13 @@ class ValueProfile(NamedTuple):
     has_more_fields: bool
 
 
+class TimeBucket(NamedTuple):
+    """Records with timestamps from `start_ms` up to the start of the next bucket."""
+
+    start_ms: int
+    records: int
+
+
 class TopicProfile(NamedTuple):
     """The profile of a topic."""
 
@@ -158,15 +171,6 @@ class TopicProfile(NamedTuple):
     times: Sequence[TimeBucket]
     slices: Sequence[SliceProfile]
     values: ValueProfile
-
-
-def spread_of(histogram: Histogram) -> Spread:
-    """The rows of a histogram."""
-    if not histogram.count:
-        return Spread(0, None, None, None, None, None, None, [])
-    p50, p90, p99 = (histogram.percentile(share) for share in (0.5, 0.9, 0.99))
-    mean = round(histogram.total / histogram.count, 3)
-    return Spread(histogram.count, mean, histogram.min, p50, p90, p99, histogram.max, histogram.bars())
 
 
 def key_text(key: bytes) -> str:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
+
+from kctl.tables.profiling.rows import TimeBucket
 
 Numbers = NDArray[np.int64]
 WIDTH_MS_MIN = 1_000
 BUSY_SHARE = 0.99
-
-
-class TimeBucket(NamedTuple):
-    """Records with timestamps from `start_ms` up to the start of the next bucket."""
-
-    start_ms: int
-    records: int
 
 
 class TimeCounts:

@@ -22,7 +22,7 @@ def command(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["spark", "export"], ["tables", "verify"], ["tables", "status"], ["tables", "import"]]
+    "words", [["spark", "export"], *(["tables", verb] for verb in ("verify", "status", "import", "compact", "profile"))]
 )
 def test_help_does_not_load_spark(words: list[str]) -> None:
     code = (
