@@ -10,7 +10,7 @@ import json
 from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from kctl.commands.frame.values import format_time, known_time
+from kctl.commands.frame.values import format_time, known_time, parse_any_year_ms
 from kctl.commands.record_format.reading import ReadRecord
 from kctl.errors import UsageError
 from kctl.output.console import Column
@@ -213,13 +213,28 @@ def _check_unicode(text: str) -> None:
         raise UsageError(f"{text!a} contains an unpaired surrogate, which is not a character") from None
 
 
-def read_record(item: object) -> ReadRecord:
-    """A record from the object of record_item, or from some of its fields.  Raises UsageError.
+_OF_DUMPED_RECORDS = ("type", "file", "sequence", "error", "message")
+"""Other fields that `kctl dump-log --records` writes about a record."""
+_FIELDS_READ = frozenset((*RecordItem._fields, *DecodedItem._fields, *_OF_DUMPED_RECORDS))
+_NO_PARTITION = -1
+"""Of the records in a log file that is in no folder of a partition."""
 
-    The value has to be one of them: a record with a key and without a value deletes the key in a compacted topic.
+
+def read_record(item: object) -> ReadRecord | None:
+    """A record from the object of record_item, or from some of its fields; None for a batch that dump-log describes.
+
+    Raises UsageError, also for a field that none of kctl's commands writes: it would have no effect.  The value has to
+    be one of the fields: a record with a key and without a value deletes the key in a compacted topic.
     """
     if not isinstance(item, dict):
         raise UsageError("not a JSON object")
+    if item.get("type", "record") != "record" and "base_offset" in item:
+        return None
+    if unknown := sorted(item.keys() - _FIELDS_READ):
+        raise UsageError(
+            f"a record has no {unknown[0]!r}; it has value, key, headers, partition, timestamp_ms or time, and with "
+            "base64 value_encoding or key_encoding"
+        )
     if "value" not in item:
         raise UsageError('no "value" in it; that of a record without one is null')
     headers = item.get("headers") or []
@@ -229,17 +244,23 @@ def read_record(item: object) -> ReadRecord:
         raise UsageError('headers are a list of {"key", "value"}')
     for one in headers:
         _check_unicode(one["key"])
+    partition = item.get("partition")
     return ReadRecord(
         decode_bytes(item.get("key"), item.get("key_encoding")),
         decode_bytes(item.get("value"), item.get("value_encoding")),
         tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
-        _integer(item, "partition", INT32_MAX),
+        None if partition == _NO_PARTITION and "file" in item else _integer(item, "partition", INT32_MAX),
         _timestamp(item),
     )
 
 
 def _timestamp(item: dict[str, Any]) -> int | None:
     value: int | None = item.get("timestamp_ms")
+    time = item.get("time")
+    if value is None and time is not None:
+        value = parse_any_year_ms(time) if isinstance(time, str) else None
+        if value is None:
+            raise UsageError(f"time is {time!r}, not a time such as 2026-11-21T09:30:00.000Z")
     if value is not None and not is_integer(value, low=-INT64_MAX, high=INT64_MAX):
         raise UsageError(f"timestamp_ms is {value!r}, not a whole number of 64 bits")
     return None if value is None else known_time(value)
