@@ -544,11 +544,16 @@ async def read_in_group(
         limits=reading.limits,
         auto_commit_interval_ms=reading.auto_commit_interval_ms,
     )
+    commits = True
+    written: set[TopicPartition] = set()
     try:
-        await _copy_of_group(consumer, write, flush, reading.ends, reading.records_max, renew_ends)
+        await _copy_of_group(consumer, write, flush, reading.ends, reading.records_max, renew_ends, written)
         consumer.confirm()
         if reading.auto_commit_interval_ms is not None:
             await consumer.commit()
+    except OSError:  # Of the output: a group that has written nothing keeps no trace, not even where it began.
+        commits = bool(written)
+        raise
     except PositionLost as error:
         raise PositionLost(f"{error}: {CONTINUE_REMEDY}") from error
     except ApiError as error:
@@ -556,7 +561,7 @@ async def read_in_group(
             raise
         raise ApiError(error.code, f"{error}; {await _assignor_hint(client, reading.settings)}") from error
     finally:
-        await consumer.close()
+        await consumer.close(commits=commits)
 
 
 async def _copy_of_group(
@@ -566,7 +571,9 @@ async def _copy_of_group(
     ends: Mapping[TopicPartition, int] | None,
     records_max: int | None,
     renew_ends: Callable[[], Awaitable[None]],
+    written: set[TopicPartition],
 ) -> None:
+    """Adds the partitions with records that were written to `written`."""
     left = records_max
     while left != 0:
         cut: dict[TopicPartition, int] = {}
@@ -581,6 +588,7 @@ async def _copy_of_group(
                 if write(tp, record):
                     left = None if left is None else left - 1
         flush()
+        written.update(tp for tp, _ in polled)
         for tp, offset in cut.items():
             consumer.finish(tp, offset)
         if ends is None or consumer.expects_more:

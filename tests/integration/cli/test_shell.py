@@ -85,7 +85,7 @@ CHANGES_ELSEWHERE = {
 """Commands that need several brokers, a KRaft cluster, SASL or an export: tests/unit/commands/test_interruptions.py,
 and for the first and the last test_roll.py and tests/integration/spark.
 """
-QUERIES_ELSEWHERE = {"groups lag", "groups history", "metrics show"}
+QUERIES_ELSEWHERE = {"doctor", "groups lag", "groups history", "metrics show"}
 """What they show depends on the time."""
 UNKNOWN = [
     *("topics describe nope", "topics alter nope --partitions 5", "topics delete nope --yes"),
