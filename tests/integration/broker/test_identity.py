@@ -180,7 +180,8 @@ def test_broker_without_zookeeper_stops_leading_says_so_and_resumes(tmp_path: Pa
             what="the state serving",
             timeout_s=PATIENCE_S,
         )
-        assert _page(port, "/healthz") == (200, "ok\n")
+        # On a busy machine ZooKeeper can be late once more, so that the broker is fenced again for a moment.
+        probe.wait_until(lambda: _page(port, "/healthz") == (200, "ok\n"), what="no problem", timeout_s=PATIENCE_S)
 
 
 def test_broker_whose_registration_was_deleted_registers_again(tmp_path: Path, ensemble: str) -> None:
