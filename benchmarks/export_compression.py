@@ -26,10 +26,10 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.tables.exec.chunk import chunks
-from kctl.tables.exec.columns import schema
-from kctl.tables.exec.decode import decode
-from kctl.tables.exec.writer import ParquetFile
+from kctl.tables.exec.decoding.decode import decode
+from kctl.tables.exec.reading.chunk import chunks
+from kctl.tables.exec.selection.columns import schema
+from kctl.tables.exec.targets.writer import ParquetFile
 
 LEVELS = (("zstd", 1), ("zstd", 3), ("snappy", None))
 

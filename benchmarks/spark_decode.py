@@ -25,9 +25,9 @@ from kctl.records.batch import crc_ok, iterate_batches, iterate_interpreted, ite
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import BatchHeader, Record
-from kctl.tables.exec.chunk import Memories, chunks
-from kctl.tables.exec.columns import schema
-from kctl.tables.exec.decode import decode
+from kctl.tables.exec.decoding.decode import decode
+from kctl.tables.exec.reading.chunk import Memories, chunks
+from kctl.tables.exec.selection.columns import schema
 
 BATCH_BYTES = 16_000
 TOPIC = "orders"

@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.harness.report import Figure, report
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.column_types import STRING, VARIANT, Columns, Decoding, Format
-from kctl.tables.exec.json_fields import inferred
-from kctl.tables.exec.writer import ParquetFile
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.schema.column_types import STRING, VARIANT, Columns, Decoding, Format
+from kctl.tables.exec.schema.json_fields import inferred
+from kctl.tables.exec.targets.writer import ParquetFile
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ from typing import Any
 import duckdb
 
 from kctl.tables.commits.commit_log import CommitLog
-from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.targets.files import DiskFiles
 from tests.integration.spark.peer import ENGINES, RUN_TIMEOUT_S, Topic, export_command
 from tests.peers.kctl_broker import kctl_broker
 

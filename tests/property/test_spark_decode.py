@@ -20,10 +20,10 @@ pytest.importorskip("pyarrow")
 
 import numpy as np
 
-from kctl.tables.exec import locate
-from kctl.tables.exec.chunk import Chunk, chunks
-from kctl.tables.exec.decode import TIMESTAMP_MS_MAX, decode
+from kctl.tables.exec.decoding.decode import TIMESTAMP_MS_MAX, decode
 from kctl.tables.exec.outcome import CorruptRecords
+from kctl.tables.exec.reading import locate
+from kctl.tables.exec.reading.chunk import Chunk, chunks
 
 TIMESTAMPS = st.one_of(st.integers(1_600_000_000_000, 1_600_000_100_000), st.just(-1), st.integers(-(2**62), 2**62 - 1))
 BYTES = st.one_of(st.none(), st.binary(max_size=20), st.binary(min_size=60, max_size=300))

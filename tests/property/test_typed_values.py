@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from kctl.client.registry.avro import AvroCodec
 from kctl.client.registry.schema import Schema
-from kctl.tables.exec.avro_columns import column_of, prepared
-from kctl.tables.exec.avro_values import AvroDecoder
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.column_types import (
+from kctl.tables.exec.decoding.avro_values import AvroDecoder
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.decoding.json_values import RECORD_BY_RECORD_MAX, JsonDecoder
+from kctl.tables.exec.schema.avro_columns import column_of, prepared
+from kctl.tables.exec.schema.column_types import (
     NO_ID,
     Columns,
     Decoding,
@@ -32,8 +33,7 @@ from kctl.tables.exec.column_types import (
     type_from_json,
     type_to_json,
 )
-from kctl.tables.exec.json_fields import inferred
-from kctl.tables.exec.json_values import RECORD_BY_RECORD_MAX, JsonDecoder
+from kctl.tables.exec.schema.json_fields import inferred
 
 NAMES = st.sampled_from(["id", "ID", "name", "a.b", "", "tags", "größe", "i", "v", "key", "value"])
 NUMBERS = st.one_of(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.tables.exec import variant_encoding
-from kctl.tables.exec.variant_encoding import (
+from kctl.tables.exec.decoding import variant_encoding
+from kctl.tables.exec.decoding.variant_encoding import (
     EXPORT_VARIANT_DEPTH_MAX,
     REMEMBERED_MAX,
     REMEMBERED_NAMES_MAX,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from kctl.tables.exec.columns import schema
+from kctl.tables.exec.selection.columns import schema
 from kctl.tables.verification.ledger import AllowedGaps, Difference, Ledger, Span
 from kctl.tables.verification.record_hash import TYPES, record_hashes
 

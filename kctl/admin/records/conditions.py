@@ -17,7 +17,7 @@ condition is true.  `= NULL` and `!= NULL` are `IS NULL` and `IS NOT NULL`.  LIK
 in which % is any text, _ one character, and \\ takes the meaning from the next one.  A timestamp is compared with
 milliseconds, or with a text as in ISO 8601.
 
-`kctl.tables.exec.row_filter` gives the same tree to Arrow, for records whose keys and values are columns.  An
+`kctl.tables.exec.selection.row_filter` gives the same tree to Arrow, for records whose keys and values are columns.  An
 evaluation visits every node at most once, so its time is bounded by the length of the condition and the size of the
 record.  Nothing of a condition is executed as Python.
 """

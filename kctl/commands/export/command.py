@@ -33,12 +33,12 @@ from kctl.tables.commits.layout import PARQUET_MARK
 from kctl.tables.engines.engine import Pace, require_engine
 from kctl.tables.engines.session import SparkMissing, SparkSettings, require_spark
 from kctl.tables.engines.submission import submit, without_secrets
-from kctl.tables.exec.column_types import Format
-from kctl.tables.exec.files import Locked
 from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss
-from kctl.tables.exec.partitioning import Partitioning
-from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm, RowSelection
-from kctl.tables.exec.target import PackageMissing, parse_target
+from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.targets.files import Locked
+from kctl.tables.exec.targets.target import PackageMissing, parse_target
 from kctl.tables.exports.cluster_reads import topic_names
 from kctl.tables.exports.export import Exporter, Listener
 from kctl.tables.exports.summary import (

@@ -15,8 +15,8 @@ from kctl.tables.engines.engine import EngineSettings
 from kctl.tables.engines.local_pool import LocalSettings
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.engines.submission import submit_command
-from kctl.tables.exec.column_types import Format
-from kctl.tables.exec.target import is_object_store
+from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.targets.target import is_object_store
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from kctl.tables.plans.request import ExportRequest
 

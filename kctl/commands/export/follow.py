@@ -17,8 +17,8 @@ from kctl.server.loop.tasks import SystemClock
 from kctl.tables.engines.engine import EngineSettings, start_engine
 from kctl.tables.engines.job import TaskRunner
 from kctl.tables.engines.session import SparkFailed
-from kctl.tables.exec.files import StoreFailed
 from kctl.tables.exec.outcome import CorruptRecords
+from kctl.tables.exec.targets.files import StoreFailed
 from kctl.tables.exports.export import Exporter, ExportReport, Listener
 from kctl.tables.exports.summary import RangeRow, rows_of
 from kctl.tables.formats.table import TableFailed

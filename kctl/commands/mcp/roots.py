@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 
 from kctl.errors import UsageError
-from kctl.tables.exec.target import is_object_store, parse_target
+from kctl.tables.exec.targets.target import is_object_store, parse_target
 
 
 class Roots:

@@ -25,9 +25,9 @@ from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.existing import ExistingExport
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable
-from kctl.tables.exec.files import Locked
 from kctl.tables.exec.outcome import DataLoss
-from kctl.tables.exec.target import PackageMissing, open_files, parse_target, require_arrow
+from kctl.tables.exec.targets.files import Locked
+from kctl.tables.exec.targets.target import PackageMissing, open_files, parse_target, require_arrow
 from kctl.tables.exports.importing import Import, ImportRequest, NotImportable, import_export
 from kctl.tables.exports.status import PartitionStatus, ReplacedRange, State, export_status
 from kctl.tables.plans.plan import Compression, Isolation

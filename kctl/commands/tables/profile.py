@@ -17,7 +17,7 @@ from kctl.commands.frame.shown import shows_one
 from kctl.commands.frame.values import check_offset_range
 from kctl.output.console import Column, Format, TypedRow
 from kctl.output.quantities import counted
-from kctl.tables.exec.target import PackageMissing, require_arrow
+from kctl.tables.exec.targets.target import PackageMissing, require_arrow
 from kctl.tables.plans.cluster_view import TopicSelection
 from kctl.tables.plans.plan import Isolation
 from kctl.tables.profiling.rows import KindCount, PartitionProfile, Spread, TopicProfile, TopKey, percent

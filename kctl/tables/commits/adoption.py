@@ -18,8 +18,8 @@ from kctl.model import TopicPartition
 from kctl.tables.commits.commit_log import BrokenExportFolder
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.commits.layout import NamedRange, data_path, incarnation_of
-from kctl.tables.exec.column_types import Columns, columns_from_json, leaves
-from kctl.tables.exec.files import Files
+from kctl.tables.exec.schema.column_types import Columns, columns_from_json, leaves
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.plan import FileOptions, FileRange, PartitionRange, Plan, PlannedTopic, Positions
 
 RANGE = re.compile(
@@ -79,8 +79,8 @@ def plan_adoption(
 def _found(files: Files, path: str) -> FoundFile:
     import pyarrow as pa  # noqa: PLC0415 - only an adoption needs it on the driver
 
+    from kctl.tables.exec.targets.writer import footer  # noqa: PLC0415 - same
     from kctl.tables.exec.task import COLUMNS_KEY, RANGE_KEY  # noqa: PLC0415 - same
-    from kctl.tables.exec.writer import footer  # noqa: PLC0415 - same
 
     try:
         with files.open(path) as file:

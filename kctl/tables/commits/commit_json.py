@@ -10,9 +10,15 @@ from uuid import UUID
 from kctl.client.consuming.positions import NO_EPOCH
 from kctl.client.consuming.positions import Position as History
 from kctl.model import TopicPartition
-from kctl.tables.exec.column_types import VARIANT, columns_from_json, columns_to_json, type_from_json, type_to_json
-from kctl.tables.exec.histories import UNKNOWN_HISTORY, history_of
 from kctl.tables.exec.outcome import FileOutcome, PartOutcome, WrittenFile
+from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, history_of
+from kctl.tables.exec.schema.column_types import (
+    VARIANT,
+    columns_from_json,
+    columns_to_json,
+    type_from_json,
+    type_to_json,
+)
 from kctl.tables.plans.path_set import NO_PATHS, PathSet
 from kctl.tables.plans.plan import (
     Compression,

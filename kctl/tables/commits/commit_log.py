@@ -41,9 +41,9 @@ from kctl.tables.commits.commit_json import (
 from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
 from kctl.tables.exec.file_task import DEAD_LETTERS, LISTS, dead_letters_path
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import FileOutcome, WrittenFile
-from kctl.tables.exec.partitioning import PARTITION_COLUMNS_MAX, without_partitions
+from kctl.tables.exec.selection.partitioning import PARTITION_COLUMNS_MAX, without_partitions
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.path_set import NO_PATHS, sized
 from kctl.tables.plans.plan import Plan, Positions, advance, continues
 

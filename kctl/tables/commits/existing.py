@@ -15,10 +15,10 @@ from kctl.tables.commits import layout
 from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.inventory import Inventory
 from kctl.tables.commits.layout import LayoutMark
-from kctl.tables.exec.column_types import Columns
 from kctl.tables.exec.file_task import DEAD_LETTERS, dead_letters_path
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.partitioning import without_partitions
+from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.selection.partitioning import without_partitions
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.formats.kinds import TableKind, TableOptions, table_opener
 from kctl.tables.formats.table import Table, TableFailed, TableState, lost_files
 from kctl.tables.plans.plan import Isolation, Plan, Positions, TopicPosition

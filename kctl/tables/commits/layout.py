@@ -34,7 +34,7 @@ from uuid import UUID
 
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID
-from kctl.tables.exec.files import Files
+from kctl.tables.exec.targets.files import Files
 
 LOG_DIRECTORY = "_kctl"
 PLANS = f"{LOG_DIRECTORY}/plans"

@@ -24,8 +24,8 @@ from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.commits.layout import DATA_SUFFIX, incarnation_of, topic_part
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of, summary
 from kctl.tables.compaction.merging import merge, sources_of
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import DataLoss, WrittenFile
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.plan import Positions
 
 BINS_PER_BATCH_MAX = 16

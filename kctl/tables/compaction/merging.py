@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from kctl.tables.commits.adoption import RANGE
 from kctl.tables.compaction.bins import SourceFile
-from kctl.tables.exec.damage import damage_as_arrow_error
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.targets.damage import damage_as_arrow_error
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.writer import ParquetFile, footer
 from kctl.tables.exec.task import COLUMNS_KEY, LOST_KEY, PARTS_KEY, RANGE_KEY
-from kctl.tables.exec.writer import ParquetFile, footer
 
 BATCH_ROWS = 1 << 16
 

@@ -18,9 +18,9 @@ from kctl.tables.commits.existing import ExistingExport
 from kctl.tables.commits.layout import DATA_SUFFIX
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, bins_of, summary
 from kctl.tables.compaction.merging import merge, sources_of
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import WrittenFile
-from kctl.tables.exec.target import require_arrow
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.target import require_arrow
 from kctl.tables.formats.kinds import TableKind
 from kctl.tables.formats.table import Conflict, Replacement, Table, TableFailed
 from kctl.tables.formats.table_log import COMMIT_ATTEMPTS

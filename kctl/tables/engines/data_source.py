@@ -33,10 +33,10 @@ from kctl.output.quantities import INT64_MAX, parse_integer
 from kctl.system.user_files import read_regular
 from kctl.tables.engines.job import portable
 from kctl.tables.engines.package import build_package
-from kctl.tables.exec.column_types import Columns, Format
-from kctl.tables.exec.columns import schema
-from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm
-from kctl.tables.exec.source_offsets import LATEST, parse_offsets
+from kctl.tables.exec.reading.source_offsets import LATEST, parse_offsets
+from kctl.tables.exec.schema.column_types import Columns, Format
+from kctl.tables.exec.selection.columns import schema
+from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.exec.topic_source import (
     LIMIT_TYPES,
     TopicReader,

@@ -10,7 +10,7 @@ from kctl.output.quantities import counted
 from kctl.tables.engines.job import JobProgress, TaskRunner, spark_runner
 from kctl.tables.engines.local_pool import LocalSettings, local_runner
 from kctl.tables.engines.session import SparkSettings, require_spark
-from kctl.tables.exec.target import PackageMissing
+from kctl.tables.exec.targets.target import PackageMissing
 
 EngineSettings = SparkSettings | LocalSettings
 

@@ -16,13 +16,13 @@ from kctl.model import TopicPartition
 from kctl.tables.commits import layout
 from kctl.tables.engines.session import RunningSpark, SparkSettings, running_spark
 from kctl.tables.engines.submission import use_option
-from kctl.tables.exec.fetch import OffsetRange
 from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss, Failure, FileOutcome
-from kctl.tables.exec.partitioning import NO_PARTITIONS, Partitioning
 from kctl.tables.exec.progress import NOTHING, TaskProgress, running_tasks
-from kctl.tables.exec.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
-from kctl.tables.exec.target import is_object_store
+from kctl.tables.exec.reading.fetch import OffsetRange
+from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, Partitioning
+from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.targets.target import is_object_store
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS
 from kctl.tables.plans.plan import Plan
 

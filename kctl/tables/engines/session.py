@@ -32,7 +32,7 @@ from kctl.errors import KctlError, UsageError
 from kctl.tables.engines import executor_watch
 from kctl.tables.engines.executor_watch import Seen, WatchState
 from kctl.tables.engines.package import build_package
-from kctl.tables.exec.environment import problem
+from kctl.tables.exec.worker import problem
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext

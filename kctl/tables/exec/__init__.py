@@ -1,10 +1,9 @@
 """Code that runs on Spark's executors; those of a cluster get it in a zip with kctl.protocol, records and client.
 
-Reading order: worker and environment (the entry point of a task), task (a planned file, from the first fetch to
-publication), fetch (the batches of an offset range), chunk, locate, varints and decode (batches into Arrow columns),
-columns and writer (columns into a Parquet file), files (every operation on the target folder), outcome and progress
-(results for the driver).  Keys and values are decoded by batch_decoder (texts, json_values, avro_values,
-protobuf_values, variant_values) into column_types; dead_letters has the records that cannot be decoded.
+Reading order: worker (the entry point of a task), task (a planned file, from the first fetch to publication), reading
+(the batches of an offset range, as chunks with the positions of all fields), decoding (chunks into Arrow columns; keys
+and values into the types of schema), selection (which of them an export has), targets (every operation on the folder of
+the export), outcome and progress (results for the driver).
 """
 
 from pathlib import Path

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from kctl.client.settings import ClientSettings
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.tables.exec.column_types import Columns
-from kctl.tables.exec.fetch import OffsetRange
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import PartOutcome, Unreadable, WrittenFile
-from kctl.tables.exec.partitioning import Partitioning, Values
-from kctl.tables.exec.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.reading.fetch import OffsetRange
+from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.selection.partitioning import Partitioning, Values
+from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.targets.files import Files
 
 DEAD_LETTERS = "_dead_letters"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.tables.exec.partitioning import Values
+from kctl.tables.exec.selection.partitioning import Values
 
 
 class CorruptRecords(KctlError):

@@ -23,14 +23,10 @@ from kctl.client.connections.blocking_transport import BlockingTransport, run_bl
 from kctl.errors import ApiError, ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader, Record
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.chunk import Chunk, Memories, chunks
-from kctl.tables.exec.column_types import Columns, columns_to_json
-from kctl.tables.exec.columns import formed, schema, with_incarnation, with_reason, within_calendar
-from kctl.tables.exec.decode import decode
-from kctl.tables.exec.fetch import Fetched, OffsetRange, RangeReader, TopicLeaders
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.decoding.decode import decode
+from kctl.tables.exec.decoding.rows import RowFilter, projected, selected
 from kctl.tables.exec.file_task import FileList, FileTask, claim, dead_letters_path, read_list
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import (
     UNREADABLE_RANGES_MAX,
     BadRecords,
@@ -43,11 +39,15 @@ from kctl.tables.exec.outcome import (
     Unreadable,
     WrittenFile,
 )
-from kctl.tables.exec.outputs import DeadLetters, Outputs
 from kctl.tables.exec.progress import Report, TaskProgress
-from kctl.tables.exec.rows import RowFilter, projected, selected
-from kctl.tables.exec.target import open_files
-from kctl.tables.exec.writer import footer
+from kctl.tables.exec.reading.chunk import Chunk, Memories, chunks
+from kctl.tables.exec.reading.fetch import Fetched, OffsetRange, RangeReader, TopicLeaders
+from kctl.tables.exec.schema.column_types import Columns, columns_to_json
+from kctl.tables.exec.selection.columns import formed, schema, with_incarnation, with_reason, within_calendar
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.outputs import DeadLetters, Outputs
+from kctl.tables.exec.targets.target import open_files
+from kctl.tables.exec.targets.writer import footer
 
 RANGE_KEY = "kctl.range"
 LOST_KEY = "kctl.lost"

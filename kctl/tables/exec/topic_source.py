@@ -22,18 +22,18 @@ from kctl.client.metadata import ClusterMetadata
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.tables.exec import source_offsets
-from kctl.tables.exec.arrow_types import VARIANT_TYPE
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.chunk import Memories, chunks
-from kctl.tables.exec.column_types import Columns
-from kctl.tables.exec.columns import formed
-from kctl.tables.exec.decode import decode
-from kctl.tables.exec.fetch import OffsetRange, RangeReader
-from kctl.tables.exec.histories import UNKNOWN_HISTORY, affects, find_divergences, history_of
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.decoding.decode import decode
 from kctl.tables.exec.outcome import BadRecords, DataLoss
-from kctl.tables.exec.row_selection import HeaderForm
-from kctl.tables.exec.source_offsets import Progress, progress_from_document, progress_to_document
+from kctl.tables.exec.reading import source_offsets
+from kctl.tables.exec.reading.chunk import Memories, chunks
+from kctl.tables.exec.reading.fetch import OffsetRange, RangeReader
+from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, affects, find_divergences, history_of
+from kctl.tables.exec.reading.source_offsets import Progress, progress_from_document, progress_to_document
+from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE
+from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.selection.columns import formed
+from kctl.tables.exec.selection.row_selection import HeaderForm
 from kctl.tables.exec.task import first_bad
 
 T = TypeVar("T")

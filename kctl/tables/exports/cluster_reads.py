@@ -11,7 +11,7 @@ from kctl.client.consuming.list_offsets import EARLIEST, list_offsets
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
-from kctl.tables.exec.column_types import Columns
+from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
 from kctl.tables.plans.density import Sample
 from kctl.tables.plans.plan import ClusterView, Plan, Positions

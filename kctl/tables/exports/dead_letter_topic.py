@@ -27,7 +27,7 @@ from kctl.model import TopicPartition
 from kctl.records.compression import Codec
 from kctl.tables.commits import layout
 from kctl.tables.commits.existing import ExistingExport, OutstandingLetters
-from kctl.tables.exec.files import Files
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.exports.importing import Route, RowSpan, RowWriter, due_runs, records_of
 from kctl.tables.plans.live_topic import live_topics
 from kctl.tables.plans.plan import TopicPosition

@@ -27,11 +27,11 @@ from kctl.tables.commits.inventory import Inventory, UnknownFiles
 from kctl.tables.engines.engine import StartEngine, require_engine, start_engine
 from kctl.tables.engines.job import JobProgress, TaskRunner, check_outcomes, failed_ranges, tasks_of
 from kctl.tables.engines.session import SparkSettings
-from kctl.tables.exec.column_types import Columns
 from kctl.tables.exec.file_task import FileTask, is_finished
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import BadRecords, DataLoss, FileOutcome, Unreadable
-from kctl.tables.exec.target import open_files
+from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.target import open_files
 from kctl.tables.exports.cluster_reads import (
     Samples,
     check_sample,

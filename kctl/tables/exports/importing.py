@@ -34,7 +34,7 @@ from kctl.output.quantities import counted
 from kctl.records.compression import Codec
 from kctl.tables.commits.existing import ExistingExport, ExportedTopic
 from kctl.tables.exec.file_task import DEAD_LETTERS
-from kctl.tables.exec.files import Files
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.formats.kinds import TableKind
 from kctl.tables.plans.live_topic import LiveLog, LiveTopic, live_topics
 from kctl.tables.plans.plan import TopicPosition
@@ -170,7 +170,7 @@ def records_of(batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
     """The offset of each row, and its record as arguments of Producer.send."""
     import pyarrow as pa  # noqa: PLC0415 - heavy
 
-    from kctl.tables.exec.columns import entries_of  # noqa: PLC0415 - imports pyarrow
+    from kctl.tables.exec.selection.columns import entries_of  # noqa: PLC0415 - imports pyarrow
 
     headers: list[Any] = [None] * batch.num_rows
     if "headers" in batch.schema.names:

@@ -13,8 +13,8 @@ from kctl.output.table import JSON_ONLY, Column, nonzero
 from kctl.tables.commits.commit_json import parts_of
 from kctl.tables.engines.engine import size_text
 from kctl.tables.engines.session import SparkSettings
-from kctl.tables.exec.column_types import STRING, Format, leaves
 from kctl.tables.exec.outcome import REASONS_MAX, PartOutcome
+from kctl.tables.exec.schema.column_types import STRING, Format, leaves
 from kctl.tables.exports.export import ExportReport, FinishedBatch
 from kctl.tables.plans.plan import PartitionRange, Plan
 from kctl.tables.plans.request import ExportRequest

@@ -27,11 +27,11 @@ from kctl.client.consuming.positions import NO_EPOCH
 from kctl.client.consuming.positions import Position as History
 from kctl.errors import KctlError, UsageError
 from kctl.model import ZERO_UUID
-from kctl.tables.exec.arrow_types import has_columns, held_columns
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.histories import UNKNOWN_HISTORY, history_of
 from kctl.tables.exec.outcome import WrittenFile
-from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, history_of
+from kctl.tables.exec.schema.arrow_types import has_columns, held_columns
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.formats.table import (
     DEAD_LETTER_BYTES,
     DEAD_LETTERS,

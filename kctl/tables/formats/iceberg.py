@@ -38,8 +38,8 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 
 from kctl.errors import UsageError
 from kctl.tables.commits.commit_json import topics_from_json, topics_to_json
-from kctl.tables.exec.arrow_types import has_columns, held_columns
-from kctl.tables.exec.partitioning import DATE, HOUR, Partitioning
+from kctl.tables.exec.schema.arrow_types import has_columns, held_columns
+from kctl.tables.exec.selection.partitioning import DATE, HOUR, Partitioning
 from kctl.tables.formats.iceberg_catalogs import RETENTION, catalog_failure, expiry_of, remove_files
 from kctl.tables.formats.table import (
     DEAD_LETTER_BYTES,

@@ -15,10 +15,10 @@ from kctl.tables.commits import layout
 from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.export_log import ExportLog
 from kctl.tables.commits.layout import PARQUET_MARK, LayoutMark
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.partitioning import NO_PARTITIONS, NONE, Partitioning
-from kctl.tables.exec.row_selection import ALL_ROWS, HEADER_LIST, LIST, HeaderForm, RowSelection
-from kctl.tables.exec.target import PackageMissing, is_object_store
+from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, NONE, Partitioning
+from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, LIST, HeaderForm, RowSelection
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.target import PackageMissing, is_object_store
 from kctl.tables.formats.table_log import TableLog
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 from kctl.tables.commits import layout
 from kctl.tables.commits.commit_json import topics_from_json, topics_to_json
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import WrittenFile
-from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.formats.table import TableCommit
 
 FOLDER = "_published"

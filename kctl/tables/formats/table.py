@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.tables.commits.inventory import DamagedFile, Inventory
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import WrittenFile
-from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.path_set import NO_PATHS, PathSet, sized
 from kctl.tables.plans.plan import HeldColumns, TopicPosition
 

@@ -28,12 +28,12 @@ from kctl.tables.commits.commit_json import parts_of, unreadable_to_json
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
-from kctl.tables.exec.column_types import Columns, columns_to_json
 from kctl.tables.exec.file_task import dead_letters_path
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import FileOutcome
-from kctl.tables.exec.partitioning import Partitioning
-from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm
+from kctl.tables.exec.schema.column_types import Columns, columns_to_json
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.formats.publications import Publication, Publications, is_recorded_name
 from kctl.tables.formats.table import (
     LOST,
@@ -374,8 +374,8 @@ class TableLog:
     def _commit_of(
         self, directory: str, plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int
     ) -> TableCommit:
-        from kctl.tables.exec.columns import schema  # noqa: PLC0415 - imports pyarrow
-        from kctl.tables.exec.rows import selected  # noqa: PLC0415 - same
+        from kctl.tables.exec.decoding.rows import selected  # noqa: PLC0415 - same
+        from kctl.tables.exec.selection.columns import schema  # noqa: PLC0415 - imports pyarrow
 
         topics = [topic for topic in after.topics if self._directory(topic) == directory]
         mine = [range_ for range_ in plan.ranges if range_.tp.topic in topics]
@@ -456,7 +456,7 @@ def _offsets(position: TopicPosition) -> dict[int, tuple[int, int]]:
 
 def _state_of(commit: TableCommit) -> TableState:
     """The state of a table after a commit."""
-    from kctl.tables.exec.arrow_types import held_columns  # noqa: PLC0415 - imports pyarrow
+    from kctl.tables.exec.schema.arrow_types import held_columns  # noqa: PLC0415 - imports pyarrow
 
     held = HeldColumns(held_columns(commit.schema, "key"), held_columns(commit.schema, "value"))
     return TableState(commit.batch, commit.topics, commit.schema.names, held, is_latest=False)

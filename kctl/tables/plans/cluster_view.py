@@ -24,7 +24,7 @@ from kctl.protocol.apis.describe_log_dirs import (
 from kctl.records.batch import iterate_batches
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import CorruptBatch
-from kctl.tables.exec.histories import find_divergences, history_of
+from kctl.tables.exec.reading.histories import find_divergences, history_of
 from kctl.tables.plans.density import Sample
 from kctl.tables.plans.plan import ClusterView, Isolation, PartitionView, Positions, TopicView, is_same_topic
 

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.tables.exec import avro_columns
-from kctl.tables.exec.column_types import (
+from kctl.tables.exec.schema import avro_columns
+from kctl.tables.exec.schema.column_types import (
     NO_ID,
     STRING,
     VARIANT,
@@ -31,9 +31,9 @@ from kctl.tables.exec.column_types import (
     is_column_name,
     kind_of,
 )
-from kctl.tables.exec.json_fields import inferred
-from kctl.tables.exec.schema_texts import text_of
-from kctl.tables.exec.target import PackageMissing, require_variants
+from kctl.tables.exec.schema.json_fields import inferred
+from kctl.tables.exec.schema.schema_texts import text_of
+from kctl.tables.exec.targets.target import PackageMissing, require_variants
 from kctl.tables.plans.plan import HeldColumns
 
 # JSON Schemas as types of columns. Pure.
@@ -283,7 +283,7 @@ def _column(schema: Schema, options: FieldOptions, source: str) -> Type:
 
             return avro_columns.column_of(*AvroCodec(avro_columns.prepared(schema)).parsed, options.name)
         from kctl.client.registry.protobuf import ProtobufCodec  # noqa: PLC0415 - an optional package
-        from kctl.tables.exec import protobuf_values  # noqa: PLC0415 - imports pyarrow
+        from kctl.tables.exec.decoding import protobuf_values  # noqa: PLC0415 - imports pyarrow
 
         return protobuf_values.column_of(ProtobufCodec(schema), options.name)
     except SchemaError as error:

@@ -14,7 +14,7 @@ from kctl.client.leaders import Outcomes
 from kctl.client.outcome import Outcome
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.tables.exec.histories import affects, find_divergences
+from kctl.tables.exec.reading.histories import affects, find_divergences
 from kctl.tables.plans.plan import TopicPosition, is_same_topic
 
 CLEANUP_POLICY = "cleanup.policy"

@@ -36,9 +36,9 @@ from kctl.client.consuming.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.tables.commits.layout import NamedRange, data_path
-from kctl.tables.exec.column_types import BINARY, VARIANT, Columns, Type
-from kctl.tables.exec.histories import UNKNOWN_HISTORY, affects
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, affects
+from kctl.tables.exec.schema.column_types import BINARY, VARIANT, Columns, Type
 from kctl.tables.plans.density import Sample, cut_by_size
 from kctl.tables.plans.path_set import NO_PATHS, PathSet
 

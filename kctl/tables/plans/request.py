@@ -8,7 +8,7 @@ from kctl.client.registry.schema import RegistrySettings
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.tables.engines.engine import EngineSettings
-from kctl.tables.exec.column_types import Format
+from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.cluster_view import TopicSelection
 from kctl.tables.plans.decodings import DecodingOptions
@@ -20,7 +20,7 @@ class ExportRequest:
     """Options of an export.  Raises UsageError for those that exclude each other."""
 
     target: str
-    """A folder or a URL, see kctl.tables.exec.target."""
+    """A folder or a URL, see kctl.tables.exec.targets.target."""
     selection: TopicSelection
     client: ClientSettings
     options: FileOptions

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from kctl.limits import PROFILE_KEY_BYTES_MAX, Subject, bound
 from kctl.records.compression import Codec
 from kctl.records.header import CODEC_MASK, HEADER_SIZE
-from kctl.tables.exec.chunk import Bytes, Chunk, Longs
-from kctl.tables.exec.decode import RecordPositions, binary_column, positions_in_time
-from kctl.tables.exec.fetch import OffsetRange
-from kctl.tables.exec.locate import Fields, Slots, locate
+from kctl.tables.exec.decoding.decode import RecordPositions, binary_column, positions_in_time
+from kctl.tables.exec.reading.chunk import Bytes, Chunk, Longs
+from kctl.tables.exec.reading.fetch import OffsetRange
+from kctl.tables.exec.reading.locate import Fields, Slots, locate
 from kctl.tables.profiling.fields import SLICES, ValueSample
 from kctl.tables.profiling.histogram import Histogram, spread_of
 from kctl.tables.profiling.key_counts import DistinctKeys, FrequentKeys

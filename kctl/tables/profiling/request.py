@@ -9,10 +9,10 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.settings import ClientSettings
 from kctl.model import TopicPartition
-from kctl.tables.exec.chunk import Memories, chunks
-from kctl.tables.exec.fetch import OffsetRange, RangeReader, TopicLeaders
 from kctl.tables.exec.outcome import CorruptRecords
-from kctl.tables.exec.target import require_arrow
+from kctl.tables.exec.reading.chunk import Memories, chunks
+from kctl.tables.exec.reading.fetch import OffsetRange, RangeReader, TopicLeaders
+from kctl.tables.exec.targets.target import require_arrow
 from kctl.tables.exec.task import OpenReader
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS, TopicSelection, view_cluster
 from kctl.tables.plans.plan import ClusterView, PartitionView, Positions

@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
 from kctl.tables.commits.layout import incarnation_of
-from kctl.tables.exec.arrow_types import VARIANT_TYPE
-from kctl.tables.exec.column_types import Columns, Format, columns_from_json, leaves
-from kctl.tables.exec.columns import form_of, formed
-from kctl.tables.exec.damage import damage_as_arrow_error
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.row_selection import HEADER_LIST
+from kctl.tables.exec.decoding.variant_values import json_of
+from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE
+from kctl.tables.exec.schema.column_types import Columns, Format, columns_from_json, leaves
+from kctl.tables.exec.selection.columns import form_of, formed
+from kctl.tables.exec.selection.row_selection import HEADER_LIST
+from kctl.tables.exec.targets.damage import damage_as_arrow_error
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.task import COLUMNS_KEY
-from kctl.tables.exec.variant_values import json_of
 from kctl.tables.verification.ledger import Longs
 from kctl.tables.verification.record_hash import TYPES, Hashes, is_comparable, record_hashes
 

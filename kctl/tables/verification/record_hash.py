@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kctl.tables.exec.arrow_types import TIMESTAMP, VARIANT_TYPE
-from kctl.tables.exec.columns import HEADERS, entries_of
+from kctl.tables.exec.schema.arrow_types import TIMESTAMP, VARIANT_TYPE
+from kctl.tables.exec.selection.columns import HEADERS, entries_of
 
 Hashes = NDArray[np.uint64]
 TYPES = {

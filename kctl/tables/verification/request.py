@@ -13,9 +13,9 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
 from kctl.tables.commits.existing import ExistingExport, ExportedTopic
-from kctl.tables.exec.column_types import UNDECODED
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.target import open_files, require_arrow
+from kctl.tables.exec.schema.column_types import UNDECODED
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.target import open_files, require_arrow
 from kctl.tables.formats.kinds import TableKind
 from kctl.tables.plans.live_topic import LiveTopic, divergences_of, is_compacted, live_topics, log_start
 from kctl.tables.plans.plan import Isolation, TopicPosition
@@ -101,7 +101,7 @@ def _with_cluster(
     request: VerifyRequest, position: TopicPosition, work: Callable[[LiveSource], Verification]
 ) -> Verification:
     """Performs the work with connections to the cluster."""
-    from kctl.tables.exec.fetch import RangeReader, TopicLeaders  # noqa: PLC0415 - only this reads records
+    from kctl.tables.exec.reading.fetch import RangeReader, TopicLeaders  # noqa: PLC0415 - only this reads records
 
     client = ClusterClient(request.client, BlockingTransport())
     try:
@@ -131,8 +131,8 @@ def _compare(
     on_progress: Callable[[int], None],
     where: str,
 ) -> Verification:
-    from kctl.tables.exec.batch_decoder import BatchDecoder  # noqa: PLC0415 - imports pyarrow
-    from kctl.tables.exec.rows import RowFilter  # noqa: PLC0415 - same
+    from kctl.tables.exec.decoding.batch_decoder import BatchDecoder  # noqa: PLC0415 - imports pyarrow
+    from kctl.tables.exec.decoding.rows import RowFilter  # noqa: PLC0415 - same
     from kctl.tables.verification.data_files import DataFiles  # noqa: PLC0415 - same
     from kctl.tables.verification.ledger import AllowedGaps  # noqa: PLC0415 - same
     from kctl.tables.verification.verifier import (  # noqa: PLC0415 - same

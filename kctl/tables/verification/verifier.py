@@ -16,13 +16,13 @@ from kctl.errors import ApiError
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.tables.commits.existing import ExportedTopic
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.chunk import Memories, chunks
-from kctl.tables.exec.columns import formed, within_calendar
-from kctl.tables.exec.decode import decode
-from kctl.tables.exec.fetch import OffsetRange
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.decoding.decode import decode
+from kctl.tables.exec.decoding.rows import RowFilter
 from kctl.tables.exec.outcome import CorruptRecords, DataLoss
-from kctl.tables.exec.rows import RowFilter
+from kctl.tables.exec.reading.chunk import Memories, chunks
+from kctl.tables.exec.reading.fetch import OffsetRange
+from kctl.tables.exec.selection.columns import formed, within_calendar
 from kctl.tables.exec.task import OpenReader
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS
 from kctl.tables.plans.live_topic import LiveLog, LiveTopic

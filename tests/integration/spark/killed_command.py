@@ -22,7 +22,7 @@ import pyiceberg.catalog.sql  # noqa: F401
 
 import kctl.tables.exec.task  # noqa: F401
 from kctl.client.producing.transaction import Transaction
-from kctl.tables.exec.files import Files
+from kctl.tables.exec.targets.files import Files
 from kctl.tables.exports import dead_letter_topic, importing
 from kctl.tables.plans.request import ExportRequest
 from kctl.tables.verification import data_files

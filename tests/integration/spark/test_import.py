@@ -25,7 +25,7 @@ from kctl.client.settings import ClientSettings, parse_servers
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.tables.commits.existing import ExistingExport
-from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports import importing
 from kctl.tables.exports.importing import ImportRequest, import_export, import_group
 from kctl.tables.verification import data_files

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl.cli import main
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.target import open_files
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.target import open_files
 from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export_command, export_words
 from tests.peers import s3_server
 from tests.peers.forked_kctl import run_kctl

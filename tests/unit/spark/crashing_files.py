@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from kctl.tables.exec.files import DiskFiles, link_if_absent
+from kctl.tables.exec.targets.files import DiskFiles, link_if_absent
 
 
 class Crash(BaseException):

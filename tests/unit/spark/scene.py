@@ -23,10 +23,10 @@ from kctl.records.header import Record
 from kctl.tables.engines.engine import EngineSettings
 from kctl.tables.engines.job import JobProgress, TaskRunner
 from kctl.tables.engines.session import SparkFailed, SparkSettings
-from kctl.tables.exec.fetch import Fetched, OffsetRange
 from kctl.tables.exec.file_task import FileTask
-from kctl.tables.exec.files import DiskFiles, Files
 from kctl.tables.exec.outcome import DataLoss, FileOutcome, Unreadable
+from kctl.tables.exec.reading.fetch import Fetched, OffsetRange
+from kctl.tables.exec.targets.files import DiskFiles, Files
 from kctl.tables.exec.task import OpenReader, export_file
 from kctl.tables.exports.export import Exporter, ExportReport, Listener
 from kctl.tables.formats.kinds import TableOptions

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
 
-from kctl.tables.exec.files import Files
-from kctl.tables.exec.object_files import ObjectFiles
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.object_files import ObjectFiles
 from tests.unit.spark.crashing_files import Crash
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kctl.cli import main
 from kctl.tables.commits.existing import ExistingExport
-from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.formats.iceberg_catalogs import catalog_failure
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.formats.table import TableFailed

@@ -13,10 +13,10 @@ from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header, seal
-from kctl.tables.exec import chunk
-from kctl.tables.exec.chunk import Memories, chunks, decompress_into
-from kctl.tables.exec.decode import decode
+from kctl.tables.exec.decoding.decode import decode
 from kctl.tables.exec.outcome import CorruptRecords
+from kctl.tables.exec.reading import chunk
+from kctl.tables.exec.reading.chunk import Memories, chunks, decompress_into
 from tests.rows import for_rows
 
 

@@ -170,7 +170,7 @@ def test_a_target_without_an_export_is_a_usage_error(
 def test_without_pyarrow_one_line_explains_how_to_install_it(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kctl.tables.exec.target.find_spec", lambda _: None)
+    monkeypatch.setattr("kctl.tables.exec.targets.target.find_spec", lambda _: None)
     assert main(["tables", *(str(tmp_path) if word == "TARGET" else word for word in words), "--format", "json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "PACKAGE_MISSING"

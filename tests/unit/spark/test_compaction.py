@@ -21,9 +21,9 @@ from kctl.errors import KctlError
 from kctl.tables.commits.commit_log import BrokenExportFolder, CommitLog, LostRace
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of
 from kctl.tables.compaction.table_files import CompactRequest, compact_export
-from kctl.tables.exec.files import DiskFiles, Files, Locked
 from kctl.tables.exec.outcome import DataLoss
-from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.targets.files import DiskFiles, Files, Locked
 from kctl.tables.formats import delta, iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.formats.table import Conflict, Replacement, TableFailed

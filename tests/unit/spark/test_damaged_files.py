@@ -14,9 +14,9 @@ from kctl.client.connections.blocking_transport import run_blocking
 from kctl.client.settings import ClientSettings
 from kctl.tables.commits.existing import ExistingExport
 from kctl.tables.commits.inventory import Inventory
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import DataLoss
-from kctl.tables.exec.partitioning import DATE, Partitioning
+from kctl.tables.exec.selection.partitioning import DATE, Partitioning
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.status import State, export_status
 from kctl.tables.formats.delta import DeltaLakeTable
 from kctl.tables.formats.kinds import TableKind, TableOptions

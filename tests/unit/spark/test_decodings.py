@@ -11,8 +11,8 @@ import pytest
 
 from kctl.client.registry.schema import Reference, Schema
 from kctl.errors import UsageError
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.column_types import (
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.schema.column_types import (
     Columns,
     Decoding,
     Format,

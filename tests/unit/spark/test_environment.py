@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kctl.tables.engines.package import build_package
-from kctl.tables.exec.environment import problem
+from kctl.tables.exec.worker import problem
 
 
 def test_installed_packages_are_no_problem() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from kctl.errors import KctlError
 from kctl.tables.commits.commit_log import BrokenExportFolder
-from kctl.tables.exec.files import Locked
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.targets.files import Locked
 from kctl.tables.exports.export import Listener, Origin
 from kctl.tables.exports.summary import rows_of
 from kctl.tables.plans.plan import OnDataLoss

@@ -17,7 +17,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.existing import ExistingExport, ExportState, TopicState
-from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.status import PartitionStatus, State, export_status
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.plan import Position, TopicPosition

@@ -18,9 +18,9 @@ from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
 from kctl.records.legacy import build_messages
-from kctl.tables.exec.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
-from kctl.tables.exec.histories import UNKNOWN_HISTORY
 from kctl.tables.exec.outcome import CorruptRecords, DataLoss
+from kctl.tables.exec.reading.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
+from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY
 from tests.unit.spark.fake_broker import ORDERS, FakeBroker
 
 

@@ -13,8 +13,8 @@ from kctl.errors import ApiError, ClusterUnreachable
 from kctl.tables.commits.commit_log import BrokenExportFolder
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.engines.session import SparkFailed
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.export import Origin
 from kctl.tables.plans.plan import OnDataLoss
 from tests.unit.spark.crashing_files import Crash

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl.errors import UsageError
-from kctl.tables.exec.columns import HEADER_MAP, HEADERS, entries_of, form_of, formed, headers_type
 from kctl.tables.exec.file_task import dead_letters_path
-from kctl.tables.exec.row_selection import HEADER_LIST, HeaderForm
+from kctl.tables.exec.selection.columns import HEADER_MAP, HEADERS, entries_of, form_of, formed, headers_type
+from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.rows import for_rows

@@ -17,8 +17,8 @@ from kctl.tables.commits.layout import (
     topic_directories,
     topic_directory,
 )
-from kctl.tables.exec.files import DiskFiles
-from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.targets.files import DiskFiles
 
 
 def test_a_data_file_is_named_after_its_range() -> None:

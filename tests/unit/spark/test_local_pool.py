@@ -13,10 +13,10 @@ from kctl.model import TopicPartition
 from kctl.tables.engines.job import JobProgress
 from kctl.tables.engines.local_pool import DRIVER_OFFSETS_MAX, LocalRunner
 from kctl.tables.exec import task as task_module
-from kctl.tables.exec.fetch import OffsetRange
 from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import Failure, FileOutcome
 from kctl.tables.exec.progress import Report, TaskProgress
+from kctl.tables.exec.reading.fetch import OffsetRange
 
 
 def task_of(folder: str, path: str, offsets: int) -> FileTask:

@@ -21,8 +21,8 @@ from kctl.errors import ApiError, KctlError
 from kctl.tables.commits.commit_log import BrokenExportFolder, CommitLog, LostRace
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.compaction.folder import compact_folder
-from kctl.tables.exec.files import DiskFiles
-from kctl.tables.exec.partitioning import DATE, Partitioning
+from kctl.tables.exec.selection.partitioning import DATE, Partitioning
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.export import Listener
 from kctl.tables.formats import delta, iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions, open_log

@@ -16,7 +16,7 @@ from obstore.store import MemoryStore, from_url
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
-from kctl.tables.exec.object_files import ObjectFiles
+from kctl.tables.exec.targets.object_files import ObjectFiles
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.peers import s3_server
 from tests.unit.spark.scene import filled, run

@@ -13,8 +13,8 @@ import pytest
 from kctl.errors import UsageError
 from kctl.tables.commits.layout import shared_path, topic_directory, topic_part
 from kctl.tables.compaction.table_files import CompactRequest, compact_export
-from kctl.tables.exec.files import DiskFiles
-from kctl.tables.exec.partitioning import Partitioning
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.formats.kinds import TableOptions
 from kctl.tables.plans.plan import Compression, OnDataLoss
 from tests.rows import for_rows

@@ -131,6 +131,6 @@ def test_the_same_code_gives_the_same_zip(tmp_path: Path) -> None:
 
 def test_driver_only_modules_are_not_in_the_zip(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_package(tmp_path)).namelist()
-    assert "kctl/tables/exec/decode.py" in names
+    assert "kctl/tables/exec/decoding/decode.py" in names
     assert not [name for name in names if name.startswith(("kctl/server", "kctl/commands", "kctl/output/console"))]
     assert "kctl/tables/exports/export.py" not in names

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from kctl.errors import KctlError, UsageError
-from kctl.tables.exec import outputs
-from kctl.tables.exec.column_types import Format
-from kctl.tables.exec.columns import CALENDAR_US
-from kctl.tables.exec.files import DiskFiles
-from kctl.tables.exec.object_files import ObjectFiles
 from kctl.tables.exec.outcome import BadRecords, DataLoss
-from kctl.tables.exec.outputs import utc_offsets_us
-from kctl.tables.exec.partitioning import NULL_NAME, Partitioning, escaped
+from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.selection.columns import CALENDAR_US
+from kctl.tables.exec.selection.partitioning import NULL_NAME, Partitioning, escaped
+from kctl.tables.exec.targets import outputs
+from kctl.tables.exec.targets.files import DiskFiles
+from kctl.tables.exec.targets.object_files import ObjectFiles
+from kctl.tables.exec.targets.outputs import utc_offsets_us
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions

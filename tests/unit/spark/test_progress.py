@@ -11,8 +11,8 @@ import pytest
 from kctl.tables.engines.engine import Pace
 from kctl.tables.engines.job import JobProgress, tasks_of
 from kctl.tables.exec.file_task import FileTask
-from kctl.tables.exec.partitioning import DATE, Partitioning
 from kctl.tables.exec.progress import TaskProgress, progress_file, running_tasks
+from kctl.tables.exec.selection.partitioning import DATE, Partitioning
 from kctl.tables.exec.task import OpenReader, export_file
 from kctl.tables.formats.kinds import TableOptions
 from tests.unit.spark.scene import Cluster, ClusterReader, exporter

@@ -21,9 +21,9 @@ from google.protobuf.message_factory import GetMessageClass
 from kctl.client.registry.protobuf import ProtobufCodec
 from kctl.client.registry.schema import Schema, header_of, indexes_of
 from kctl.errors import UsageError
-from kctl.tables.exec.column_types import Decoding, Format, type_to_json
-from kctl.tables.exec.protobuf_values import ProtobufDecoder, column_of
-from kctl.tables.exec.schema_texts import text_of
+from kctl.tables.exec.decoding.protobuf_values import ProtobufDecoder, column_of
+from kctl.tables.exec.schema.column_types import Decoding, Format, type_to_json
+from kctl.tables.exec.schema.schema_texts import text_of
 
 ID = 7
 MANY = Field.LABEL_REPEATED

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from kctl.admin.records.conditions import RecordView, parse_where
 from kctl.errors import UsageError
 from kctl.records.header import Record
-from kctl.tables.exec.column_types import STRING, Columns, Decoding, Format, Struct
-from kctl.tables.exec.columns import schema
-from kctl.tables.exec.files import DiskFiles
-from kctl.tables.exec.partitioning import Partitioning
-from kctl.tables.exec.row_selection import RowSelection
-from kctl.tables.exec.rows import RowFilter
+from kctl.tables.exec.decoding.rows import RowFilter
+from kctl.tables.exec.schema.column_types import STRING, Columns, Decoding, Format, Struct
+from kctl.tables.exec.selection.columns import schema
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.selection.row_selection import RowSelection
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from tests.rows import for_rows

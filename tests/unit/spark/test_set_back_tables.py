@@ -19,8 +19,8 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.connections.blocking_transport import BlockingTransport
 from kctl.client.settings import ClientSettings
 from kctl.tables.commits.existing import ExistingExport
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.importing import ImportRequest, NotImportable, import_export
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableOptions

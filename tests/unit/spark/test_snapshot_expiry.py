@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table import Table
 
 from kctl.tables.compaction.table_files import CompactRequest, compact_export
-from kctl.tables.exec.files import DiskFiles
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.iceberg_catalogs import EXPIRED_AT_ONCE_MAX, MAX_AGE_MS, MIN_SNAPSHOTS
 from kctl.tables.formats.kinds import TableKind, TableOptions

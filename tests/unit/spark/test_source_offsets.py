@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kctl.client.consuming.positions import Position as History
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
-from kctl.tables.exec.histories import history_of
-from kctl.tables.exec.source_offsets import (
+from kctl.tables.exec.reading.histories import history_of
+from kctl.tables.exec.reading.source_offsets import (
     Progress,
     cut,
     from_document,

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl.errors import KctlError
-from kctl.tables.exec.target import open_files
+from kctl.tables.exec.targets.target import open_files
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.peers import s3_server
 from tests.peers.s3_server import BUSY, EXPIRED, LOST, RESET

@@ -15,9 +15,9 @@ from pyiceberg.utils.config import Config
 
 from kctl.errors import KctlError, UsageError
 from kctl.tables.commits.commit_log import BrokenExportFolder, CommitLog, LostRace
-from kctl.tables.exec.files import DiskFiles, Files, PathOutsideTarget, StoreFailed
-from kctl.tables.exec.object_files import ObjectFiles
-from kctl.tables.exec.target import open_files
+from kctl.tables.exec.targets.files import DiskFiles, Files, PathOutsideTarget, StoreFailed
+from kctl.tables.exec.targets.object_files import ObjectFiles
+from kctl.tables.exec.targets.target import open_files
 from kctl.tables.exports.export import Listener
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from tests.peers import s3_server

@@ -19,12 +19,12 @@ from pyiceberg.table import TableProperties
 from kctl.errors import KctlError, UsageError
 from kctl.tables.commits.commit_log import LostRace
 from kctl.tables.commits.inventory import UnknownFiles
-from kctl.tables.exec import outputs
-from kctl.tables.exec.column_types import Format
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import DataLoss
-from kctl.tables.exec.partitioning import DATE, HOUR, NONE, Partitioning
-from kctl.tables.exec.target import PackageMissing
+from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.selection.partitioning import DATE, HOUR, NONE, Partitioning
+from kctl.tables.exec.targets import outputs
+from kctl.tables.exec.targets.files import DiskFiles
+from kctl.tables.exec.targets.target import PackageMissing
 from kctl.tables.exports.export import Listener
 from kctl.tables.formats import delta, iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import KctlError, UsageError
-from kctl.tables.exec.files import DiskFiles
-from kctl.tables.exec.target import parse_target
+from kctl.tables.exec.targets.files import DiskFiles
+from kctl.tables.exec.targets.target import parse_target
 from tests.unit.spark.scene import assert_exact, filled, run
 
 

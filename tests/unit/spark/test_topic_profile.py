@@ -20,8 +20,8 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.tables.exec.fetch import Fetched, OffsetRange
 from kctl.tables.exec.outcome import Unreadable
+from kctl.tables.exec.reading.fetch import Fetched, OffsetRange
 from kctl.tables.profiling import fields, profiler
 from kctl.tables.profiling.histogram import BARS_MAX, Histogram
 from kctl.tables.profiling.key_counts import DistinctKeys, FrequentKeys

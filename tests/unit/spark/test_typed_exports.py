@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl.errors import UsageError
-from kctl.tables.exec.column_types import Format
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import BadRecords, DataLoss
+from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.summary import bad_reasons, rows_of
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions

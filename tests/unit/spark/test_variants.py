@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 from kctl.errors import UsageError
 from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.existing import ExistingExport
-from kctl.tables.exec import target
-from kctl.tables.exec.arrow_types import VARIANT_TYPE, column_type
-from kctl.tables.exec.column_types import VARIANT, Format
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import BadRecords
-from kctl.tables.exec.partitioning import Partitioning
-from kctl.tables.exec.row_selection import RowSelection
-from kctl.tables.exec.target import PackageMissing
-from kctl.tables.exec.variant_footer import UnknownFooter, annotated
-from kctl.tables.exec.writer import ParquetFile
+from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE, column_type
+from kctl.tables.exec.schema.column_types import VARIANT, Format
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.selection.row_selection import RowSelection
+from kctl.tables.exec.targets import target
+from kctl.tables.exec.targets.files import DiskFiles
+from kctl.tables.exec.targets.target import PackageMissing
+from kctl.tables.exec.targets.variant_footer import UnknownFooter, annotated
+from kctl.tables.exec.targets.writer import ParquetFile
 from kctl.tables.exports.summary import bad_reasons, columns_of
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions

@@ -20,10 +20,10 @@ from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.tables.commits.existing import ExistingExport
-from kctl.tables.exec.column_types import Format
-from kctl.tables.exec.fetch import Fetched, OffsetRange
-from kctl.tables.exec.files import DiskFiles
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.reading.fetch import Fetched, OffsetRange
+from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions

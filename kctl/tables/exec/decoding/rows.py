@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kctl.admin.records.conditions import parse_where
-from kctl.tables.exec.batch_decoder import BatchDecoder
-from kctl.tables.exec.column_types import Columns
-from kctl.tables.exec.row_filter import (
+from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.selection.row_filter import (
     AnyOf,
     Comparison,
     Every,

@@ -20,10 +20,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kctl.records.header import LOG_APPEND_TIME_BIT
-from kctl.tables.exec.arrow_types import TIMESTAMP
-from kctl.tables.exec.chunk import Bytes, Chunk, Longs
-from kctl.tables.exec.columns import HEADER_FIELDS, HEADERS, schema
-from kctl.tables.exec.locate import Fields, Slots, locate, locate_headers
+from kctl.tables.exec.reading.chunk import Bytes, Chunk, Longs
+from kctl.tables.exec.reading.locate import Fields, Slots, locate, locate_headers
+from kctl.tables.exec.schema.arrow_types import TIMESTAMP
+from kctl.tables.exec.selection.columns import HEADER_FIELDS, HEADERS, schema
 
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 CONSTANT_COLUMN_ROWS = 1 << 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from kctl.tables.exec.arrow_types import VARIANT_TYPE
-from kctl.tables.exec.batch_decoder import DecodedColumn, decoded_texts
-from kctl.tables.exec.target import require_variants
-from kctl.tables.exec.variant_encoding import NotVariant, VariantEncoder, json_text
+from kctl.tables.exec.decoding.batch_decoder import DecodedColumn, decoded_texts
+from kctl.tables.exec.decoding.variant_encoding import NotVariant, VariantEncoder, json_text
+from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE
+from kctl.tables.exec.targets.target import require_variants
 
 
 class VariantDecoder:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kctl.admin.records import conditions
 from kctl.admin.records.conditions import All, Constant, Either, Exists, IsTrue, Json, Not, Operator, Path
 from kctl.errors import UsageError
-from kctl.tables.exec.column_types import STRING, Columns, Struct, Type, check_path, decimal_of, kind_of
+from kctl.tables.exec.schema.column_types import STRING, Columns, Struct, Type, check_path, decimal_of, kind_of
 
 RECORD_TYPES = {
     "topic": STRING,

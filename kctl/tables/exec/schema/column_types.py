@@ -77,7 +77,7 @@ class Format(StrEnum):
     AVRO = "avro"
     PROTOBUF = "protobuf"
     VARIANT = "variant"
-    """JSON that is kept as it is, see kctl.tables.exec.variant_encoding."""
+    """JSON that is kept as it is, see kctl.tables.exec.decoding.variant_encoding."""
 
 
 @dataclass(frozen=True, slots=True)

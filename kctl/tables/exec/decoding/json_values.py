@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from kctl.client.registry.schema import HEADER_BYTES
-from kctl.tables.exec.arrow_types import arrow_type
-from kctl.tables.exec.batch_decoder import DecodedColumn, decoded_texts
-from kctl.tables.exec.column_types import Decoding, Struct
-from kctl.tables.exec.json_fields import NOTHING, NotJson, divided, parse
+from kctl.tables.exec.decoding.batch_decoder import DecodedColumn, decoded_texts
+from kctl.tables.exec.schema.arrow_types import arrow_type
+from kctl.tables.exec.schema.column_types import Decoding, Struct
+from kctl.tables.exec.schema.json_fields import NOTHING, NotJson, divided, parse
 
 RECORD_BY_RECORD_MAX = 64
 """More records than these are halved if the parser refuses them, to find those it accepts."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kctl.records.compiled import walk_is_compiled
-from kctl.tables.exec.chunk import BITS_32, BITS_64, Bytes, Chunk, Longs, read_varints, record_bounds
 from kctl.tables.exec.outcome import CorruptRecords
+from kctl.tables.exec.reading.chunk import BITS_32, BITS_64, Bytes, Chunk, Longs, read_varints, record_bounds
 
 if walk_is_compiled():
     from kctl.records.walk import FIELDS, locate_records

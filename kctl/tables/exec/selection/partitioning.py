@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kctl.errors import UsageError
-from kctl.tables.exec.column_types import Columns, Struct, Type, check_path, kind_of
+from kctl.tables.exec.schema.column_types import Columns, Struct, Type, check_path, kind_of
 
 NONE, DATE, HOUR = "none", "date", "hour"
 PARTITION_COLUMNS_MAX = 2

@@ -25,7 +25,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from kctl.tables.exec.files import StoreFailed, checked
+from kctl.tables.exec.targets.files import StoreFailed, checked
 
 PROBE = "_kctl/conditional-writes"
 """An object that exists in every target: creating it again must be refused."""

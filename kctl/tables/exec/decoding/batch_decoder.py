@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from kctl.errors import UsageError
-from kctl.tables.exec.column_types import Columns, Decoding, Format
-from kctl.tables.exec.columns import REASON, fields_of
+from kctl.tables.exec.schema.column_types import Columns, Decoding, Format
+from kctl.tables.exec.selection.columns import REASON, fields_of
 
 # Port for decoding a column of keys or values, and its implementation for texts.
 #
@@ -134,6 +134,6 @@ def _decoder_of(name: str, decoding: Decoding) -> ColumnDecoder:
 def _module(name: str) -> Any:
     """The module of a decoder, whose packages are optional or take long to import."""
     try:
-        return importlib.import_module(f"kctl.tables.exec.{name}")
+        return importlib.import_module(f"kctl.tables.exec.decoding.{name}")
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is missing: pip install 'kctl-kafka[registry]'") from None

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, Subject, bound
-from kctl.tables.exec.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
+from kctl.tables.exec.schema.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
 
 EXPORT_JSON_DEPTH_MAX = bound(
     Subject.EXPORTS,

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kctl.errors import KctlError, UsageError
-from kctl.tables.exec.files import DiskFiles, Files
+from kctl.tables.exec.targets.files import DiskFiles, Files
 
 STORE_SCHEMES = ("s3", "gs", "az")
 PYARROW_WITH_VARIANTS = 22
@@ -78,6 +78,6 @@ def open_files(target: str) -> Files:
         return DiskFiles(Path(target))
     if find_spec("obstore") is None:
         raise PackageMissing("obstore missing: pip install 'kctl-kafka[objectstore]'")
-    from kctl.tables.exec.object_files import ObjectFiles  # noqa: PLC0415 - needs an optional package
+    from kctl.tables.exec.targets.object_files import ObjectFiles  # noqa: PLC0415 - needs an optional package
 
     return ObjectFiles(target)

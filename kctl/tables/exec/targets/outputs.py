@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from kctl.errors import KctlError
 from kctl.limits import Subject, bound
-from kctl.tables.exec.columns import CALENDAR_US
 from kctl.tables.exec.file_task import FileTask
-from kctl.tables.exec.files import Files
 from kctl.tables.exec.outcome import OTHER_REASONS, REASONS_MAX, WrittenFile
-from kctl.tables.exec.partitioning import HOUR, HOUR_US, Partitioning, Values
-from kctl.tables.exec.writer import ROW_GROUP_BYTES, ParquetFile, footer
+from kctl.tables.exec.selection.columns import CALENDAR_US
+from kctl.tables.exec.selection.partitioning import HOUR, HOUR_US, Partitioning, Values
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.writer import ROW_GROUP_BYTES, ParquetFile, footer
 
 EXPORT_PARTITIONS_PER_TASK_MAX = bound(
     Subject.EXPORTS,

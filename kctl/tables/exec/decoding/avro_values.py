@@ -7,8 +7,8 @@ from typing import Any
 
 from kctl.client.registry.avro import AvroCodec
 from kctl.client.registry.schema import Schema
-from kctl.tables.exec.avro_columns import prepared
-from kctl.tables.exec.registry_values import RegistryDecoder
+from kctl.tables.exec.decoding.registry_values import RegistryDecoder
+from kctl.tables.exec.schema.avro_columns import prepared
 
 
 class AvroDecoder(RegistryDecoder):

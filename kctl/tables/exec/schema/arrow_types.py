@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from kctl.tables.exec.column_types import VARIANT, ListOf, MapOf, Struct, Type, decimal_of, leaves
+from kctl.tables.exec.schema.column_types import VARIANT, ListOf, MapOf, Struct, Type, decimal_of, leaves
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 VARIANT_TYPE = pa.struct(

@@ -18,9 +18,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from kctl.client.registry.protobuf import ProtobufCodec
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.tables.exec.column_types import ListOf, MapOf, Struct, Type, TypeCount
-from kctl.tables.exec.columns import CALENDAR_US
-from kctl.tables.exec.registry_values import RegistryDecoder
+from kctl.tables.exec.decoding.registry_values import RegistryDecoder
+from kctl.tables.exec.schema.column_types import ListOf, MapOf, Struct, Type, TypeCount
+from kctl.tables.exec.selection.columns import CALENDAR_US
 
 _TYPES: dict[int, Type] = {
     FieldDescriptor.CPPTYPE_INT32: "int32",

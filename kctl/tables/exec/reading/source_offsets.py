@@ -20,7 +20,7 @@ from kctl.client.consuming.positions import Position as History
 from kctl.errors import UsageError
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
-from kctl.tables.exec.histories import history_of
+from kctl.tables.exec.reading.histories import history_of
 
 SOURCE_TASKS_PER_PARTITION_MAX = bound(
     Subject.EXPORTS,

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kctl.tables.exec.arrow_types import TIMESTAMP, arrow_type
-from kctl.tables.exec.column_types import UNDECODED, Columns, Decoding, Struct
-from kctl.tables.exec.row_selection import COLUMNS, HEADER_LIST, MAP, HeaderForm
+from kctl.tables.exec.schema.arrow_types import TIMESTAMP, arrow_type
+from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Decoding, Struct
+from kctl.tables.exec.selection.row_selection import COLUMNS, HEADER_LIST, MAP, HeaderForm
 
 # The column of headers as a map or as a struct of some headers, made of the list of all entries.
 

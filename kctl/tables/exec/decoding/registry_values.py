@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from kctl.client.registry.schema import Schema, SchemaError, split_header
-from kctl.tables.exec.arrow_types import arrow_type
-from kctl.tables.exec.batch_decoder import DecodedColumn
-from kctl.tables.exec.column_types import NO_ID, Decoding, ListOf, MapOf, Struct, Type
-from kctl.tables.exec.schema_texts import schema_of_text
+from kctl.tables.exec.decoding.batch_decoder import DecodedColumn
+from kctl.tables.exec.schema.arrow_types import arrow_type
+from kctl.tables.exec.schema.column_types import NO_ID, Decoding, ListOf, MapOf, Struct, Type
+from kctl.tables.exec.schema.schema_texts import schema_of_text
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _Convert = Callable[[Any], Any]

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
-from kctl.tables.exec.arrow_types import VARIANT_TYPE, leaf_paths
-from kctl.tables.exec.damage import damage_as_arrow_error
-from kctl.tables.exec.variant_footer import UnknownFooter, annotated
+from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE, leaf_paths
+from kctl.tables.exec.targets.damage import damage_as_arrow_error
+from kctl.tables.exec.targets.variant_footer import UnknownFooter, annotated
 
 ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""

@@ -27,8 +27,8 @@ from kctl.model import ZERO_UUID, TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.records.conversion import without_old_messages
 from kctl.records.header import BatchHeader, CorruptBatch
-from kctl.tables.exec.histories import UNKNOWN_HISTORY, affects, find_divergences
 from kctl.tables.exec.outcome import CorruptRecords, DataLoss, Unreadable
+from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, affects, find_divergences
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
 METADATA_AGE_S = 5.0

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from kctl.admin.records.conditions import parse_where
 from kctl.errors import UsageError
 from kctl.limits import EXPORT_COLUMNS_MAX
-from kctl.tables.exec.column_types import Columns, is_column_name
-from kctl.tables.exec.partitioning import Partitioning
-from kctl.tables.exec.row_filter import type_of, typed
+from kctl.tables.exec.schema.column_types import Columns, is_column_name
+from kctl.tables.exec.selection.partitioning import Partitioning
+from kctl.tables.exec.selection.row_filter import type_of, typed
 
 HEADERS = "headers"
 _COLUMN = re.compile(r"[^\s,.]+(\.[^\s,.]+)*")

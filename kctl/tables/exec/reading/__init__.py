@@ -1,0 +1,1 @@
+"""Batches of an offset range, from the partition leader to chunks whose records are located."""

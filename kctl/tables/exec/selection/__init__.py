@@ -1,0 +1,1 @@
+"""Which records, columns and partitions an export has."""
