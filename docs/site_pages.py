@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from kctl.commands.frame.documentation import cli_reference
+from kctl.commands.frame.help.documentation import cli_reference
 from kctl.commands.frame.root import all_commands
 
 ROOT = Path(__file__).resolve().parents[1]

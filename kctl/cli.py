@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kctl import __version__
 from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.frame.exit_status import ExitStatus, Refused, Terminated
-from kctl.commands.frame.help_pages import page_for
+from kctl.commands.frame.help.help_pages import page_for
 from kctl.errors import (
     ApiError,
     ClusterUnreachable,
@@ -138,7 +138,7 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
     """Code, text, and whether a retry may succeed."""
     match error:
         case ApiError():
-            from kctl.commands.frame.rows import with_remedy  # noqa: PLC0415 - only needed after an error
+            from kctl.commands.frame.output.rows import with_remedy  # noqa: PLC0415 - only needed after an error
 
             return error.code.name, f"{error.code.name}: {with_remedy(error.code, str(error))}", error.code.retriable
         case ClusterUnreachable():

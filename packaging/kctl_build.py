@@ -31,7 +31,9 @@ __all__ = [
     "prepare_metadata_for_build_editable",
     "prepare_metadata_for_build_wheel",
 ]
-_WRITE = "from pathlib import Path; from kctl.commands.frame.documentation import write_man_pages as w; w(Path({!r}))"
+_WRITE = (
+    "from pathlib import Path; from kctl.commands.frame.help.documentation import write_man_pages as w; w(Path({!r}))"
+)
 
 
 def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kctl.client.properties.table import PROPERTIES
-from kctl.commands.frame.documentation import cli_reference, write_man_pages
-from kctl.commands.frame.help import summary_of
-from kctl.commands.frame.json_schema import schema_of
+from kctl.commands.frame.help.documentation import cli_reference, write_man_pages
+from kctl.commands.frame.help.text import summary_of
+from kctl.commands.frame.output.json_schema import schema_of
+from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
-from kctl.commands.frame.shown import shown_by
 from kctl.config.reference import config_reference
 from kctl.limits import LIMITS, Limit
 from kctl.metrics.definitions import Definition, Dialect, series_names

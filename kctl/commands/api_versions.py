@@ -8,10 +8,10 @@ import typer
 
 from kctl.admin.cluster.features import compare_apis, read_api_versions
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.shown import shows
 from kctl.output.console import Column
 
 if TYPE_CHECKING:

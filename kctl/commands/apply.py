@@ -12,11 +12,11 @@ from kctl.admin.state.applying import Applying, read_state
 from kctl.admin.state.diff import differences
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Terminated
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Rate
-from kctl.commands.frame.secrets import resolved
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import Rate
+from kctl.commands.frame.output.shown import shows
+from kctl.commands.frame.profiles.secrets import resolved
 from kctl.commands.plan import NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.moves import throttle as set_throttle

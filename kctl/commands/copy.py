@@ -28,13 +28,13 @@ from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS, Transactio
 from kctl.client.properties.settings import Writing, fetch_limits, writing_settings
 from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Offset, Rate, list_of
-from kctl.commands.frame.parameters import with_groups
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import check_offset_range
+from kctl.commands.frame.options.option_types import Offset, Rate, list_of
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.values import check_offset_range
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.reading.options import (
     From,
     Limit,

@@ -10,10 +10,10 @@ from kctl.admin.doctor.diagnosis import RULES, Ranked, diagnose
 from kctl.admin.doctor.findings import Severity
 from kctl.admin.doctor.snapshot import document_of, snapshot_of
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.output.shown import shows_one
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.shown import shows_one
 from kctl.errors import UsageError
 from kctl.output.console import JSON_ONLY, Column, Format
 from kctl.output.documents import read_json

@@ -11,10 +11,10 @@ from kctl.admin.placement.election import ElectionType, elect_leaders, predict_e
 from kctl.client.outcome import topic_error
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.rows import code_error, known, outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import ErrorName, ErrorText

@@ -18,13 +18,13 @@ from kctl.admin.cluster.features import (
 from kctl.client.outcome import Outcome
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Pair
+from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.output.rows import known, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import known, outcome_error
-from kctl.commands.frame.shown import shows
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import parse_integer

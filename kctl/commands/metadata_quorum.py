@@ -8,12 +8,12 @@ import typer
 
 from kctl.admin.cluster.quorum import describe_metadata_quorum
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
 from kctl.model import uuid_text
 from kctl.output.console import JSON_ONLY, Column
 

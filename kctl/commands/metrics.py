@@ -16,12 +16,12 @@ from kctl.admin.cluster.metrics import endpoint_of, read_metrics
 from kctl.admin.groups.lag import LagOptions, LagReader
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.shown import shows
 from kctl.config.addresses import parse_addresses
 from kctl.errors import KctlError, UsageError
 from kctl.output.console import Column

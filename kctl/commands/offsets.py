@@ -12,14 +12,14 @@ from kctl.client.consuming.list_offsets import SPECIAL, IsolationLevel, list_off
 from kctl.commands.compat import formatters as offset_compat
 from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Partitions, list_of
+from kctl.commands.frame.options.option_types import Partitions, list_of
+from kctl.commands.frame.options.values import format_time, known_time, parse_time_ms
+from kctl.commands.frame.output.rows import exception_error, known
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import exception_error, known
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, known_time, parse_time_ms
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex
 from kctl.errors import ApiError, ErrorCode, UsageError

@@ -11,10 +11,10 @@ from kctl.admin.state.diff import REPLICATION_FACTOR, Action, differences
 from kctl.admin.state.document import format_state, parse_state
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.errors import ErrorCode, UsageError
 from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.yaml_text import read_yaml, write_yaml

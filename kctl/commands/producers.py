@@ -9,14 +9,14 @@ import typer
 from kctl.admin.topics.offsets import partitions_of
 from kctl.admin.topics.transactions import describe_producers
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Partitions, list_of
+from kctl.commands.frame.options.option_types import Partitions, list_of
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.rows import exception_error, known
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import exception_error, known
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText

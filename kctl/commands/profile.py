@@ -13,15 +13,15 @@ from kctl.client.properties.table import Client, check_properties, unknown_names
 from kctl.client.settings import PLAINTEXT, parse_servers
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation, timeout_of
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Duration, Pair
-from kctl.commands.frame.parameters import Format
-from kctl.commands.frame.profile_store import ENVIRONMENT_NAME, load_profiles, profiles_path
-from kctl.commands.frame.profiles import Profile, Profiles, change_profiles, checked_name
-from kctl.commands.frame.secrets import read_properties
-from kctl.commands.frame.shown import shows, shows_one
+from kctl.commands.frame.options.option_types import Duration, Pair
+from kctl.commands.frame.options.parameters import Format
+from kctl.commands.frame.output.shown import shows, shows_one
+from kctl.commands.frame.profiles.profile import Profile, Profiles, change_profiles, checked_name
+from kctl.commands.frame.profiles.profile_store import ENVIRONMENT_NAME, load_profiles, profiles_path
+from kctl.commands.frame.profiles.secrets import read_properties
 from kctl.config.properties import has_reference, is_reference
 from kctl.errors import KctlError, UsageError
 from kctl.output.console import JSON_ONLY, Column

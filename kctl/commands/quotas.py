@@ -22,15 +22,15 @@ from kctl.admin.security.quotas import (
 )
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Rate
-from kctl.commands.frame.parameters import with_groups
+from kctl.commands.frame.options.option_types import Rate
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.values import parse_ip_address
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_ip_address
 from kctl.errors import UsageError
 from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.security.quotas import (

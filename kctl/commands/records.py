@@ -18,13 +18,13 @@ from kctl.admin.topics.offsets import partitions_of
 from kctl.client.outcome import Outcome
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Time
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import parse_partitions
+from kctl.commands.frame.options.option_types import Time
+from kctl.commands.frame.options.values import parse_partitions
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText

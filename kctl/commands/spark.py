@@ -9,10 +9,10 @@ import typer
 from kctl.commands.export.command import export
 from kctl.commands.frame.command import ClusterCommand, LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.output.shown import shows_one
 from kctl.tables.engines.session import SparkMissing
 from kctl.tables.engines.submission import make_archive
 

@@ -11,12 +11,12 @@ from kctl.admin.groups.streams import StreamsReset, execute_streams_reset, plan_
 from kctl.client.outcome import Outcome
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import SignedDuration, Time
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import SignedDuration, Time
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.groups.resets import back_up, look_up, parse_target, refuse_active
 from kctl.commands.groups.selection import BackupDir, DryRun, NoBackup, warn_of_clamped
 from kctl.errors import ErrorCode, UsageError

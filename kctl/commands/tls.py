@@ -11,11 +11,11 @@ from kctl.admin.security.tls_check import check_tls
 from kctl.client.settings import parse_servers
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import format_time
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.shown import shows_one
 from kctl.config.addresses import address_text, is_host
 from kctl.errors import ConfigError, UsageError
 from kctl.output.console import JSON_ONLY, Column, Format

@@ -18,13 +18,13 @@ from kctl.admin.security.tokens import (
 )
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
 from kctl.commands.topics.options import DRY_RUN
 from kctl.errors import UsageError
 

@@ -21,14 +21,14 @@ from kctl.admin.topics.transactions import (
 from kctl.admin.topics.transactions import list_transactions as query
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand, note_omissions
-from kctl.commands.frame.rows import code_error, known, outcome_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
 from kctl.commands.groups.resets import parse_scope
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition

@@ -16,12 +16,12 @@ from kctl.admin.security.users import NewPassword
 from kctl.client.outcome import Outcome
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
 from kctl.commands.topics.options import DRY_RUN
 from kctl.errors import ErrorCode, UsageError
 from kctl.output.console import ErrorName, ErrorText

@@ -9,12 +9,12 @@ import typer
 from kctl.admin.topics.replicas import partitions_to_verify, refresh_replicas, verify_once
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.option_types import Duration
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.errors import UsageError
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 

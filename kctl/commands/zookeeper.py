@@ -16,11 +16,11 @@ import typer
 from kctl.commands.broker.start import StopWith, running_process
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
-from kctl.commands.frame.log_format import LogFormatOption, log_format_of
-from kctl.commands.frame.shown import shows, shows_one
+from kctl.commands.frame.options.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.output.shown import shows, shows_one
 from kctl.errors import ClusterUnreachable, ConfigError, NoNodeError, UsageError, ZooKeeperError
 from kctl.output.log_lines import LogFormat, set_up_logging
 from kctl.output.quantities import PORT_MAX

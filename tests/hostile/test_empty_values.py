@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.parameters import Parameter, choices_of, is_argument, is_flag, name_of
+from kctl.commands.frame.options.parameters import Parameter, choices_of, is_argument, is_flag, name_of
 from kctl.commands.frame.root import all_commands
 from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kctl.commands import zookeeper
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.parameters import (
+from kctl.commands.frame.options.parameters import (
     Parameter,
     choices_of,
     cluster_options,

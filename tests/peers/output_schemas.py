@@ -11,9 +11,9 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-from kctl.commands.frame.json_schema import schema_of
+from kctl.commands.frame.output.json_schema import schema_of
+from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
-from kctl.commands.frame.shown import shown_by
 
 
 def problem_of(words: Sequence[str], out: str) -> str | None:

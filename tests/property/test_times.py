@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.admin.topics.offsets import Anchor, OffsetSpec
-from kctl.commands.frame.values import TIME_MS_MAX, check_time_ms, parse_duration_ms, parse_offset, parse_time_ms
+from kctl.commands.frame.options.values import (
+    TIME_MS_MAX,
+    check_time_ms,
+    parse_duration_ms,
+    parse_offset,
+    parse_time_ms,
+)
 from kctl.errors import UsageError
 from tests.rows import for_rows
 

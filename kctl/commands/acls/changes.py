@@ -37,10 +37,10 @@ from kctl.commands.compat.java import KAFKA_4, KAFKA_28, Compat
 from kctl.commands.compat.resources import adding, adding_unless_present, listed
 from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import with_groups
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.output.shown import shows
 from kctl.errors import ApiError, UsageError
 from kctl.output.quantities import counted
 from kctl.security.acls import AclBinding, PatternType

@@ -15,13 +15,13 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.compat.resources import listed, listed_by_principal
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import with_groups
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.values import parse_ip_address
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows, shows_one
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows, shows_one
-from kctl.commands.frame.values import parse_ip_address
 from kctl.errors import UsageError
 from kctl.output.console import ErrorName, ErrorText
 from kctl.security.acls import (

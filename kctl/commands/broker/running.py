@@ -29,10 +29,10 @@ from kctl.commands.broker.start import (
 )
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.secrets import exposed_files, read_properties
-from kctl.commands.frame.shown import shows, shows_one
+from kctl.commands.frame.output.shown import shows, shows_one
+from kctl.commands.frame.profiles.secrets import exposed_files, read_properties
 from kctl.config.redaction import collect_secrets, redacted
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.limits import BUNDLE_FILE_BYTES_MAX, Subject, bound

@@ -16,9 +16,9 @@ import typer
 
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.options.log_format import LogFormatOption, log_format_of
 from kctl.errors import KctlError, UsageError
 from kctl.output.log_lines import LogFormat
 from kctl.output.quantities import INT32_MAX, PORT_MAX

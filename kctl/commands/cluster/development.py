@@ -16,12 +16,12 @@ from kctl.client.settings import ClientSettings, parse_servers
 from kctl.commands.broker.start import StopWith, running_process
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.log_format import LogFormatOption, log_format_of
-from kctl.commands.frame.option_types import Pair
-from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.options.parameters import DEFAULT_BOOTSTRAP_SERVER
+from kctl.commands.frame.output.shown import shows
 from kctl.config.properties import parse_properties
 from kctl.errors import ErrorCode, KctlError
 from kctl.output.console import ErrorName, ErrorText

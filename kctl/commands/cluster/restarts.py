@@ -28,12 +28,12 @@ from kctl.client.settings import parse_servers
 from kctl.commands.cluster.development import DataDir, dev_cluster_in, started_layout
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.log_format import log_format_of
-from kctl.commands.frame.option_types import Duration
-from kctl.commands.frame.rows import code_error, known, outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.log_format import log_format_of
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.rows import DryRun, StateDir
 from kctl.errors import ErrorCode, KctlError, UsageError

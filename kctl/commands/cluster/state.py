@@ -12,12 +12,12 @@ from kctl.admin.cluster.health import health_reasons, observe
 from kctl.admin.placement.log_dirs import LogDir, describe_log_dirs
 from kctl.client.outcome import Outcome, absent_broker
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.shown import shows, shows_one
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import code_error, known, outcome_error
-from kctl.commands.frame.shown import shows, shows_one
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import Column, ErrorName, ErrorText, Format

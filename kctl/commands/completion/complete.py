@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 
 from kctl.commands.completion.words import Word, divide, expected_at_cursor, in_bash
-from kctl.commands.frame.help_pages import described
-from kctl.commands.frame.vocabulary import Vocabulary, parse_vocabulary
+from kctl.commands.frame.help.help_pages import described
+from kctl.commands.frame.options.vocabulary import Vocabulary, parse_vocabulary
 from kctl.errors import KctlError
 from kctl.limits import Subject, bound
 

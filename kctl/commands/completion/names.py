@@ -70,7 +70,7 @@ def candidates(expected: Expected) -> list[tuple[str, str]]:
 
 
 def _profiles() -> Iterable[str]:
-    from kctl.commands.frame.profile_store import load_profiles, profiles_path  # noqa: PLC0415 - rarely needed
+    from kctl.commands.frame.profiles.profile_store import load_profiles, profiles_path  # noqa: PLC0415 - rarely needed
 
     profiles = load_profiles(profiles_path(os.environ))
     return () if profiles is None else sorted(filter(is_harmless, profiles.profiles))
@@ -162,7 +162,7 @@ def _names_of_cluster(kind: str, expected: Expected) -> list[str]:
 
 
 def _wait_ms() -> int:
-    from kctl.commands.frame.values import parse_duration_ms  # noqa: PLC0415 - only where a cluster is asked
+    from kctl.commands.frame.options.values import parse_duration_ms  # noqa: PLC0415 - only where a cluster is asked
 
     given = os.environ.get(_TIMEOUT_VARIABLE)
     return parse_duration_ms(given) if given else COMPLETION_WAIT_MS
@@ -171,7 +171,7 @@ def _wait_ms() -> int:
 def _invocation(kind: str, expected: Expected) -> Invocation:
     """The invocation of the options on the command line, with a console that shows nothing.  Raises UsageError."""
     from kctl.commands.frame.invocation import Invocation  # noqa: PLC0415 - imports the client
-    from kctl.commands.frame.option_types import Duration  # noqa: PLC0415 - same
+    from kctl.commands.frame.options.option_types import Duration  # noqa: PLC0415 - same
     from kctl.output.console import Console  # noqa: PLC0415 - same
 
     options = dict(expected.options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kctl.commands.frame.vocabulary import Argument, Option, Values, Vocabulary
+from kctl.commands.frame.options.vocabulary import Argument, Option, Values, Vocabulary
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-")
 """Characters without a meaning for bash, except that it divides words at : and =."""

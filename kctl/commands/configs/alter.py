@@ -30,11 +30,11 @@ from kctl.commands.configs.describe import (
 )
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Pair
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.quotas import number_text
 from kctl.commands.topics.options import TopicRegex
 from kctl.config.redaction import HIDDEN, is_secret

@@ -33,11 +33,11 @@ from kctl.client.outcome import Outcome
 from kctl.commands.compat import resources as config_compat
 from kctl.commands.compat.java import Compat, java_order
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.output.rows import code_error, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import code_error, outcome_error
-from kctl.commands.frame.shown import shows
 from kctl.commands.quotas import number_text
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import TopicRegex

@@ -13,12 +13,12 @@ from kctl.client.outcome import Outcome
 from kctl.commands.configs import describe
 from kctl.commands.configs.describe import Type, requested_resources, type_and_name
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
+from kctl.commands.frame.profiles.secrets import read_properties
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.secrets import read_properties
-from kctl.commands.frame.shown import shows
 from kctl.commands.quotas import number_text
 from kctl.errors import UsageError
 from kctl.output.console import ErrorName, ErrorText

@@ -16,12 +16,12 @@ from kctl.commands.consume.presenting import Decode, presenting, text_of_options
 from kctl.commands.consume.reading import Reading, read_topic
 from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Offset, list_of
-from kctl.commands.frame.parameters import with_groups
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import check_offset_range, parse_offset
+from kctl.commands.frame.options.option_types import Offset, list_of
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.values import check_offset_range, parse_offset
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.reading.options import (
     From,
     Limit,

@@ -19,7 +19,7 @@ from kctl.client.consuming.positions import LogTruncated
 from kctl.client.properties.settings import fetch_limits
 from kctl.client.properties.table import Client, check_properties
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.values import format_time, known_time
+from kctl.commands.frame.options.values import format_time, known_time
 from kctl.commands.reading.items import RecordRow, decoded_item, record_item, record_lines, record_row
 from kctl.commands.reading.options import (
     CONTINUE_REMEDY,

@@ -15,10 +15,10 @@ from kctl.commands.dump_log.rows import Shown
 from kctl.commands.dump_log.selection import Selection
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import any_text
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import any_text
+from kctl.commands.frame.output.shown import shows
 from kctl.errors import UsageError
 from kctl.output.quantities import INT32_MAX, INT64_MAX
 

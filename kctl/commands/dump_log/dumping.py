@@ -16,7 +16,7 @@ from kctl.commands.dump_log.items import CORRUPT, UNREADABLE
 from kctl.commands.dump_log.rows import STDIN, LineRows, Shown
 from kctl.commands.dump_log.selection import classic_text
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.values import format_time
+from kctl.commands.frame.options.values import format_time
 from kctl.dump.batches import Problem
 from kctl.dump.files import IndexChange, InUse, exclusive, find_logs, rebuild_indexes, walk
 from kctl.dump.indexes import sanity_problem

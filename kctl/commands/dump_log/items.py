@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring as encode_text
 from typing import Annotated, NamedTuple
 
-from kctl.commands.frame.rows import known
-from kctl.commands.frame.values import format_time, known_time
+from kctl.commands.frame.options.values import format_time, known_time
+from kctl.commands.frame.output.rows import known
 from kctl.commands.reading.items import HeaderItem, RecordItem, record_members
 from kctl.dump.batches import CheckpointLine, EpochLine, OffsetIndexLine, Problem, PropertyLine, TimeIndexLine
 from kctl.errors import MalformedRequest

@@ -31,7 +31,7 @@ from kctl.commands.dump_log.items import (
     sequence_of,
 )
 from kctl.commands.dump_log.selection import Selection, decoded
-from kctl.commands.frame.values import format_time
+from kctl.commands.frame.options.values import format_time
 from kctl.commands.reading.items import header_cells, header_json, json_of, record_item, text_of
 from kctl.dump.batches import BatchLine, Line, Problem
 from kctl.dump.files import check_records

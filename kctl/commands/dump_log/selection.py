@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from kctl.commands.frame.values import parse_number_range, parse_time_ms
+from kctl.commands.frame.options.values import parse_number_range, parse_time_ms
 from kctl.dump.batches import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
 from kctl.errors import UsageError
 from kctl.output.quantities import parse_integer

@@ -14,11 +14,11 @@ from kctl.client.registry.schema import RegistryUnreachable, SchemaError
 from kctl.commands.export.engines import command_of, engine_settings
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Duration, Offset, Pair, Partitions, Size, list_of
-from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import check_offset_range
+from kctl.commands.frame.options.option_types import Duration, Offset, Pair, Partitions, Size, list_of
+from kctl.commands.frame.options.values import check_offset_range
+from kctl.commands.frame.output.shown import shows_one
 from kctl.commands.reading.options import registry_of
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.list import selected_names

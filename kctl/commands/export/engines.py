@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import words_of
+from kctl.commands.frame.options.parameters import words_of
 from kctl.errors import UsageError
 from kctl.system.operating_system import usable_processors
 from kctl.tables.engines.engine import EngineSettings

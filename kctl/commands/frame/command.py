@@ -25,10 +25,10 @@ import typer.core
 
 from kctl.client.guard import SentChanges
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import summary_of, write_command_help, write_exit_statuses
+from kctl.commands.frame.help.text import summary_of, write_command_help, write_exit_statuses
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import any_text, set_moment
-from kctl.commands.frame.parameters import (
+from kctl.commands.frame.options.option_types import any_text, set_moment
+from kctl.commands.frame.options.parameters import (
     Parameter,
     change_options,
     choices_of,
@@ -44,7 +44,7 @@ from kctl.commands.frame.parameters import (
     parser_of,
     repeats,
 )
-from kctl.commands.frame.shown import shown_by
+from kctl.commands.frame.output.shown import shown_by
 from kctl.errors import KctlError, UsageError
 from kctl.limits import Subject, bound
 from kctl.output.console import Console, Format
@@ -196,7 +196,7 @@ class LocalCommand(typer.core.TyperCommand):
 
     def _print_schema(self, ctx: Any, *, is_line: bool) -> NoReturn:
         """Prints the schema of the output and ends the command.  Raises UsageError if it shows no rows."""
-        from kctl.commands.frame.json_schema import schema_text  # noqa: PLC0415 - rarely used
+        from kctl.commands.frame.output.json_schema import schema_text  # noqa: PLC0415 - rarely used
 
         shown = shown_by(self.callback)
         if shown is None:

@@ -15,10 +15,10 @@ from kctl.client.connections.transport import Budget
 from kctl.client.guard import Guard, SentChanges
 from kctl.client.settings import client_settings, parse_resolved
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.option_types import Duration
-from kctl.commands.frame.parameters import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, shown_value
-from kctl.commands.frame.profile_use import profile_in_use, resolved_properties, secret_files
-from kctl.commands.frame.secrets import exposed_files, read_properties
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.options.parameters import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, shown_value
+from kctl.commands.frame.profiles.profile_use import profile_in_use, resolved_properties, secret_files
+from kctl.commands.frame.profiles.secrets import exposed_files, read_properties
 from kctl.errors import UsageError
 from kctl.output.quantities import INT32_MAX
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kctl.client.connections.transport import Security
     from kctl.client.settings import ClientSettings
-    from kctl.commands.frame.profiles import Profile
+    from kctl.commands.frame.profiles.profile import Profile
     from kctl.output.console import Console, TypedRow
 
 T = TypeVar("T")

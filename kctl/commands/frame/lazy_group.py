@@ -13,8 +13,9 @@ import typer.core
 import typer.main
 
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import summary_of, write_exit_statuses, write_group_help
-from kctl.commands.frame.parameters import (
+from kctl.commands.frame.help.peer_words import command_meant, noun_option_meant, root_option_meant, verb_meant
+from kctl.commands.frame.help.text import summary_of, write_exit_statuses, write_group_help
+from kctl.commands.frame.options.parameters import (
     change_options,
     cluster_options,
     consent_options,
@@ -22,7 +23,6 @@ from kctl.commands.frame.parameters import (
     is_flag,
     output_options,
 )
-from kctl.commands.frame.peer_words import command_meant, noun_option_meant, root_option_meant, verb_meant
 from kctl.errors import UsageError
 
 

@@ -16,9 +16,9 @@ import typer
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Duration
-from kctl.commands.frame.parameters import QUERY_PANEL, Parameter, flags_of, options_in
-from kctl.commands.frame.values import Expectation, format_time, parse_expectation
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.options.parameters import QUERY_PANEL, Parameter, flags_of, options_in
+from kctl.commands.frame.options.values import Expectation, format_time, parse_expectation
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.output.console import Format, terminal_height
 from kctl.output.quantities import INT32_MAX, counted

@@ -11,10 +11,11 @@ from typing import Any
 import typer
 import typer.main
 
-from kctl.commands.frame.command_cache import Described
-from kctl.commands.frame.help import WIDTH, examples, summary_of
+from kctl.commands.frame.help.command_cache import Described
+from kctl.commands.frame.help.peer_words import option_meant
+from kctl.commands.frame.help.text import WIDTH, examples, summary_of
 from kctl.commands.frame.lazy_group import LazyGroup, Member, lazy_group, load
-from kctl.commands.frame.parameters import (
+from kctl.commands.frame.options.parameters import (
     Parameter,
     change_options,
     cluster_options,
@@ -27,8 +28,7 @@ from kctl.commands.frame.parameters import (
     output_options,
     repeats,
 )
-from kctl.commands.frame.peer_words import option_meant
-from kctl.commands.frame.vocabulary import Argument, Option, Vocabulary, format_vocabulary
+from kctl.commands.frame.options.vocabulary import Argument, Option, Vocabulary, format_vocabulary
 from kctl.errors import UsageError
 
 NOUNS: dict[str, Member] = {

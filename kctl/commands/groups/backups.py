@@ -17,13 +17,13 @@ from kctl.admin.topics.offsets import check_partitions
 from kctl.client.consuming.positions import Divergence, check_positions
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Time, moment_ms
+from kctl.commands.frame.options.option_types import Time, moment_ms
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.rows import known
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import known
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
 from kctl.commands.groups import resets as group_reset
 from kctl.commands.groups.resets import back_up, backup_folder, identities
 from kctl.commands.groups.selection import (

@@ -13,10 +13,10 @@ from kctl.admin.groups.offsets import delete_offsets as request_deletion
 from kctl.client.outcome import Outcome
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.groups.resets import HINT, back_up, parse_scope, unreadable
 from kctl.commands.groups.selection import (
     All,

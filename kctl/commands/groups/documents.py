@@ -22,9 +22,9 @@ from kctl.admin.groups.undo_files import write_new
 from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.groups.backups import Origin, in_scope, origin_of, restore_offsets
 from kctl.commands.groups.resets import identities, look_up, now_text
 from kctl.commands.groups.selection import (

@@ -11,13 +11,13 @@ from kctl.admin.groups.lag import LagOptions, LagReader
 from kctl.admin.topics.offsets import check_partitions
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Duration, LagCondition
+from kctl.commands.frame.options.option_types import Duration, LagCondition
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.rows import outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import outcome_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
 from kctl.commands.groups.resets import parse_scope
 from kctl.commands.groups.selection import (
     GroupRegex,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.outcome import Outcome
-    from kctl.commands.frame.values import Condition
+    from kctl.commands.frame.options.values import Condition
     from kctl.commands.reading.searches import NamePattern
     from kctl.lag.rules import GroupLag, Judgement, LagTotal, PartitionLag, Subject
 

@@ -14,11 +14,11 @@ from kctl.client.outcome import Outcome
 from kctl.commands.compat.groups import describe_as_kafka, listed
 from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand, note_omissions
-from kctl.commands.frame.rows import code_error, known, outcome_error
-from kctl.commands.frame.shown import shows
 from kctl.commands.groups.selection import (
     All,
     EmptyName,

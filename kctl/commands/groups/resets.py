@@ -19,11 +19,11 @@ from kctl.commands.compat import groups as reset_compat
 from kctl.commands.compat.java import COMPAT_HELP, CompatVersion
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import SignedDuration, Time, moment_ms
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import check_time_ms, format_time, parse_partitions
+from kctl.commands.frame.options.option_types import SignedDuration, Time, moment_ms
+from kctl.commands.frame.options.values import check_time_ms, format_time, parse_partitions
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.groups.selection import (
     All,
     BackupDir,

@@ -9,7 +9,7 @@ import typer
 
 from kctl.admin.groups.groups import list_groups as query
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.rows import outcome_error
+from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.reading.searches import NamePattern
 from kctl.errors import ApiError, KctlError, UsageError
 from kctl.lag.facts import OTHER_TYPES

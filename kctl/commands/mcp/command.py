@@ -15,7 +15,7 @@ import typer
 
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import MEANINGS, ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.mcp.roots import Roots
 from kctl.errors import UsageError

@@ -13,9 +13,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from kctl import __version__
-from kctl.commands.frame.help import summary_of
+from kctl.commands.frame.help.text import summary_of
 from kctl.commands.frame.lazy_group import LazyGroup, load
-from kctl.commands.frame.parameters import (
+from kctl.commands.frame.options.parameters import (
     Parameter,
     choices_of,
     completes,

@@ -20,11 +20,11 @@ from kctl.client.producing.producer import ProducerSettings
 from kctl.client.properties.settings import fetch_limits, writing_settings
 from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Duration, Size
-from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import parse_size
+from kctl.commands.frame.options.option_types import Duration, Size
+from kctl.commands.frame.options.values import parse_size
+from kctl.commands.frame.output.shown import shows_one
 from kctl.commands.perf.results import ResultRow, Results
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.limits import PERF_PAYLOAD_BYTES_MAX

@@ -20,12 +20,12 @@ from kctl.client.properties.settings import writing_settings
 from kctl.client.registry.schema import SchemaError
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Pair, any_text
-from kctl.commands.frame.rows import ErrorFields, code_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time, known_time
+from kctl.commands.frame.options.option_types import Pair, any_text
+from kctl.commands.frame.options.values import format_time, known_time
+from kctl.commands.frame.output.rows import ErrorFields, code_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
 from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError

@@ -10,7 +10,7 @@ import json
 from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from kctl.commands.frame.values import format_time, known_time, parse_any_year_ms
+from kctl.commands.frame.options.values import format_time, known_time, parse_any_year_ms
 from kctl.commands.record_format.reading import ReadRecord
 from kctl.errors import UsageError
 from kctl.output.console import Column

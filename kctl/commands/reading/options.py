@@ -17,7 +17,7 @@ from kctl.client.producing.partitioners import partition_of_key
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.codecs import Encoder
 from kctl.client.registry.schema import RegistrySettings, registry_settings
-from kctl.commands.frame.option_types import Offset, Partitions, any_text
+from kctl.commands.frame.options.option_types import Offset, Partitions, any_text
 from kctl.commands.reading.searches import SEARCHED_BYTES_MAX, TimedSearch
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.quantities import INT32_MAX, INT64_MAX, counted, format_duration, parse_integer

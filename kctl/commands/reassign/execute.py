@@ -19,10 +19,10 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.compat.reassign import EXISTING
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Rate
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import Rate
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
     NOT_STARTED,

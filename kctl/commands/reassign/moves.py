@@ -27,10 +27,10 @@ from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.java import Compat
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.shown import shows
 from kctl.commands.reassign.rows import (
     CancelRow,
     DryRun,

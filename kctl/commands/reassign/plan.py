@@ -16,11 +16,11 @@ from kctl.admin.placement.state import broker_changes, bytes_across_racks, phase
 from kctl.client.outcome import absent_broker, topic_error
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Rate
-from kctl.commands.frame.rows import code_error
-from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.options.option_types import Rate
+from kctl.commands.frame.output.rows import code_error
+from kctl.commands.frame.output.shown import shows_one
 from kctl.commands.reassign.rows import (
     PlanOutput,
     broker_ids,

@@ -13,10 +13,10 @@ from kctl.admin.placement.reassignment import ongoing_if_supported
 from kctl.client.outcome import Outcome, absent_broker, topic_error
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.rows import code_error
-from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.output.rows import code_error
+from kctl.commands.frame.output.shown import shows_one
 from kctl.commands.reassign.plan import PlanFiles, note_files
 from kctl.commands.reassign.rows import PlanOutput, broker_ids, cost_text
 from kctl.errors import ApiError, ErrorCode, UsageError

@@ -16,7 +16,7 @@ from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.reassign import throttles_cleared
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.rows import ErrorFields, code_error, known, outcome_error
+from kctl.commands.frame.output.rows import ErrorFields, code_error, known, outcome_error
 from kctl.errors import ErrorCode, UsageError
 from kctl.output.console import Column, ErrorName, ErrorText
 from kctl.output.quantities import counted, parse_integer

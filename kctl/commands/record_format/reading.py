@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from kctl.commands.frame.values import known_time
+from kctl.commands.frame.options.values import known_time
 from kctl.commands.record_format.syntax import (
     NULL_ESCAPED,
     NUMBER_BYTES_MAX,

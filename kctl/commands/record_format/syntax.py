@@ -14,7 +14,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
-from kctl.commands.frame.values import format_time, parse_any_year_ms, parse_time_ms
+from kctl.commands.frame.options.values import format_time, parse_any_year_ms, parse_time_ms
 from kctl.errors import UsageError
 from kctl.output.quantities import INT64_MAX
 

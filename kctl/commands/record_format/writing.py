@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.commands.frame.values import NO_TIMESTAMP
+from kctl.commands.frame.options.values import NO_TIMESTAMP
 from kctl.commands.record_format.syntax import (
     NULL_ESCAPED,
     Fixed,

@@ -11,12 +11,12 @@ import typer
 from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS
 from kctl.commands.frame.command import ChangingCommand, ClusterCommand, LocalChange
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import LagCondition, Partitions, Size, list_of
-from kctl.commands.frame.rows import exception_error
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import format_time
+from kctl.commands.frame.options.option_types import LagCondition, Partitions, Size, list_of
+from kctl.commands.frame.options.values import format_time
+from kctl.commands.frame.output.rows import exception_error
+from kctl.commands.frame.output.shown import shows
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText, is_present, nonzero
 from kctl.output.quantities import counted, format_duration
 from kctl.records.compression import Codec

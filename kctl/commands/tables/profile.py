@@ -10,11 +10,11 @@ import typer
 
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Offset, Partitions, list_of
-from kctl.commands.frame.shown import shows_one
-from kctl.commands.frame.values import check_offset_range
+from kctl.commands.frame.options.option_types import Offset, Partitions, list_of
+from kctl.commands.frame.options.values import check_offset_range
+from kctl.commands.frame.output.shown import shows_one
 from kctl.output.console import Column, Format, TypedRow
 from kctl.output.quantities import counted
 from kctl.tables.exec.targets.target import PackageMissing, require_arrow

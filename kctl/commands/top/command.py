@@ -13,10 +13,10 @@ from kctl.admin.sampling.sample import ClusterSample, GroupVerdicts
 from kctl.admin.sampling.sampler import Sampler
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Duration
-from kctl.commands.frame.shown import shows_one
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.output.shown import shows_one
 from kctl.commands.top.screen import render
 from kctl.commands.top.state import Event, KeyPressed, Sampled, SampleFailed, State, keys_of, step
 from kctl.config.addresses import parse_addresses

@@ -24,11 +24,11 @@ from kctl.commands.compat import topics as topic_compat
 from kctl.commands.compat.java import Compat
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.option_types import Pair
-from kctl.commands.frame.rows import known
-from kctl.commands.frame.shown import shows
+from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.output.rows import known
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.topics.list import selected_names
 from kctl.commands.topics.options import (
     DRY_RUN,

@@ -16,12 +16,12 @@ from kctl.client.outcome import Outcome
 from kctl.commands.compat import topics as topic_compat
 from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import with_groups
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
-from kctl.commands.frame.rows import code_error, known, outcome_error
-from kctl.commands.frame.shown import shows
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
     FilterOptions,

@@ -11,12 +11,12 @@ from kctl.admin.topics.topics import list_topics as all_topics
 from kctl.commands.compat import topics as topic_compat
 from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
+from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import with_groups
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.values import Expectation
+from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand, note_omissions
-from kctl.commands.frame.shown import shows
-from kctl.commands.frame.values import Expectation
 from kctl.commands.reading.searches import NamePattern
 from kctl.commands.topics.options import (
     NO_FILTERS,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.commands.frame.rows import code_error, outcome_error
-from kctl.commands.frame.values import Expectation, parse_expectation
+from kctl.commands.frame.options.values import Expectation, parse_expectation
+from kctl.commands.frame.output.rows import code_error, outcome_error
 from kctl.model import uuid_text
 from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 

@@ -14,7 +14,7 @@ from kctl.admin.perf.client_choice import choose_client
 from kctl.admin.perf.load_client import random_values, values_of_lines
 from kctl.admin.perf.measurement import NS_PER_S, VALUE_MAX, LatencyHistogram, Load, Measurement, Schedule
 from kctl.client.settings import ClientSettings
-from kctl.commands.frame.option_types import Duration
+from kctl.commands.frame.options.option_types import Duration
 from kctl.commands.perf.runs import parse_load, parse_sizes
 from kctl.errors import UsageError
 from tests.rows import for_rows

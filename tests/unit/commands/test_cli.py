@@ -18,7 +18,7 @@ import kctl.cli
 from kctl import __version__
 from kctl.commands.frame.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.frame.lazy_group import Member
-from kctl.commands.frame.parameters import metavar_of, name_of
+from kctl.commands.frame.options.parameters import metavar_of, name_of
 from kctl.commands.frame.root import NOUNS, all_commands
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.model import TopicPartition

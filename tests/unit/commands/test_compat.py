@@ -8,7 +8,7 @@ from kctl.admin.placement.reassignment import Ongoing
 from kctl.admin.topics.configs import ConfigEntry, ConfigResource, ResourceType
 from kctl.client.metadata import Topic
 from kctl.commands.compat import resources, topics
-from kctl.commands.frame.parameters import flags_of, help_of
+from kctl.commands.frame.options.parameters import flags_of, help_of
 from kctl.commands.frame.root import all_commands
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from kctl.commands.completion.command import SCRIPTS
 from kctl.commands.completion.complete import complete
 from kctl.commands.completion.words import divide, in_bash, is_harmless
-from kctl.commands.frame.parameters import flags_of, is_argument, is_flag
-from kctl.commands.frame.root import NOUNS, all_commands, describe
-from kctl.commands.frame.vocabulary import (
+from kctl.commands.frame.options.parameters import flags_of, is_argument, is_flag
+from kctl.commands.frame.options.vocabulary import (
     Argument,
     Option,
     Values,
@@ -27,6 +26,7 @@ from kctl.commands.frame.vocabulary import (
     format_vocabulary,
     parse_vocabulary,
 )
+from kctl.commands.frame.root import NOUNS, all_commands, describe
 from kctl.config.topic import TOPIC_PROPERTIES
 from tests.peers.forked_kctl import ROOT
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup

@@ -6,7 +6,7 @@ import pytest
 
 from kctl.commands.frame.command import ChangingCommand, LocalChange
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.parameters import flags_of
+from kctl.commands.frame.options.parameters import flags_of
 from kctl.commands.frame.root import all_commands
 from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
-from kctl.commands.frame.shown import shown_by
 from kctl.commands.topics.options import TopicChangeRow
 from kctl.output.console import columns_of
 from kctl.protocol.apis import delete_acls, describe_acls

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from docs.reference.generate import schemas
-from kctl.commands.frame.command_cache import COMMAND_CACHE_FILES_MAX, Described, read_described
-from kctl.commands.frame.documentation import man_pages, write_man_pages
-from kctl.commands.frame.help import summary_of
-from kctl.commands.frame.help_pages import PAGE_COLUMNS, described, page_for
+from kctl.commands.frame.help.command_cache import COMMAND_CACHE_FILES_MAX, Described, read_described
+from kctl.commands.frame.help.documentation import man_pages, write_man_pages
+from kctl.commands.frame.help.help_pages import PAGE_COLUMNS, described, page_for
+from kctl.commands.frame.help.text import summary_of
 from kctl.commands.frame.lazy_group import load
-from kctl.commands.frame.parameters import flags_of, help_of
+from kctl.commands.frame.options.parameters import flags_of, help_of
+from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import NOUNS, all_commands, help_text
-from kctl.commands.frame.shown import shown_by
 from kctl.output.console import columns_of
 from tests.unit.commands.conftest import Kctl
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.values import parse_condition, parse_duration_ms
+from kctl.commands.frame.options.values import parse_condition, parse_duration_ms
 from kctl.errors import UsageError
 from kctl.lag.rules import Verdict
 from kctl.model import TopicPartition

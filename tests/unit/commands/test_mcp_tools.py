@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kctl.commands.frame.parameters import metavar_of
+from kctl.commands.frame.options.parameters import metavar_of
 from kctl.commands.frame.root import all_commands
 from kctl.commands.mcp import command
 from kctl.commands.mcp.command import (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kctl.commands.frame.command import ClusterCommand, LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help import examples
-from kctl.commands.frame.option_types import any_text
+from kctl.commands.frame.help.text import examples
+from kctl.commands.frame.options.option_types import any_text
 from kctl.commands.frame.root import run_command
 from kctl.errors import UsageError
 from tests.rows import for_rows

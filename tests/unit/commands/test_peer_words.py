@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kctl.commands.frame import peer_words
+from kctl.commands.frame.help import peer_words
 from kctl.commands.frame.lazy_group import LazyGroup, load
-from kctl.commands.frame.parameters import flags_of
+from kctl.commands.frame.options.parameters import flags_of
 from kctl.commands.frame.root import NOUNS, all_commands
 from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl

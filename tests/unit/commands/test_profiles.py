@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from kctl.commands.frame.command import ChangingCommand, ClusterCommand, ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.parameters import flags_of
-from kctl.commands.frame.profiles import Profile, Profiles, format_profiles, parse_profiles
+from kctl.commands.frame.options.parameters import flags_of
+from kctl.commands.frame.profiles.profile import Profile, Profiles, format_profiles, parse_profiles
 from kctl.commands.frame.root import all_commands
 from kctl.config.properties import Readers, resolve
 from kctl.errors import UsageError

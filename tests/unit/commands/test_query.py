@@ -13,7 +13,7 @@ import pytest
 
 from kctl.cli import main
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.values import parse_expectation
+from kctl.commands.frame.options.values import parse_expectation
 from kctl.errors import UsageError
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster

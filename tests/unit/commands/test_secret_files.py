@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.commands import zookeeper
-from kctl.commands.frame.secrets import exposed_files
+from kctl.commands.frame.profiles.secrets import exposed_files
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl

@@ -10,9 +10,18 @@ import pytest
 from kctl.admin.topics.offsets import END, START, Anchor, OffsetSpec
 from kctl.commands.dump_log.selection import parse_time_range
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.option_types import Duration, Offset, Partitions, Rate, SignedDuration, Size, Time, set_moment
-from kctl.commands.frame.parameters import shown_value
-from kctl.commands.frame.values import (
+from kctl.commands.frame.options.option_types import (
+    Duration,
+    Offset,
+    Partitions,
+    Rate,
+    SignedDuration,
+    Size,
+    Time,
+    set_moment,
+)
+from kctl.commands.frame.options.parameters import shown_value
+from kctl.commands.frame.options.values import (
     check_offset_range,
     format_time,
     parse_any_year_ms,

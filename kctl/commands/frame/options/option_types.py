@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Self
 import typer
 
 from kctl.admin.topics.offsets import OffsetSpec
-from kctl.commands.frame.values import (
+from kctl.commands.frame.options.values import (
     Condition,
     parse_condition,
     parse_duration_ms,

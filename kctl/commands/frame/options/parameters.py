@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_args,
 import typer
 import typer.main
 
-from kctl.commands.frame.option_types import Duration
-from kctl.commands.frame.vocabulary import Values
+from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.options.vocabulary import Values
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kctl.client.settings import parse_servers
-from kctl.commands.frame.profile_store import ENVIRONMENT_NAME, load_profiles, profiles_path
-from kctl.commands.frame.secrets import read_properties, resolved
+from kctl.commands.frame.profiles.profile_store import ENVIRONMENT_NAME, load_profiles, profiles_path
+from kctl.commands.frame.profiles.secrets import read_properties, resolved
 from kctl.config.properties import files_of
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.commands.frame.profiles import Profile
+    from kctl.commands.frame.profiles.profile import Profile
 
 
 # The client properties of a profile.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kctl.commands.frame.profiles import Profiles
+    from kctl.commands.frame.profiles.profile import Profiles
 
 
 ENVIRONMENT_NAME = "KCTL_PROFILE"
@@ -26,6 +26,6 @@ def load_profiles(path: str) -> Profiles | None:
     """All profiles; None if the file does not exist.  Raises UsageError if it is invalid or cannot be read."""
     if not os.path.lexists(path):
         return None
-    from kctl.commands.frame.profiles import read_profiles  # noqa: PLC0415 - only where a profile exists
+    from kctl.commands.frame.profiles.profile import read_profiles  # noqa: PLC0415 - only where a profile exists
 
     return read_profiles(path)

@@ -15,6 +15,7 @@ import sys
 import zlib
 from typing import NamedTuple
 
+import kctl
 from kctl.limits import Subject, bound
 
 COMMAND_CACHE_FILES_MAX = bound(
@@ -26,7 +27,7 @@ COMMAND_CACHE_FILES_MAX = bound(
 )
 _BYTES_MAX = 1 << 20
 _NAME = re.compile(r"(?:[a-z][a-z-]*(?: [a-z][a-z-]*)?)?")
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_PACKAGE = os.path.dirname(os.path.abspath(kctl.__file__))
 _DECLARING = ("kctl.", "typer.", "click.")
 """Modules on which the texts depend."""
 
@@ -35,7 +36,7 @@ class Described(NamedTuple):
     """A command, a noun, or the program."""
 
     words: str
-    """What a shell completes in it; see `kctl.commands.frame.vocabulary`."""
+    """What a shell completes in it; see `kctl.commands.frame.options.vocabulary`."""
     page: str
     """Its help."""
 

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from kctl.commands.frame.exit_status import MEANINGS
-from kctl.commands.frame.parameters import Parameter, flags_of, help_of, is_argument, is_flag, metavar_of, repeats
+from kctl.commands.frame.options.parameters import (
+    Parameter,
+    flags_of,
+    help_of,
+    is_argument,
+    is_flag,
+    metavar_of,
+    repeats,
+)
 
 WIDTH = 80
 NAME_COLUMN_MAX = 34

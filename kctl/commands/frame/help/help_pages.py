@@ -1,7 +1,6 @@
 """The help of each command as a page of 80 columns, so that `kctl NOUN VERB --help` imports neither typer nor rich.
 
-`kctl.commands.frame.command_cache` keeps the pages.  For a terminal with fewer than PAGE_COLUMNS columns typer lays
-out the help.
+`command_cache` keeps the pages.  For a terminal with fewer than PAGE_COLUMNS columns typer lays out the help.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kctl.commands.frame.command_cache import Described, read_described, store_described
+from kctl.commands.frame.help.command_cache import Described, read_described, store_described
 
 PAGE_COLUMNS = 80
 """The width of the pages; lines of examples may be longer."""

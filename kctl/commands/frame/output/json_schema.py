@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
-from kctl.commands.frame.shown import RowType, Shown
+from kctl.commands.frame.output.shown import RowType, Shown
 from kctl.output.documents import json_text
 from kctl.output.table import Field, fields_of
 

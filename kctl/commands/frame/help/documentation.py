@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kctl.commands.frame.exit_status import MEANINGS
-from kctl.commands.frame.help import examples_of, panels, parameter_column, summary_of, usage_pieces
-from kctl.commands.frame.parameters import (
+from kctl.commands.frame.help.text import examples_of, panels, parameter_column, summary_of, usage_pieces
+from kctl.commands.frame.options.parameters import (
     CLUSTER_PANEL,
     OUTPUT_PANEL,
     QUERY_PANEL,
