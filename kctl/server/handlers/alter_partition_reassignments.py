@@ -15,7 +15,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from kctl.security.acls import Operation
-from kctl.server.cluster.controller import reassignments
+from kctl.server.cluster.controller.rules import reassignments
 from kctl.server.cluster.controller.runner import ControllerRunner
 from kctl.server.loop.slices import Slices
 from kctl.server.requests.context import RequestContext

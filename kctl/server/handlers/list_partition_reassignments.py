@@ -13,7 +13,7 @@ from kctl.protocol.apis.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from kctl.security.acls import Operation
-from kctl.server.cluster.controller.reassignments import reassigning
+from kctl.server.cluster.controller.rules.reassignments import reassigning
 from kctl.server.cluster.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 

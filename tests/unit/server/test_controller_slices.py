@@ -17,7 +17,6 @@ from kctl.server.cluster.controller.actions import (
     WriteStates,
 )
 from kctl.server.cluster.controller.control_requests import leader_and_isr_request, update_metadata_request
-from kctl.server.cluster.controller.decisions import DECISIONS_PER_SLICE_MAX
 from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
@@ -34,8 +33,8 @@ from kctl.server.cluster.controller.events import (
     TopicNodesDeleted,
     TopicsRead,
 )
-from kctl.server.cluster.controller.state import ControllerState, Replica
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
+from kctl.server.cluster.controller.rules.decisions import DECISIONS_PER_SLICE_MAX
+from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, Replica, ReplicaPhase
 from kctl.server.cluster.controller.step import decide, step
 from tests.unit.server.controller_world import brokers, topic
 

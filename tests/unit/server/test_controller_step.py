@@ -18,7 +18,6 @@ from kctl.server.cluster.controller.actions import (
     SendUpdateMetadata,
     WriteStates,
 )
-from kctl.server.cluster.controller.decisions import EPOCH_DURING_DELETE
 from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
@@ -30,9 +29,10 @@ from kctl.server.cluster.controller.events import (
     TopicNodesDeleted,
     UncleanTopicsRead,
 )
-from kctl.server.cluster.controller.states import PartitionPhase
+from kctl.server.cluster.controller.rules.decisions import EPOCH_DURING_DELETE
+from kctl.server.cluster.controller.rules.topic_deletion import deletion_obstacle
+from kctl.server.cluster.controller.state import PartitionPhase
 from kctl.server.cluster.controller.step import led_with_followers, step
-from kctl.server.cluster.controller.topic_deletion import deletion_obstacle
 from tests.unit.server.controller_world import ID, World, broker, brokers, topic
 
 T0 = TopicPartition("t", 0)

@@ -14,11 +14,11 @@ import pytest
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.cluster.controller.actions import Action, WriteStates
-from kctl.server.cluster.controller.candidacy import Candidacy, ElectionImpossible
 from kctl.server.cluster.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.cluster.controller.step import step
-from kctl.server.cluster.controller.znode_reader import read_reassignments, read_topics, read_written_states
-from kctl.server.cluster.controller.znode_writer import ZnodeWriter
+from kctl.server.cluster.controller.znodes.candidacy import Candidacy, ElectionImpossible
+from kctl.server.cluster.controller.znodes.znode_reader import read_reassignments, read_topics, read_written_states
+from kctl.server.cluster.controller.znodes.znode_writer import ZnodeWriter
 from kctl.server.znodes.large import decoded
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate

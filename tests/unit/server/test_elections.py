@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.server.cluster.controller.leadership import Elected, controlled_shutdown, offline, preferred, reassign
+from kctl.server.cluster.controller.rules.leadership import Elected, controlled_shutdown, offline, preferred, reassign
 
 
 def test_offline_prefers_the_order_of_the_assignment_among_live_in_sync_replicas() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
-from kctl.server.cluster.controller.reassignments import reason_to_refuse
+from kctl.server.cluster.controller.rules.reassignments import reason_to_refuse
 from kctl.server.cluster.controller.state import ControllerState, LiveBroker
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment

@@ -8,7 +8,7 @@ import pytest
 
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.cluster.controller.actions import AlterStates, WriteStates
-from kctl.server.cluster.controller.znode_writer import ControllerMoved, ZnodeWriter
+from kctl.server.cluster.controller.znodes.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import paths, znodes

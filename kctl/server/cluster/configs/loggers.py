@@ -28,11 +28,11 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.controller.TopicDeletionManager": ("kctl.server.cluster.controller.runner",),
     "kafka.controller.ZkPartitionStateMachine": (
         "kctl.server.cluster.controller.runner",
-        "kctl.server.cluster.controller.znode_writer",
+        "kctl.server.cluster.controller.znodes.znode_writer",
     ),
     "kafka.controller.ZkReplicaStateMachine": (
         "kctl.server.cluster.controller.runner",
-        "kctl.server.cluster.controller.znode_writer",
+        "kctl.server.cluster.controller.znodes.znode_writer",
     ),
     "kafka.coordinator.group.GroupCoordinator": ("kctl.server.coordination.groups",),
     "kafka.coordinator.group.GroupMetadata": ("kctl.server.coordination.groups",),

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
+from kctl.server.cluster.controller.rules.topic_deletion import deletion_obstacle
 from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.topic_deletion import deletion_obstacle
 from kctl.server.peers.metadata import MetadataCache
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper

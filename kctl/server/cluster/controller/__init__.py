@@ -1,3 +1,1 @@
-"""The controller: state, events and actions; `step` and its rules (leadership, reassignments, changes,
-topic_deletion, membership); runner does the IO.
-"""
+"""The controller: state, events and actions; `step` and its rules; the runner does the IO, with channels and znodes."""

@@ -32,7 +32,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kctl.server.cluster.controller.actions import PartitionUpdate, SendLeaderAndIsr, SendStopReplica
-from kctl.server.cluster.controller.decisions import is_slice_full
+from kctl.server.cluster.controller.rules.decisions import is_slice_full
 from kctl.server.cluster.controller.state import ControllerState
 from kctl.system.steps import Steps
 

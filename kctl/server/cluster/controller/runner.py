@@ -19,7 +19,6 @@ from itertools import islice
 from kctl.errors import ConnectionLossError, ErrorCode, SessionLostError
 from kctl.metrics.definitions import Durations
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.cluster.controller import reassignments
 from kctl.server.cluster.controller.actions import (
     Action,
     AlterStates,
@@ -37,7 +36,6 @@ from kctl.server.cluster.controller.actions import (
     WriteAssignments,
     WriteStates,
 )
-from kctl.server.cluster.controller.candidacy import Candidacy, ElectionImpossible
 from kctl.server.cluster.controller.channels import BrokerChannels, Connect, ControlPlane
 from kctl.server.cluster.controller.events import (
     ControlledShutdownRequested,
@@ -49,10 +47,12 @@ from kctl.server.cluster.controller.events import (
     Resigned,
     TopicNodesDeleted,
 )
+from kctl.server.cluster.controller.rules import reassignments
 from kctl.server.cluster.controller.state import ControllerState
 from kctl.server.cluster.controller.stats import ControllerStats, Work, work_of
 from kctl.server.cluster.controller.step import decide, led_with_followers
-from kctl.server.cluster.controller.znode_events import (
+from kctl.server.cluster.controller.znodes.candidacy import Candidacy, ElectionImpossible
+from kctl.server.cluster.controller.znodes.znode_events import (
     CHANGED_TOPICS,
     REQUESTS,
     UNCLEAN_TOPICS,
@@ -61,7 +61,7 @@ from kctl.server.cluster.controller.znode_events import (
     ZnodeEvents,
     watched_place,
 )
-from kctl.server.cluster.controller.znode_writer import ControllerMoved, ZnodeWriter
+from kctl.server.cluster.controller.znodes.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.loop.slices import run_steps
 from kctl.server.peers.versions import InterBrokerVersions
 from kctl.server.znodes.large import encoded_topic

@@ -7,13 +7,71 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.cluster.controller.states import VALID_PREVIOUS_OF_PARTITIONS as PREVIOUS_PARTITION_PHASES
-from kctl.server.cluster.controller.states import VALID_PREVIOUS_OF_REPLICAS as PREVIOUS_REPLICA_PHASES
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
 from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.znodes import TopicAssignment
+
+
+class PartitionPhase(Enum):
+    """The states of a partition.  Kafka: PartitionStateMachine."""
+
+    NON_EXISTENT = "NonExistentPartition"  # never created, or deleted
+    NEW = "NewPartition"  # created, with replicas, but without a leader yet
+    ONLINE = "OnlinePartition"  # has a leader
+    OFFLINE = "OfflinePartition"  # its leader is gone
+
+    __hash__ = object.__hash__
+    """Members are singletons.  Enum's own hash is a Python function, which costs more than a change of state."""
+
+
+VALID_PREVIOUS_OF_PARTITIONS: dict[PartitionPhase, frozenset[PartitionPhase]] = {
+    PartitionPhase.NON_EXISTENT: frozenset({PartitionPhase.OFFLINE}),
+    PartitionPhase.NEW: frozenset({PartitionPhase.NON_EXISTENT}),
+    PartitionPhase.ONLINE: frozenset({PartitionPhase.NEW, PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
+    PartitionPhase.OFFLINE: frozenset({PartitionPhase.NEW, PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
+}
+
+
+class ReplicaPhase(Enum):
+    """The states of a replica.  Kafka: ReplicaStateMachine."""
+
+    NON_EXISTENT = "NonExistentReplica"  # removed from the state
+    NEW = "NewReplica"  # just assigned; can only become a follower
+    ONLINE = "OnlineReplica"  # its broker is alive
+    OFFLINE = "OfflineReplica"  # its broker is dead, or its log directory failed
+    DELETION_STARTED = "ReplicaDeletionStarted"  # StopReplica with delete=true was sent to the broker
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"  # the log is deleted
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"  # deletion failed, or its broker is dead; retried on changes
+
+    __hash__ = object.__hash__
+    """Members are singletons.  Enum's own hash is a Python function, which costs more than a change of state."""
+
+
+VALID_PREVIOUS_OF_REPLICAS: dict[ReplicaPhase, frozenset[ReplicaPhase]] = {
+    ReplicaPhase.NON_EXISTENT: frozenset({ReplicaPhase.DELETION_SUCCESSFUL}),
+    ReplicaPhase.NEW: frozenset({ReplicaPhase.NON_EXISTENT}),
+    ReplicaPhase.ONLINE: frozenset(
+        {
+            ReplicaPhase.NEW,
+            ReplicaPhase.ONLINE,
+            ReplicaPhase.OFFLINE,
+            ReplicaPhase.DELETION_INELIGIBLE,
+        }
+    ),
+    ReplicaPhase.OFFLINE: frozenset(
+        {
+            ReplicaPhase.NEW,
+            ReplicaPhase.ONLINE,
+            ReplicaPhase.OFFLINE,
+            ReplicaPhase.DELETION_INELIGIBLE,
+        }
+    ),
+    ReplicaPhase.DELETION_STARTED: frozenset({ReplicaPhase.OFFLINE}),
+    ReplicaPhase.DELETION_SUCCESSFUL: frozenset({ReplicaPhase.DELETION_STARTED}),
+    ReplicaPhase.DELETION_INELIGIBLE: frozenset({ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_STARTED}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +146,7 @@ class ControllerState:
     def move(self, topic_partition: TopicPartition, phase: PartitionPhase) -> None:
         """Moves the partition to a state.  Raises AssertionError for an invalid transition, which is a bug."""
         previous = self.phase(topic_partition)
-        assert previous in PREVIOUS_PARTITION_PHASES[phase], f"{topic_partition}: {previous} -> {phase}"
+        assert previous in VALID_PREVIOUS_OF_PARTITIONS[phase], f"{topic_partition}: {previous} -> {phase}"
         if phase is PartitionPhase.NON_EXISTENT:
             self.partition_phases.pop(topic_partition, None)
         else:
@@ -97,7 +155,7 @@ class ControllerState:
     def move_replica(self, replica: Replica, phase: ReplicaPhase) -> None:
         """Moves the replica to a state.  Raises AssertionError for an invalid transition, which is a bug."""
         previous = self.replica_phase(replica)
-        assert previous in PREVIOUS_REPLICA_PHASES[phase], f"{replica}: {previous} -> {phase}"
+        assert previous in VALID_PREVIOUS_OF_REPLICAS[phase], f"{replica}: {previous} -> {phase}"
         if phase is ReplicaPhase.NON_EXISTENT:
             self.replica_phases.pop(replica, None)
         else:

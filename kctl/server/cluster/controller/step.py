@@ -15,14 +15,6 @@ from typing import assert_never
 
 from kctl.model import TopicPartition
 from kctl.server.cluster.controller.actions import Action, EndDeletionWaits, WriteStates
-from kctl.server.cluster.controller.changes import (
-    alterations_requested,
-    deletions_requested,
-    states_altered,
-    topics_changed,
-    unclean_topics_changed,
-)
-from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_slice_full
 from kctl.server.cluster.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
@@ -47,7 +39,15 @@ from kctl.server.cluster.controller.events import (
     TopicsRead,
     UncleanTopicsRead,
 )
-from kctl.server.cluster.controller.leadership import (
+from kctl.server.cluster.controller.rules.changes import (
+    alterations_requested,
+    deletions_requested,
+    states_altered,
+    topics_changed,
+    unclean_topics_changed,
+)
+from kctl.server.cluster.controller.rules.decisions import Decision, RequestBatch, is_slice_full
+from kctl.server.cluster.controller.rules.leadership import (
     bring_online,
     election_requested,
     rebalance,
@@ -56,8 +56,8 @@ from kctl.server.cluster.controller.leadership import (
     without_dead_brokers,
     without_restarted_brokers,
 )
-from kctl.server.cluster.controller.membership import brokers_changed, leader_and_isr_responded, log_dir_failed
-from kctl.server.cluster.controller.reassignments import (
+from kctl.server.cluster.controller.rules.membership import brokers_changed, leader_and_isr_responded, log_dir_failed
+from kctl.server.cluster.controller.rules.reassignments import (
     reassignments_completed,
     reassignments_requested,
     reassignments_started,
@@ -65,9 +65,8 @@ from kctl.server.cluster.controller.reassignments import (
     resume_reassignments,
     states_read,
 )
-from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
-from kctl.server.cluster.controller.topic_deletion import deletion_responded, nodes_deleted
+from kctl.server.cluster.controller.rules.topic_deletion import deletion_responded, nodes_deleted
+from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, ReplicaPhase
 from kctl.system.steps import run_at_once
 
 

@@ -16,7 +16,7 @@ from kctl.metrics.definitions import (
     summarize,
 )
 from kctl.model import TopicPartition
-from kctl.server.cluster.controller.states import PartitionPhase
+from kctl.server.cluster.controller.state import PartitionPhase
 from kctl.server.cluster.controller.stats import Work
 from kctl.server.metrics.sources import Sources
 

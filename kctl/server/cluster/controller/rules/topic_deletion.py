@@ -14,9 +14,8 @@ from itertools import count
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.cluster.controller.actions import Action, DeleteTopicNodes, EndDeletionWaits
-from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_long, is_slice_full
-from kctl.server.cluster.controller.state import ControllerState, Replica
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
+from kctl.server.cluster.controller.rules.decisions import Decision, RequestBatch, is_long, is_slice_full
+from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, Replica, ReplicaPhase
 
 
 def resume_deletions(state: ControllerState) -> Decision:

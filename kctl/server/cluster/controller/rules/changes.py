@@ -13,7 +13,6 @@ from kctl.server.cluster.controller.actions import (
     EndDeletionWaits,
     RejectTopicDeletion,
 )
-from kctl.server.cluster.controller.decisions import Decision, is_slice_full
 from kctl.server.cluster.controller.events import (
     DeletionsRead,
     IsrAlterationsRequested,
@@ -22,11 +21,11 @@ from kctl.server.cluster.controller.events import (
     TopicsRead,
     UncleanTopicsRead,
 )
-from kctl.server.cluster.controller.leadership import bring_online
-from kctl.server.cluster.controller.reassignments import reassignments_lost, states_read
-from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
-from kctl.server.cluster.controller.topic_deletion import resume_deletions
+from kctl.server.cluster.controller.rules.decisions import Decision, is_slice_full
+from kctl.server.cluster.controller.rules.leadership import bring_online
+from kctl.server.cluster.controller.rules.reassignments import reassignments_lost, states_read
+from kctl.server.cluster.controller.rules.topic_deletion import resume_deletions
+from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, ReplicaPhase
 
 # Topics that are created, extended, or to be deleted.
 #

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
-from kctl.server.cluster.controller import leadership
 from kctl.server.cluster.controller.actions import (
     Action,
     CompleteRequest,
@@ -18,7 +17,6 @@ from kctl.server.cluster.controller.actions import (
     WriteAssignments,
     WriteStates,
 )
-from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_long, is_slice_full
 from kctl.server.cluster.controller.events import (
     ReassignmentsCompleted,
     ReassignmentsRequested,
@@ -26,10 +24,11 @@ from kctl.server.cluster.controller.events import (
     ReplicasDismissed,
     StatesRead,
 )
-from kctl.server.cluster.controller.leadership import among_replicas, next_state
-from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.states import ReplicaPhase
-from kctl.server.cluster.controller.topic_deletion import resume_deletions
+from kctl.server.cluster.controller.rules import leadership
+from kctl.server.cluster.controller.rules.decisions import Decision, RequestBatch, is_long, is_slice_full
+from kctl.server.cluster.controller.rules.leadership import among_replicas, next_state
+from kctl.server.cluster.controller.rules.topic_deletion import resume_deletions
+from kctl.server.cluster.controller.state import ControllerState, ReplicaPhase
 from kctl.system.steps import Steps
 from kctl.zookeeper.znodes import TopicAssignment
 

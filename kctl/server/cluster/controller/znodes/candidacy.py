@@ -14,7 +14,7 @@ import logging
 from typing import NamedTuple
 
 from kctl.errors import BadVersionError, KctlError, NodeExistsError, NoNodeError
-from kctl.server.cluster.controller.znode_writer import ControllerMoved
+from kctl.server.cluster.controller.znodes.znode_writer import ControllerMoved
 from kctl.system.environment import Clock
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, SetData, ZnodeStat, ZooKeeper

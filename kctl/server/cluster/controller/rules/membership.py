@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.cluster.controller.actions import Continue, WriteStates
-from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_slice_full
 from kctl.server.cluster.controller.events import BrokersRead
-from kctl.server.cluster.controller.leadership import bring_online, without, without_dead_brokers
-from kctl.server.cluster.controller.reassignments import resume_reassignments
-from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
-from kctl.server.cluster.controller.topic_deletion import fail_deletion, resume_deletions
+from kctl.server.cluster.controller.rules.decisions import Decision, RequestBatch, is_slice_full
+from kctl.server.cluster.controller.rules.leadership import bring_online, without, without_dead_brokers
+from kctl.server.cluster.controller.rules.reassignments import resume_reassignments
+from kctl.server.cluster.controller.rules.topic_deletion import fail_deletion, resume_deletions
+from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, ReplicaPhase
 
 
 def brokers_changed(state: ControllerState, event: BrokersRead) -> Decision:

@@ -14,8 +14,6 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from kctl.model import TopicPartition
-from kctl.server.cluster.controller import reassignments, znode_reader
-from kctl.server.cluster.controller.candidacy import ControllerLease
 from kctl.server.cluster.controller.events import (
     ZNODE,
     BrokersRead,
@@ -29,9 +27,12 @@ from kctl.server.cluster.controller.events import (
     TopicsRead,
     UncleanTopicsRead,
 )
+from kctl.server.cluster.controller.rules import reassignments
 from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.znode_reader import WrittenTopic
-from kctl.server.cluster.controller.znode_writer import ZnodeWriter
+from kctl.server.cluster.controller.znodes import znode_reader
+from kctl.server.cluster.controller.znodes.candidacy import ControllerLease
+from kctl.server.cluster.controller.znodes.znode_reader import WrittenTopic
+from kctl.server.cluster.controller.znodes.znode_writer import ZnodeWriter
 from kctl.system.environment import Random
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SetData, ZooKeeper

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.cluster.controller.actions import Action, CompleteRequest, LogElection, WriteStates
-from kctl.server.cluster.controller.decisions import Decision, RequestBatch, is_slice_full
 from kctl.server.cluster.controller.events import ZNODE, ElectionRequested, RebalanceDue, StatesWritten
-from kctl.server.cluster.controller.state import ControllerState
-from kctl.server.cluster.controller.states import PartitionPhase, ReplicaPhase
+from kctl.server.cluster.controller.rules.decisions import Decision, RequestBatch, is_slice_full
+from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, ReplicaPhase
 
 # The four ways in which the controller elects a partition leader. Kafka: PartitionLeaderElectionAlgorithms.
 #

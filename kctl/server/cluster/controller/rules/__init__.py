@@ -1,0 +1,1 @@
+"""The rules of `step`, one module per subject.  Pure."""

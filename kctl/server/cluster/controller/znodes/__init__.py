@@ -1,0 +1,1 @@
+"""The controller's znodes: election, reading and watching, writing."""
