@@ -22,9 +22,9 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record, parse_header, seal
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import RealFiles
-from kctl.storage.log import Log
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.recovery.recovery import open_log
 from kctl.system.operating_system import private_pages
 

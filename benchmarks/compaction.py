@@ -26,7 +26,7 @@ from kctl.server.loop.tasks import SystemClock
 from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 
 BATCH_BYTES = 16_000

@@ -34,9 +34,9 @@ from kctl.server.loop import memory
 from kctl.server.loop.tasks import SystemClock
 from kctl.server.loop.timer import WheelTimer
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import RealFiles
-from kctl.storage.log import Log
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.recovery.recovery import open_log
 
 NOW_MS = 1_700_000_000_000

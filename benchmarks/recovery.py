@@ -24,8 +24,8 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import RealFiles
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.log_manager import LogManager
 from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_clock import ManualClock

@@ -10,11 +10,11 @@ from functools import partial
 from kctl.errors import LogDirFailure
 from kctl.limits import SLICE_OBJECTS
 from kctl.model import TopicPartition
+from kctl.storage.directories.log_creation import FutureLogs
+from kctl.storage.directories.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.files import Files
-from kctl.storage.flushing import CheckpointPlan, FlushPlan, next_plan_number
-from kctl.storage.log import Log
-from kctl.storage.log_creation import FutureLogs
-from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
+from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, next_plan_number
+from kctl.storage.log.log import Log
 from kctl.storage.names import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,

@@ -6,7 +6,7 @@ delete_future for logs that are moved to another directory; and for a scheduler:
 plan_removals, and the plans of `checkpoints`.
 Stop: clean_shutdown.
 
-Work that may block for long is returned as a plan, which can be run in any thread (kctl.storage.flushing).  Owner:
+Work that may block for long is returned as a plan, which can be run in any thread (kctl.storage.log.flushing).  Owner:
 event loop.
 """
 
@@ -22,12 +22,12 @@ from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.storage.checkpointing import OffsetCheckpoints, close_logs
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_creation import FutureLogs, LogCreation, ReplacementPlan
+from kctl.storage.directories.log_directories import LogDirectories
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import ConfinedFiles, Files
-from kctl.storage.flushing import CheckpointPlan, FlushPlan, RemovalPlan
-from kctl.storage.log import Log
-from kctl.storage.log_creation import FutureLogs, LogCreation, ReplacementPlan
-from kctl.storage.log_directories import LogDirectories
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, RemovalPlan
+from kctl.storage.log.log import Log
 from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
 from kctl.storage.recovery.loading import load_logs
 from kctl.storage.recovery.recovery import open_log

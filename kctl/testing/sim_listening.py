@@ -18,7 +18,7 @@ from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.server.network.outbox import Chunk
 from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.lookup import RecordsSlice
 from kctl.testing.sim_network import SimNetwork, SimServer
 
 

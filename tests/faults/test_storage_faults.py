@@ -20,7 +20,7 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.storage.config import LogConfig
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles

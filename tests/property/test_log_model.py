@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kctl.records.batch import iterate_batches
 from kctl.records.compression import Codec
 from kctl.storage.config import LogConfig
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from tests.property.examples import share_of
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kctl.storage.config import LogConfig
-from kctl.storage.flushing import FlushPlan
-from kctl.storage.log import Log
+from kctl.storage.log.flushing import FlushPlan
+from kctl.storage.log.log import Log
 from kctl.storage.names import SNAPSHOT_SUFFIX, parse_offset_file_name
 from kctl.storage.state.producer_snapshots import ProducerReload
 from tests.property.examples import share_of

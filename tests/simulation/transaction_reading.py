@@ -14,7 +14,7 @@ from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.header import BatchHeader
 from kctl.server.replication.partition import Partition
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.testing.sim_cluster import SimCluster
 
 _READ_BYTES = 1 << 20

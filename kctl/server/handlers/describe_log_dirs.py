@@ -23,8 +23,8 @@ from kctl.security.acls import Operation
 from kctl.server.loop.slices import sliced
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
-from kctl.storage.log import Log
-from kctl.storage.log_directory import LogDirectory
+from kctl.storage.directories.log_directory import LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 
 NO_LAG = -1

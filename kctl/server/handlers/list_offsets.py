@@ -36,7 +36,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.record_work import RecordWork
-from kctl.storage.lookup import SCAN_BYTES_MAX, TimestampSearch, scan_allowance
+from kctl.storage.log.lookup import SCAN_BYTES_MAX, TimestampSearch, scan_allowance
 from kctl.system.environment import Clock
 
 LATEST = -1

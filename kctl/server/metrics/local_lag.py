@@ -31,7 +31,7 @@ from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.loop.slices import Slices, batches, sliced_batches
 from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.lookup import RecordsSlice
 
 _PER_SLICE = 250
 """Partitions that are looked at without a pause, in about 1 ms."""

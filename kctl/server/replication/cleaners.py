@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from kctl.config.dynamic import ConfigView
 from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.cleaning.cleaning import CleaningAborted
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.system.environment import Clock, Random
 from kctl.system.operating_system import heap_trim

@@ -1,6 +1,6 @@
 """Moves replicas between the log directories of this broker.  KIP-113; Kafka: ReplicaAlterLogDirsThread.
 
-A move has a copy of the log in the target directory (kctl.storage.log_creation).  A few workers fill the copies, one
+A move has a copy of the log in the target directory (`log_creation`).  A few workers fill the copies, one
 partition per worker at a time, because that completes each single move sooner:
 
     1. truncate the copy to the records that it shares with the log, by leader epochs; again after each truncation
@@ -29,7 +29,7 @@ from kctl.server.replication.follower.rules import UNDEFINED, truncation
 from kctl.server.replication.follower.truncating import truncate
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import future_directory_name
 from kctl.system.environment import Clock

@@ -20,8 +20,8 @@ from kctl.server.replication.producer_expiry import ROUND_S, ProducerExpiry
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.storage.checkpointing import PlanSteps
 from kctl.storage.config import LogConfig
-from kctl.storage.flushing import CheckpointPlan, FlushPlan, RemovalPlan
-from kctl.storage.log import Log
+from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, RemovalPlan
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.segments.segment import OPEN_SEGMENTS
 from kctl.system import open_files

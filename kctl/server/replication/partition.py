@@ -21,10 +21,10 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.server.replication.leader_lease import NOT_REGISTERED, LeaderLease, UnlimitedLease
 from kctl.server.replication.throttles import TopicTraffic
-from kctl.storage.watchers import Watchers
+from kctl.storage.log.watchers import Watchers
 
 if TYPE_CHECKING:
-    from kctl.storage.log import Log
+    from kctl.storage.log.log import Log
 
 NEVER_MS = -(1 << 62)
 ANY_EPOCH = -1

@@ -11,7 +11,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse
 from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.partition import Partition
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.system.environment import Clock
 
 

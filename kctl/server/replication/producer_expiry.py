@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 
 from kctl.limits import PRODUCERS_MAX, SLICE_OBJECTS
 from kctl.server.loop.slices import Slices, batches, sliced, sliced_batches
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.state.producer_state import ProducerState
 from kctl.system.environment import Clock
 

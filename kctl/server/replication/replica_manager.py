@@ -29,16 +29,16 @@ from kctl.server.replication.produce_waits import AppendFlushes
 from kctl.server.replication.role_checks import check_partition_name, check_role
 from kctl.server.replication.throttles import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
-from kctl.storage.log_creation import NewLog
+from kctl.storage.directories.log_creation import NewLog
 from kctl.system.environment import Clock
 
 if TYPE_CHECKING:
     from kctl.records.allowance import Allowance
     from kctl.records.validate import ValidBatches
-    from kctl.storage.appending import AppendResult
     from kctl.storage.config import LogConfig
-    from kctl.storage.flushing import CheckpointPlan
-    from kctl.storage.log import Log
+    from kctl.storage.log.appending import AppendResult
+    from kctl.storage.log.flushing import CheckpointPlan
+    from kctl.storage.log.log import Log
     from kctl.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)

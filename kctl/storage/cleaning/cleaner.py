@@ -31,8 +31,8 @@ from kctl.model import TopicPartition
 from kctl.storage.cleaning.cleaning import Cleaning, CleaningAborted, Draft, FullSpeed, Pace
 from kctl.storage.cleaning.compaction import Cleanable, clean_point, cleanable
 from kctl.storage.cleaning.compaction_batches import LatestRecords
-from kctl.storage.flushing import RemovalPlan
-from kctl.storage.log import Log
+from kctl.storage.log.flushing import RemovalPlan
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.segments.segment import Segment
 from kctl.system.environment import Random

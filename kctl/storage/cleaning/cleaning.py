@@ -27,7 +27,7 @@ from kctl.storage.cleaning.compaction import Cleanable, SourceSegment, Transacti
 from kctl.storage.cleaning.compaction_batches import LatestRecords, without_records
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from kctl.errors import ConfigError, CorruptLog, LogDirFailure
 from kctl.model import TopicPartition
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_creation import FutureLogs
+from kctl.storage.directories.log_directories import LogDirectories, LogDirectoryFiles
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import Files
-from kctl.storage.log import Log
-from kctl.storage.log_creation import FutureLogs
-from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -37,7 +37,7 @@ from kctl.system.environment import Clock, Random
 # Finds the logs in a broker's log directories before any of them is opened.
 #
 # A log is moved to another log directory as a copy, `<partition>.<id>-future`, which replaces the log when it is
-# complete (kctl.storage.log_creation). If the process or a disk fails between the two renames, the partition exists
+# complete (`log_creation`). If the process or a disk fails between the two renames, the partition exists
 # twice, and the file REPLACED_MARK in the old directory marks the log that was replaced.
 
 

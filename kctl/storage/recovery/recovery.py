@@ -25,9 +25,9 @@ from kctl.errors import CorruptLog
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import Files
-from kctl.storage.log import Log, LogContents
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.log import Log, LogContents
 from kctl.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

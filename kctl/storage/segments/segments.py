@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from kctl.limits import Subject, bound
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals
 from kctl.storage.files import File, Files
-from kctl.storage.log_directory import DelayedRemovals
 from kctl.storage.names import SWAP_SUFFIX
 from kctl.storage.segments.segment import Segment
 from kctl.storage.state.producer_state import ProducerEntry

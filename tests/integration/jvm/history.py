@@ -19,7 +19,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import LOG_SUFFIX
 

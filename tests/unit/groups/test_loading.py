@@ -24,9 +24,9 @@ from kctl.server.coordination.groups.records import group_record, offset_records
 from kctl.server.coordination.groups.runner import GROUPS_PER_TURN
 from kctl.server.coordination.groups.step import step
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import RealFiles
-from kctl.storage.log import Log
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog

@@ -20,7 +20,7 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import HEADER_SIZE, Record
 from kctl.server.replication.partition import Partition
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.lookup import RecordsSlice
 from tests.unit.handlers.test_fetch_replicas import CONSUMER, FOLLOWER, Scene, play
 from tests.unit.handlers.world import context
 

@@ -29,7 +29,7 @@ from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.replication.partition import Partition
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.lookup import RecordsSlice
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.handlers.disk import Disk

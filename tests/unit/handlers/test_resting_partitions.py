@@ -20,7 +20,7 @@ from kctl.server.handlers import fetch as fetch_handler
 from kctl.server.replication.fetching import fetch_reading, fetch_replies
 from kctl.server.replication.fetching.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.lookup import RecordsSlice
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.test_fetch_replicas import CONSUMER, Scene

@@ -29,7 +29,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Entry
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_files import SimFiles

@@ -20,9 +20,9 @@ from kctl.server.loop.tasks import SystemClock
 from kctl.server.replication.cleaners import Account, CleanerPace, LogCleaners, buffers
 from kctl.storage.cleaning.cleaning import CleaningAborted
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import LogDirectory
 from kctl.storage.files import File, RealFiles
-from kctl.storage.flushing import CheckpointPlan
-from kctl.storage.log_directory import LogDirectory
+from kctl.storage.log.flushing import CheckpointPlan
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import LOCK
 from tests.peers import probe

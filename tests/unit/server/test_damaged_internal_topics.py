@@ -22,8 +22,8 @@ from kctl.server.coordination.replay import RECORDS_PER_STEP, PartitionReplay, P
 from kctl.server.coordination.transactions.events import TransactionSnapshot, TransactionState
 from kctl.server.coordination.transactions.records import TransactionPlayback, transaction_record
 from kctl.storage.config import LogConfig
-from kctl.storage.log import Log
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop, simulate

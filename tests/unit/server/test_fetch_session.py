@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.replication.fetching.fetch_session import EVICTION_MS, FetchPosition, FetchSessionCache
-from kctl.storage.watchers import Watchers
+from kctl.storage.log.watchers import Watchers
 
 
 @dataclass

@@ -32,7 +32,7 @@ from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.context import Peer
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.segments.index_file import OffsetIndex
 from kctl.storage.segments.segment import Segment
 from kctl.testing.sim_loop import SimLoop, simulate

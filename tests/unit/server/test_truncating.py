@@ -7,7 +7,7 @@ import threading
 
 from kctl.server.replication.follower.truncating import truncate
 from kctl.storage.config import LogConfig
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.testing.sim_files import SimFiles
 from tests.rows import for_rows
 from tests.unit.storage.log_builder import LogOnDisk

@@ -10,12 +10,12 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import BatchHeader, Record
-from kctl.storage.appending import AppendResult
 from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.cleaning.cleaning import Pace
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
-from kctl.storage.log import Log
+from kctl.storage.log.appending import AppendResult
+from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS, read_records

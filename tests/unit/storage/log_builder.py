@@ -11,12 +11,12 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.storage.appending import AppendResult
 from kctl.storage.checkpointing import close_logs
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import Files
-from kctl.storage.log import Log
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log.appending import AppendResult
+from kctl.storage.log.log import Log
 from kctl.storage.recovery.recovery import open_log
 from kctl.testing.sim_files import SimFiles
 

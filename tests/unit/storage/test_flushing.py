@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kctl.storage.config import LogConfig
-from kctl.storage.flushing import FlushPlan, FlushState
+from kctl.storage.log.flushing import FlushPlan, FlushState
 from kctl.testing.sim_files import SimFiles
 
 CONFIG = LogConfig(flush_ms=1000)

@@ -9,8 +9,8 @@ import pytest
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.storage.config import LogConfig
-from kctl.storage.log_creation import CreationPlan, NewLog
-from kctl.storage.log_directories import LogDirectoryLocked
+from kctl.storage.directories.log_creation import CreationPlan, NewLog
+from kctl.storage.directories.log_directories import LogDirectoryLocked
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles

@@ -18,7 +18,7 @@ from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from tests.unit.storage.log_builder import LogOnDisk, read_records
 

@@ -9,7 +9,7 @@ import pytest
 
 from kctl.records.header import BatchHeader, parse_header
 from kctl.storage.config import LogConfig
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.names import offset_file_name
 from kctl.storage.segments.batch_reader import read_past_damage
 from kctl.storage.segments.segment import Segment

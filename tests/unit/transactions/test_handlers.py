@@ -47,8 +47,8 @@ from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.replication.throttles import BrokerTraffic
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
+from kctl.storage.log.watchers import Watchers
 from kctl.storage.state.producer_state import ProducerState
-from kctl.storage.watchers import Watchers
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups import hosting as group_hosting
 from tests.unit.groups.world import protocols

@@ -67,7 +67,7 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.request.logger": ("kctl.request",),
     "kafka.security.authorizer.AclAuthorizer": ("kctl.server.security.authorization",),
     "kafka.server.AdminManager": ("kctl.server.cluster.topics.writer",),
-    "kafka.server.BrokerMetadataCheckpoint": ("kctl.storage.log_directory",),
+    "kafka.server.BrokerMetadataCheckpoint": ("kctl.storage.directories.log_directory",),
     "kafka.server.BrokerToControllerRequestThread": ("kctl.server.replication.isr_changes",),
     "kafka.server.ClientQuotaManager": ("kctl.server.requests.quotas",),
     "kafka.server.ClientQuotaManager$ThrottledChannelReaper": ("kctl.server.requests.quotas",),
@@ -98,7 +98,7 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.server.ReplicaFetcherThread": ("kctl.server.replication.follower.fetcher",),
     "kafka.server.ReplicaManager": ("kctl.server.replication.replica_manager",),
     "kafka.server.ReplicaManager$LogDirFailureHandler": (
-        "kctl.storage.log_directories",
+        "kctl.storage.directories.log_directories",
         "kctl.server.replication.logs",
     ),
     "kafka.server.ReplicationQuotaManager": ("kctl.server.replication",),

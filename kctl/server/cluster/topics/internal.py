@@ -21,7 +21,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.storage.files import File
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.storage.segments.segment import Segment
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper

@@ -9,7 +9,7 @@ from kctl.metrics.definitions import Definition, Family, Kind, escaped
 from kctl.model import TopicPartition
 from kctl.server.metrics.sources import Sources
 from kctl.server.replication.partition import Partition
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 
 _LABELS = ("topic", "partition")
 _PARTITIONS_PER_SLICE = 500

@@ -36,7 +36,7 @@ from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.requests.record_work import RecordWork
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.lookup import RecordsSlice
 from kctl.system.environment import Clock
 
 _NO_ERROR = ErrorCode.NONE

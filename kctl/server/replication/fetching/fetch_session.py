@@ -9,7 +9,7 @@ changes nothing.  It is always valid to respond with session id 0, "no session",
 
 A request examines only the active partitions of its session, so that its cost does not grow with the session.  All
 partitions are active at first.  One rests when its reader has everything: there is nothing to send before a change of
-its log, high watermark or role.  Such a change makes it active again, see kctl/storage/watchers.
+its log, high watermark or role.  Such a change makes it active again, see kctl/storage/log/watchers.
 
 A partition notifies a position once; what examines the position registers it again.  So each partition of an open
 session is registered with its partition, or it is active and, if a fetch of the session waits, that fetch is about to
@@ -28,7 +28,7 @@ from typing import Protocol
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
-from kctl.storage.watchers import Watchers
+from kctl.storage.log.watchers import Watchers
 
 FETCH_SESSION_PARTITIONS_MAX = bound(
     Subject.FETCH_SESSIONS,

@@ -26,8 +26,8 @@ from kctl.server.replication.partition import ANY_EPOCH, Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.requests.record_work import RecordWork
-from kctl.storage.log import Log
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.log.log import Log
+from kctl.storage.log.lookup import RecordsSlice
 from kctl.system.environment import Clock
 
 # Down-conversion for Fetch versions 0 to 3, whose clients do not support magic 2.

@@ -31,7 +31,7 @@ from kctl.server.replication.follower.truncating import truncate
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 from kctl.system.environment import Clock
 
 log = logging.getLogger(__name__)

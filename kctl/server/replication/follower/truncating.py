@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kctl.server.loop.tasks import in_thread
-from kctl.storage.log import Log
+from kctl.storage.log.log import Log
 
 
 async def truncate(log: Log, offset: int, is_current: Callable[[], bool]) -> bool:

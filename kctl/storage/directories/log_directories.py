@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from kctl.errors import ApiError, ConfigError, CorruptLog, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition
+from kctl.storage.directories.log_directory import LogDirectory
 from kctl.storage.files import Files, Lock
-from kctl.storage.log import Log
-from kctl.storage.log_directory import LogDirectory
+from kctl.storage.log.log import Log
 from kctl.storage.names import CLEANER_CHECKPOINT, LOCK, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
 from kctl.storage.state.checkpoints import MetaProperties, meta_properties_text, parse_meta_properties, parse_offsets
 
@@ -157,7 +157,7 @@ class LogDirectories:
             directory.meta = meta
 
     def take_failures(self, failures: Iterable[tuple[str, OSError]]) -> None:
-        """Take the directories of these failed paths offline; see kctl.storage.flushing."""
+        """Take the directories of these failed paths offline; see kctl.storage.log.flushing."""
         for path, error in failures:
             for state in self.states:
                 if path.startswith(state.path + "/"):

@@ -27,13 +27,14 @@ from kctl.records.allowance import Allowance
 from kctl.records.compression import Buffer
 from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
-from kctl.storage import lookup
-from kctl.storage.appending import NO_APPEND_TIME, AppendResult, check_producers, deletable_segments
 from kctl.storage.config import LogConfig, should_roll
+from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import File, Files
-from kctl.storage.flushing import FlushPlan, FlushState
-from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.lookup import RecordsSlice, TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
+from kctl.storage.log import lookup
+from kctl.storage.log.appending import NO_APPEND_TIME, AppendResult, check_producers, deletable_segments
+from kctl.storage.log.flushing import FlushPlan, FlushState
+from kctl.storage.log.lookup import RecordsSlice, TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
+from kctl.storage.log.watchers import Watchers
 from kctl.storage.segments.draft import DraftedBatches, SegmentDraft
 from kctl.storage.segments.segment import Segment
 from kctl.storage.segments.segments import LocalLog, SegmentList
@@ -48,7 +49,6 @@ from kctl.storage.state.producer_snapshots import (
     replay_producers,
 )
 from kctl.storage.state.producer_state import ProducerState
-from kctl.storage.watchers import Watchers
 from kctl.system.environment import Random
 
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME

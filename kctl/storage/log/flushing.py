@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directory import LogDirectory
 from kctl.storage.files import File, Files
-from kctl.storage.log_directory import LogDirectory
 from kctl.storage.state.producer_snapshots import SnapshotDraft
 from kctl.storage.state.producer_state import ProducerEntry, release
 

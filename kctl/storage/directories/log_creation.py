@@ -21,11 +21,11 @@ from uuid import UUID
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition, partition_problem
 from kctl.storage.config import LogConfig
+from kctl.storage.directories.log_directories import LogDirectories, LogDirectoryFiles
+from kctl.storage.directories.log_directory import LogDirectory
 from kctl.storage.files import Files
-from kctl.storage.flushing import FlushPlan
-from kctl.storage.log import Log
-from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
-from kctl.storage.log_directory import LogDirectory
+from kctl.storage.log.flushing import FlushPlan
+from kctl.storage.log.log import Log
 from kctl.storage.names import REPLACED_MARK
 from kctl.system.environment import Clock
 from kctl.system.reference_cycles import copy_of
