@@ -17,10 +17,10 @@ from kctl.errors import NoNodeError, SessionLostError
 from kctl.system.steps import run_at_once
 from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
-from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Id
-from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError
 from kctl.zookeeper.embedded.keeper import Keeper, StoredState
+from kctl.zookeeper.embedded.messages import requests, responses
+from kctl.zookeeper.embedded.messages.codes import Code, CreateMode, EventType, KeeperError
 from kctl.zookeeper.operations import (
     ANY_VERSION,
     Check,

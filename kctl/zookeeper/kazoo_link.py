@@ -33,7 +33,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from kctl import errors
 from kctl.zookeeper import refusals
-from kctl.zookeeper.embedded.codes import Code
+from kctl.zookeeper.embedded.messages.codes import Code
 from kctl.zookeeper.operations import (
     Check,
     Create,

@@ -11,7 +11,7 @@ from kctl.errors import (
     SessionLostError,
     ZooKeeperError,
 )
-from kctl.zookeeper.embedded.codes import Code
+from kctl.zookeeper.embedded.messages.codes import Code
 
 _REFUSALS: dict[int, tuple[type[ZooKeeperError], str]] = {
     Code.NO_NODE: (NoNodeError, "does not exist"),

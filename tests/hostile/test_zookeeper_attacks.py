@@ -14,17 +14,18 @@ import pytest
 from kctl.errors import MalformedRequest
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP, ZOOKEEPER_PATHS_PER_STEP
 from kctl.system.steps import Steps, run_at_once
-from kctl.zookeeper.embedded import codes, four_letter_words, requests, responses, server, watches
+from kctl.zookeeper.embedded import four_letter_words, server, watches
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id, digest_identity
-from kctl.zookeeper.embedded.codes import READ, Code, CreateMode, KeeperError, OpCode
 from kctl.zookeeper.embedded.keeper import ZOOKEEPER_MULTI_READ_BYTES_MAX, ZOOKEEPER_OPERATIONS_PER_STEP
-from kctl.zookeeper.embedded.node_paths import ZOOKEEPER_PATH_CHARACTERS_MAX
-from kctl.zookeeper.embedded.requests import (
+from kctl.zookeeper.embedded.messages import codes, requests, responses
+from kctl.zookeeper.embedded.messages.codes import READ, Code, CreateMode, KeeperError, OpCode
+from kctl.zookeeper.embedded.messages.requests import (
     ZOOKEEPER_ACL_ENTRIES_MAX,
     ZOOKEEPER_MULTI_ACL_ENTRIES_MAX,
     ZOOKEEPER_OPERATIONS_MAX,
     ZOOKEEPER_SET_WATCHES_MAX,
 )
+from kctl.zookeeper.embedded.node_paths import ZOOKEEPER_PATH_CHARACTERS_MAX
 from kctl.zookeeper.embedded.server import ZOOKEEPER_IDENTITIES_MAX, EmbeddedZooKeeper
 from tests.unit.zookeeper.player import Player, new_keeper
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kctl.zookeeper.embedded.codes import ADMIN, READ, Code, KeeperError
+from kctl.zookeeper.embedded.messages.codes import ADMIN, READ, Code, KeeperError
 
 
 class Id(NamedTuple):

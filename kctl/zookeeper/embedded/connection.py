@@ -18,9 +18,9 @@ from typing import Protocol
 from kctl.limits import Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.system.reference_cycles import free_transports
-from kctl.zookeeper.embedded import responses
 from kctl.zookeeper.embedded.acl import Id
-from kctl.zookeeper.embedded.codes import EventType
+from kctl.zookeeper.embedded.messages import responses
+from kctl.zookeeper.embedded.messages.codes import EventType
 
 ZOOKEEPER_FRAME_BYTES_MAX = bound(
     Subject.EMBEDDED_ZOOKEEPER,

@@ -20,9 +20,10 @@ from typing import Protocol
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP, ZOOKEEPER_PATHS_PER_STEP, Subject, bound
 from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import acl as acls
-from kctl.zookeeper.embedded import codes, node_paths, requests, responses
+from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Id
-from kctl.zookeeper.embedded.codes import NO_ZXID, Code, CreateMode, EventType, KeeperError, OpCode
+from kctl.zookeeper.embedded.messages import codes, requests, responses
+from kctl.zookeeper.embedded.messages.codes import NO_ZXID, Code, CreateMode, EventType, KeeperError, OpCode
 from kctl.zookeeper.embedded.sessions import Session, Sessions
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER, Tree, Znode
 from kctl.zookeeper.embedded.watches import Change, WatchBoard, Watches, WatchMode

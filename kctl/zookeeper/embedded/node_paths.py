@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kctl.limits import Subject, bound
-from kctl.zookeeper.embedded.codes import Code, KeeperError
+from kctl.zookeeper.embedded.messages.codes import Code, KeeperError
 
 ZOOKEEPER_PATH_CHARACTERS_MAX = bound(
     Subject.EMBEDDED_ZOOKEEPER,

@@ -28,12 +28,13 @@ from kctl.errors import MalformedRequest, ZooKeeperError
 from kctl.limits import LISTEN_BACKLOG, Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.system.steps import Steps
-from kctl.zookeeper.embedded import four_letter_words, requests, responses
+from kctl.zookeeper.embedded import four_letter_words
 from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches
-from kctl.zookeeper.embedded.codes import Code, KeeperError, OpCode, Reader
 from kctl.zookeeper.embedded.connection import Connection, InputTurns
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
+from kctl.zookeeper.embedded.messages import requests, responses
+from kctl.zookeeper.embedded.messages.codes import Code, KeeperError, OpCode, Reader
 from kctl.zookeeper.embedded.store import Store
 from kctl.zookeeper.embedded.watches import TooManyWatches
 

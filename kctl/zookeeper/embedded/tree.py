@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import acl as acls
-from kctl.zookeeper.embedded import codes, node_paths
+from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
-from kctl.zookeeper.embedded.codes import Code, CreateMode, KeeperError
+from kctl.zookeeper.embedded.messages import codes
+from kctl.zookeeper.embedded.messages.codes import Code, CreateMode, KeeperError
 from kctl.zookeeper.operations import ANY_VERSION, ZnodeStat
 
 _COUNTED_PER_STEP = 10_000

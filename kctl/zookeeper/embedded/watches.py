@@ -20,7 +20,7 @@ from kctl.system.steps import Steps
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
-from kctl.zookeeper.embedded.codes import READ, EventType
+from kctl.zookeeper.embedded.messages.codes import READ, EventType
 
 ZOOKEEPER_WATCHES_MAX = bound(
     Subject.EMBEDDED_ZOOKEEPER,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kctl.system.steps import run_at_once
-from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
-from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError
 from kctl.zookeeper.embedded.keeper import Keeper, StoredState
+from kctl.zookeeper.embedded.messages import requests, responses
+from kctl.zookeeper.embedded.messages.codes import Code, CreateMode, EventType, KeeperError
 from kctl.zookeeper.operations import ZnodeStat
 
 TIMEOUT_MS = 10_000

@@ -6,7 +6,7 @@ import pytest
 
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
-from kctl.zookeeper.embedded.codes import ADMIN, READ, WRITE, Code, KeeperError
+from kctl.zookeeper.embedded.messages.codes import ADMIN, READ, WRITE, Code, KeeperError
 from tests.rows import for_rows
 
 HERE = Id("ip", "127.0.0.1")

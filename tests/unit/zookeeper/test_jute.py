@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.zookeeper.embedded import codes, requests
-from kctl.zookeeper.embedded.codes import OpCode, Reader
+from kctl.zookeeper.embedded.messages import codes, requests
+from kctl.zookeeper.embedded.messages.codes import OpCode, Reader
 from tests.rows import for_rows
 
 

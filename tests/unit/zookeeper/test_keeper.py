@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kctl.system.steps import run_at_once
-from kctl.zookeeper.embedded import codes, requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Acl, Id
-from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader
 from kctl.zookeeper.embedded.keeper import Keeper
+from kctl.zookeeper.embedded.messages import codes, requests, responses
+from kctl.zookeeper.embedded.messages.codes import CreateMode, OpCode, Reader
 from tests.rows import for_rows
 from tests.unit.zookeeper.player import Player, new_keeper
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kctl.zookeeper.embedded import requests
-from kctl.zookeeper.embedded.codes import Reader
+from kctl.zookeeper.embedded.messages import requests
+from kctl.zookeeper.embedded.messages.codes import Reader
 from kctl.zookeeper.set_watches import SET_WATCHES_BYTES_MAX, SetWatches, Watch, batches
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from kctl.errors import ZooKeeperError
 from kctl.system.steps import run_at_once
-from kctl.zookeeper.embedded.codes import CreateMode
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
+from kctl.zookeeper.embedded.messages.codes import CreateMode
 from kctl.zookeeper.embedded.store import DATABASE, Store
 from tests.unit.zookeeper.player import Player
 

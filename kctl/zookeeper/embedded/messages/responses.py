@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from kctl.limits import ZOOKEEPER_NAMES_PER_STEP
 from kctl.system.steps import Steps
-from kctl.zookeeper.embedded import codes
 from kctl.zookeeper.embedded.acl import Acls, Id
-from kctl.zookeeper.embedded.codes import Code, EventType, OpCode
+from kctl.zookeeper.embedded.messages import codes
+from kctl.zookeeper.embedded.messages.codes import Code, EventType, OpCode
 from kctl.zookeeper.operations import ZnodeStat
 
 _WATCH_EVENT_XID = -1

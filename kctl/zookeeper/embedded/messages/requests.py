@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kctl.errors import MalformedRequest
 from kctl.limits import Subject, bound
 from kctl.zookeeper.embedded.acl import Acl, Id
-from kctl.zookeeper.embedded.codes import CreateMode, OpCode, Reader
+from kctl.zookeeper.embedded.messages.codes import CreateMode, OpCode, Reader
 from kctl.zookeeper.embedded.watches import ANY_MODE, WatchMode
 
 ZOOKEEPER_OPERATIONS_MAX = bound(

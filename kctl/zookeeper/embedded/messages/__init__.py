@@ -1,0 +1,1 @@
+"""The messages of ZooKeeper's protocol: numbers, requests, responses."""
