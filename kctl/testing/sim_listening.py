@@ -11,12 +11,12 @@ from typing import Any
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import ChannelEnded, OpenChannel
-from kctl.server.network.inbox import Inbox
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import ChannelEnded, OpenChannel
+from kctl.server.network.connections.inbox import Inbox
+from kctl.server.network.connections.outbox import Chunk
+from kctl.server.network.connections.request_pump import RequestPump, TurnEnd
 from kctl.server.network.listen_settings import ListeningState, ListenSettings
-from kctl.server.network.outbox import Chunk
-from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
 from kctl.storage.log.lookup import RecordsSlice
 from kctl.testing.sim_network import SimNetwork, SimServer

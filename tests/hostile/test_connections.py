@@ -20,9 +20,9 @@ from kctl.model import Endpoint
 from kctl.server.loop import lag
 from kctl.server.loop.lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.connections.channel import DirectChannel, Reply
+from kctl.server.network.connections.request_pump import TURN_REQUESTS_MAX
 from kctl.server.network.listen_settings import ListenSettings
-from kctl.server.network.request_pump import TURN_REQUESTS_MAX
 from kctl.server.requests.context import Peer
 from tests.hostile.fuzzing import VALID, ValidClient
 from tests.hostile.raw_client import (

@@ -29,7 +29,7 @@ from kctl.protocol.decoding import minimum_size
 from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of
 from kctl.protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from kctl.protocol.varint import uvarint
-from kctl.server.network.channel import KeepsFrame
+from kctl.server.network.connections.channel import KeepsFrame
 from kctl.server.requests.context import Peer, RequestContext
 from tests.hostile.raw_client import Attacker
 from tests.rows import for_rows

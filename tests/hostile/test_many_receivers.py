@@ -11,13 +11,13 @@ from functools import partial
 import pytest
 
 from kctl.server.loop.lag import MeasuredEventLoop
-from kctl.server.network import connection as connection_module
-from kctl.server.network import turns as turns_module
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import DirectChannel, Reply
-from kctl.server.network.connection import Connection
-from kctl.server.network.outbox import UnreadResponses
-from kctl.server.network.turns import Turns
+from kctl.server.network.connections import connection as connection_module
+from kctl.server.network.connections import turns as turns_module
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import DirectChannel, Reply
+from kctl.server.network.connections.connection import Connection
+from kctl.server.network.connections.outbox import UnreadResponses
+from kctl.server.network.connections.turns import Turns
 from kctl.server.requests.context import Peer
 
 CONNECTIONS = 20

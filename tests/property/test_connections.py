@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.limits import LONE_FRAME_BYTES_MAX
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import DirectChannel, Handle, PerformedReply, Reply
-from kctl.server.network.connection import Connection
-from kctl.server.network.outbox import UnreadResponses
-from kctl.server.network.turns import Turns
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import DirectChannel, Handle, PerformedReply, Reply
+from kctl.server.network.connections.connection import Connection
+from kctl.server.network.connections.outbox import UnreadResponses
+from kctl.server.network.connections.turns import Turns
 from kctl.server.requests.context import Peer
 from tests.unit.server.test_inbox import framed
 

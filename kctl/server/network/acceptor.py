@@ -12,14 +12,14 @@ from kctl.errors import KctlError
 from kctl.limits import LISTEN_BACKLOG, Subject, bound
 from kctl.model import Endpoint
 from kctl.output.log_lines import by_peer
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import OpenChannel
-from kctl.server.network.connection import Connection
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import OpenChannel
+from kctl.server.network.connections.connection import Connection
+from kctl.server.network.connections.outbox import UnreadResponses
+from kctl.server.network.connections.turns import Turns
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
-from kctl.server.network.outbox import UnreadResponses
 from kctl.server.network.tls.handshakes import TlsHandshakes
 from kctl.server.network.tls.stream import TlsStream
-from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer, peer_address
 from kctl.server.requests.recorder import ConnectionTiming
 from kctl.system import open_files

@@ -26,8 +26,8 @@ from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.server.loop.slices import held, pause, release_message
 from kctl.server.loop.tasks import in_thread
-from kctl.server.network.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
-from kctl.server.network.outbox import Chunk
+from kctl.server.network.connections.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
+from kctl.server.network.connections.outbox import Chunk
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
 from kctl.server.requests.quotas.client_quotas import ClientQuotas

@@ -16,7 +16,7 @@ from kctl.client.connections.transport import Transport
 from kctl.model import Endpoint
 from kctl.server.loop.tasks import SystemClock, started_pool
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.channel import OpenChannel
+from kctl.server.network.connections.channel import OpenChannel
 from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.storage.files import Files, RealFiles
 from kctl.system.environment import MachineClock

@@ -14,11 +14,11 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Pro
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.security.quotas import QuotaGroup
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import DirectChannel
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import DirectChannel
+from kctl.server.network.connections.inbox import Inbox
+from kctl.server.network.connections.request_pump import RequestPump, TurnEnd
 from kctl.server.network.dispatch import Dispatcher
-from kctl.server.network.inbox import Inbox
-from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from kctl.testing.sim_clock import SimClock

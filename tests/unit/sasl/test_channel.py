@@ -25,7 +25,7 @@ from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.security.scram import Mechanism, ScramClient, ScramServer, credential_of_password, credential_text
 from kctl.server.handlers.api_versions import ApiVersionsHandler
-from kctl.server.network.channel import ChannelEnded, Reply
+from kctl.server.network.connections.channel import ChannelEnded, Reply
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.security.sasl.channel import SaslChannel, SaslListener
 from kctl.server.security.sasl.exchanges import OpenExchange, PlainExchange, ScramExchange

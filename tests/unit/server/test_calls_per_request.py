@@ -34,11 +34,11 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Top
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.security.authorization import AccessPolicy
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import DirectChannel, Reply
-from kctl.server.network.connection import Connection
-from kctl.server.network.outbox import UnreadResponses
-from kctl.server.network.turns import Turns
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import DirectChannel, Reply
+from kctl.server.network.connections.connection import Connection
+from kctl.server.network.connections.outbox import UnreadResponses
+from kctl.server.network.connections.turns import Turns
 from kctl.server.requests.context import ANONYMOUS, EVERYTHING_ALLOWED, Peer
 from kctl.server.requests.recorder import ConnectionTiming, Measuring, RequestRecorder
 from kctl.server.security.authorization.access import Access

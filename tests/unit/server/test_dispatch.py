@@ -24,7 +24,7 @@ from kctl.protocol.apis.update_metadata import (
 )
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.server.handlers.api_versions import ApiVersionsHandler
-from kctl.server.network.channel import Reply
+from kctl.server.network.connections.channel import Reply
 from kctl.server.network.dispatch import Dispatcher, waiting_reply
 from kctl.server.requests.context import Peer, RequestContext
 from tests.rows import for_rows

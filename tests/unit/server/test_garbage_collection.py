@@ -28,7 +28,7 @@ from kctl.server.loop.memory import (
     ThoroughCollections,
 )
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.connections.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.context import Peer

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
-from kctl.server.network.inbox import RECEIVED_AT_ONCE_MAX, Inbox
+from kctl.server.network.connections.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
+from kctl.server.network.connections.inbox import RECEIVED_AT_ONCE_MAX, Inbox
 from tests.rows import for_rows
 
 FRAME_MAX = 16 << 20

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
-from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN
-from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
+from kctl.server.network.connections.buffer_pool import MAPPED_BYTES_MIN
+from kctl.server.network.connections.channel import DirectChannel, Handle, Reply
+from kctl.server.network.connections.outbox import SEND_BYTES_MAX, PlainOutbox
 from kctl.server.network.listen_settings import ListenSettings
-from kctl.server.network.outbox import SEND_BYTES_MAX, PlainOutbox
 from kctl.server.requests.context import Peer
 from tests.unit.log_lines import written_lines
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import (
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import (
     ChannelEnded,
     DirectChannel,
     Handle,
@@ -22,8 +22,8 @@ from kctl.server.network.channel import (
     Reply,
     ThrottledReply,
 )
-from kctl.server.network.inbox import Inbox
-from kctl.server.network.request_pump import (
+from kctl.server.network.connections.inbox import Inbox
+from kctl.server.network.connections.request_pump import (
     TURN_REQUEST_BYTES_MAX,
     TURN_REQUESTS_MAX,
     TURN_RESPONSE_BYTES_MAX,

@@ -26,8 +26,8 @@ from kctl.errors import ApiError, ConfigError, ErrorCode, KctlError
 from kctl.limits import LONE_FRAME_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
+from kctl.server.network.connections.channel import DirectChannel, Handle, Reply
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.network.tls import handshakes
 from kctl.server.network.tls.listeners import ListenerCertificates

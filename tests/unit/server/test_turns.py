@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 from kctl.server.loop.lag import BOUNDS_MS, Histogram, MeasuredEventLoop
-from kctl.server.network import turns as turns_module
-from kctl.server.network.turns import RECEIVED_PER_ITERATION_MAX, URGENT_RECEIVED_PER_ITERATION_MAX, Turns
+from kctl.server.network.connections import turns as turns_module
+from kctl.server.network.connections.turns import RECEIVED_PER_ITERATION_MAX, URGENT_RECEIVED_PER_ITERATION_MAX, Turns
 
 
 @pytest.mark.parametrize("is_urgent", [False, True], ids=["data plane", "control plane"])

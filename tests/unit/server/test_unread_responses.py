@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.connections.channel import DirectChannel, Reply
+from kctl.server.network.connections.outbox import UnreadResponses
 from kctl.server.network.listen_settings import ListenSettings
-from kctl.server.network.outbox import UnreadResponses
 from kctl.server.requests.context import Peer
 
 BOUND = 100

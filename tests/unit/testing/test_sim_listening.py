@@ -8,7 +8,7 @@ from functools import partial
 
 from kctl.errors import MalformedRequest
 from kctl.model import Endpoint
-from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.connections.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.requests.context import Peer
 from kctl.testing.sim_listening import SimListening

@@ -60,7 +60,7 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.log.TransactionIndex": ("kctl.storage.segments.segment",),
     "kafka.network.Acceptor": ("kctl.server.network.acceptor",),
     "kafka.network.ConnectionQuotas": ("kctl.server.network.acceptor", "kctl.server.network.limit_updates"),
-    "kafka.network.Processor": ("kctl.server.network.connection",),
+    "kafka.network.Processor": ("kctl.server.network.connections.connection",),
     "kafka.network.RequestChannel": ("kctl.server.requests",),
     "kafka.network.RequestChannel$": ("kctl.server.requests",),
     "kafka.network.SocketServer": ("kctl.server.network",),

@@ -13,7 +13,7 @@ import socket
 import ssl
 
 from kctl.limits import Subject, bound
-from kctl.server.network.outbox import Outbox, SliceLeft
+from kctl.server.network.connections.outbox import Outbox, SliceLeft
 from kctl.system.operating_system import private_pages, read_into
 
 TLS_HANDSHAKE_BYTES_MAX = bound(

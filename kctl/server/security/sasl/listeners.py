@@ -21,7 +21,7 @@ from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import listener_endpoints, listener_property
 from kctl.errors import ConfigError
 from kctl.model import Endpoint
-from kctl.server.network.channel import Channel, DirectChannel, Handle
+from kctl.server.network.connections.channel import Channel, DirectChannel, Handle
 from kctl.server.requests.context import Peer
 from kctl.server.security.sasl.channel import SaslChannel, SaslListener
 from kctl.server.security.sasl.exchanges import OpenExchange

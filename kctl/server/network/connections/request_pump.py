@@ -26,9 +26,16 @@ from enum import Enum
 from types import NoneType
 
 from kctl.limits import LONE_FRAME_BYTES_MAX, TURN_MS_MAX, Subject, bound
-from kctl.server.network.channel import Channel, ChannelEnded, KeepsFrame, PerformedReply, Reply, ThrottledReply
-from kctl.server.network.inbox import Inbox
-from kctl.server.network.outbox import Chunk
+from kctl.server.network.connections.channel import (
+    Channel,
+    ChannelEnded,
+    KeepsFrame,
+    PerformedReply,
+    Reply,
+    ThrottledReply,
+)
+from kctl.server.network.connections.inbox import Inbox
+from kctl.server.network.connections.outbox import Chunk
 
 TURN_REQUESTS_MAX = bound(
     Subject.CONNECTIONS,

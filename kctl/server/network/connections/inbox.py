@@ -15,7 +15,7 @@ from typing import Any
 
 from kctl.errors import MalformedRequest
 from kctl.limits import Subject, bound
-from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
+from kctl.server.network.connections.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
 
 READ_AHEAD_BYTES_MAX = bound(
     Subject.CONNECTIONS,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import KctlError
-from kctl.server.network.outbox import Chunk
+from kctl.server.network.connections.outbox import Chunk
 from kctl.server.requests.context import Peer
 
 

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.limits import Subject, bound
 from kctl.output.log_lines import by_peer
-from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import ChannelEnded, OpenChannel
-from kctl.server.network.inbox import Inbox
-from kctl.server.network.outbox import PlainOutbox, UnreadResponses
-from kctl.server.network.request_pump import RequestPump, TurnEnd
+from kctl.server.network.connections.buffer_pool import BufferPool
+from kctl.server.network.connections.channel import ChannelEnded, OpenChannel
+from kctl.server.network.connections.inbox import Inbox
+from kctl.server.network.connections.outbox import PlainOutbox, UnreadResponses
+from kctl.server.network.connections.request_pump import RequestPump, TurnEnd
+from kctl.server.network.connections.turns import Turns
 from kctl.server.network.tls.stream import TlsOutbox, TlsStream
-from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
 RECEIVED_UNTIMED_MAX = bound(

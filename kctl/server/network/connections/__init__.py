@@ -1,0 +1,1 @@
+"""One accepted connection: bytes received, frames, requests in turn, bytes to send."""
