@@ -12,12 +12,12 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import BatchHeader, Record, parse_header
 from kctl.server.coordination.groups import coordinator as groups
-from kctl.server.coordination.groups import joining
 from kctl.server.coordination.groups.actions import CommitOutcome, JoinOutcome
 from kctl.server.coordination.groups.coordinator import MEMBER_METADATA_BYTES_MAX, MEMBER_PROTOCOLS_MAX
 from kctl.server.coordination.groups.events import CommitRequest
 from kctl.server.coordination.groups.group import ProtocolSupport
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.rules import joining
 from kctl.server.coordination.replies import Reply
 from kctl.server.coordination.transactions import coordinator as transactions
 from kctl.server.coordination.transactions import step as transaction_step

@@ -17,7 +17,6 @@ from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.salvage import cut_all
-from kctl.server.coordination.groups import rebalance
 from kctl.server.coordination.groups.actions import (
     GroupState,
     JoinOutcome,
@@ -38,8 +37,9 @@ from kctl.server.coordination.groups.events import (
     TimerKind,
 )
 from kctl.server.coordination.groups.group import Group
-from kctl.server.coordination.groups.rebalance import session_timer
 from kctl.server.coordination.groups.records import GroupPlayback, group_record, offset_records, tombstones
+from kctl.server.coordination.groups.rules import rebalance
+from kctl.server.coordination.groups.rules.rebalance import session_timer
 from kctl.server.coordination.replay import PartitionReplay
 from tests.property.examples import examples
 from tests.unit.groups.world import GroupWorld, protocols

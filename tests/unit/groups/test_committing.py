@@ -7,7 +7,6 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.groups.actions import DeleteOffsetsOutcome, GroupState, PersistOffsets, PersistTombstones
-from kctl.server.coordination.groups.committing import java_length
 from kctl.server.coordination.groups.events import (
     DeleteGroup,
     DeleteOffsets,
@@ -18,6 +17,7 @@ from kctl.server.coordination.groups.events import (
     Unload,
 )
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.rules.committing import java_length
 from tests.rows import for_rows
 from tests.unit.groups.world import SESSION_MS, GroupWorld
 

@@ -6,7 +6,7 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.server.coordination.groups.actions import GroupState
-from kctl.server.coordination.groups.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
+from kctl.server.coordination.groups.rules.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
 from tests.unit.groups.world import REBALANCE_MS, SESSION_MS, GroupWorld, protocols
 
 DELAY_MS = 3_000

@@ -10,12 +10,13 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.records.header import Record
 from kctl.records.internal.topics import decode_group_metadata_value
-from kctl.server.coordination.groups import rebalance, records, runner
+from kctl.server.coordination.groups import records, runner
 from kctl.server.coordination.groups.actions import Action, GroupState, JoinOutcome, LeaveOutcome, SyncOutcome
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.groups.events import Event, Leaver, Now
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.records import group_record, group_record_in_pieces
+from kctl.server.coordination.groups.rules import rebalance
 from kctl.server.coordination.groups.step import step
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.rows import for_rows

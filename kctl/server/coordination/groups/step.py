@@ -10,17 +10,6 @@ from typing import assert_never
 
 from kctl.errors import ErrorCode
 from kctl.server.coordination.groups.actions import Action, Discard, GroupState, JoinOutcome, SyncOutcome
-from kctl.server.coordination.groups.committing import (
-    commit,
-    commit_in_transaction,
-    commit_stored,
-    decide_offsets,
-    delete_group,
-    delete_offsets,
-    expire_offsets,
-    forget_topics,
-    transaction_completed,
-)
 from kctl.server.coordination.groups.events import (
     AppendDone,
     AssignmentAppend,
@@ -48,9 +37,20 @@ from kctl.server.coordination.groups.events import (
     Unload,
 )
 from kctl.server.coordination.groups.group import Group
-from kctl.server.coordination.groups.joining import assignment_stored, join, replacement_stored, sync
-from kctl.server.coordination.groups.liveness import heartbeat, leave, session_ended
-from kctl.server.coordination.groups.rebalance import (
+from kctl.server.coordination.groups.rules.committing import (
+    commit,
+    commit_in_transaction,
+    commit_stored,
+    decide_offsets,
+    delete_group,
+    delete_offsets,
+    expire_offsets,
+    forget_topics,
+    transaction_completed,
+)
+from kctl.server.coordination.groups.rules.joining import assignment_stored, join, replacement_stored, sync
+from kctl.server.coordination.groups.rules.liveness import heartbeat, leave, session_ended
+from kctl.server.coordination.groups.rules.rebalance import (
     MemberSteps,
     continue_steps,
     expect_heartbeat,

@@ -6,7 +6,7 @@ from kctl.errors import ErrorCode
 from kctl.server.coordination.groups.actions import Action, CancelTimer, GroupState, LeaveOutcome, Respond
 from kctl.server.coordination.groups.events import UNKNOWN_MEMBER, Heartbeat, Leaver, LeaveRequest, Now
 from kctl.server.coordination.groups.group import Group, Member
-from kctl.server.coordination.groups.rebalance import (
+from kctl.server.coordination.groups.rules.rebalance import (
     MemberSteps,
     complete_join_if_ready,
     expect_heartbeat,

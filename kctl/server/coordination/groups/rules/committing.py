@@ -34,7 +34,7 @@ from kctl.server.coordination.groups.events import (
 )
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
-from kctl.server.coordination.groups.rebalance import expect_heartbeat
+from kctl.server.coordination.groups.rules.rebalance import expect_heartbeat
 
 
 def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> None:

@@ -25,7 +25,7 @@ from kctl.server.coordination.groups.events import (
     SyncRequest,
 )
 from kctl.server.coordination.groups.group import Group, Member
-from kctl.server.coordination.groups.rebalance import (
+from kctl.server.coordination.groups.rules.rebalance import (
     assignment_outcome,
     clear_assignments,
     complete_join_if_ready,

@@ -1,0 +1,1 @@
+"""The rules of `step` for groups, one module per subject.  Pure."""
