@@ -19,9 +19,9 @@ from kctl.protocol.apis.describe_producers import DescribeProducersRequest, Topi
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
-from kctl.server.replication import producer_expiry
-from kctl.server.replication.logs import LogTasks
-from kctl.server.replication.producer_expiry import IDLE_MIN_S, ROUND_S, early_cutoff
+from kctl.server.replication.logs import producer_expiry
+from kctl.server.replication.logs.broker_logs import LogTasks
+from kctl.server.replication.logs.producer_expiry import IDLE_MIN_S, ROUND_S, early_cutoff
 from kctl.storage.files import RealFiles
 from kctl.storage.state import producer_snapshots
 from kctl.storage.state.checkpoints import parse_snapshot

@@ -60,7 +60,7 @@ from kctl.server.peers.metadata import MetadataCache
 from kctl.server.peers.versions import inter_broker_versions, registration_version
 from kctl.server.policies import policies_of
 from kctl.server.replication.leader_lease import LeaderLease, LeaseKeeper
-from kctl.server.replication.logs import BrokerLogs
+from kctl.server.replication.logs.broker_logs import BrokerLogs
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.quotas.client_quotas import ClientQuotas

@@ -22,7 +22,7 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
 )
 from kctl.security.acls import Operation
 from kctl.server.loop.slices import sliced
-from kctl.server.replication.log_dir_moves import LogDirMoves
+from kctl.server.replication.logs.log_dir_moves import LogDirMoves
 from kctl.server.requests.context import RequestContext
 
 log = logging.getLogger(__name__)

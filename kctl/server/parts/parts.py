@@ -53,9 +53,9 @@ from kctl.server.replication.follower.fetcher import FetchSettings
 from kctl.server.replication.follower.fetchers import ReplicaFetchers
 from kctl.server.replication.isr_changes import ControllerStates, IsrChanges, StateStore, ZooKeeperStates
 from kctl.server.replication.leader_lease import LeaderLease
-from kctl.server.replication.log_dir_moves import LogDirMoves
-from kctl.server.replication.logs import LogTasks
-from kctl.server.replication.producer_expiry import largest_producer_id
+from kctl.server.replication.logs.broker_logs import LogTasks
+from kctl.server.replication.logs.log_dir_moves import LogDirMoves
+from kctl.server.replication.logs.producer_expiry import largest_producer_id
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory

@@ -22,8 +22,8 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.loop.timer import WheelTimer
 from kctl.server.peers.metadata import MetadataCache
-from kctl.server.replication.log_dir_moves import LogDirMoves
-from kctl.server.replication.logs import LogTasks
+from kctl.server.replication.logs.broker_logs import LogTasks
+from kctl.server.replication.logs.log_dir_moves import LogDirMoves
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory

@@ -17,7 +17,7 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.loop.tasks import SystemClock
-from kctl.server.replication.cleaners import Account, CleanerPace, LogCleaners, buffers
+from kctl.server.replication.logs.cleaners import Account, CleanerPace, LogCleaners, buffers
 from kctl.storage.cleaning.cleaning import CleaningAborted
 from kctl.storage.config import LogConfig
 from kctl.storage.directories.log_directory import LogDirectory
@@ -121,7 +121,7 @@ from kctl.model import TopicPartition
 from kctl.system.operating_system import limit_freed_memory, resident_bytes
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.replication.cleaners import LogCleaners
+from kctl.server.replication.logs.cleaners import LogCleaners
 from kctl.server.loop.tasks import SystemClock
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles

@@ -36,7 +36,7 @@ from kctl.server.loop.slices import sliced
 from kctl.server.peers.metadata import MetadataCache, MetadataUpdate
 from kctl.server.replication.follower.fetchers import ReplicaFetchers
 from kctl.server.replication.leader_lease import LeaderLease
-from kctl.server.replication.log_dir_moves import LogDirMoves
+from kctl.server.replication.logs.log_dir_moves import LogDirMoves
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.role_checks import check_live_brokers, remove_invalid_partitions

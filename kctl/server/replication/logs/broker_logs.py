@@ -15,8 +15,8 @@ from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.server.loop.slices import run_steps, sliced_batches
 from kctl.server.loop.tasks import in_thread, run_every
 from kctl.server.network.world import World
-from kctl.server.replication.cleaners import LogCleaners
-from kctl.server.replication.producer_expiry import ROUND_S, ProducerExpiry
+from kctl.server.replication.logs.cleaners import LogCleaners
+from kctl.server.replication.logs.producer_expiry import ROUND_S, ProducerExpiry
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.storage.checkpointing import PlanSteps
 from kctl.storage.config import LogConfig
