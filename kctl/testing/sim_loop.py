@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import hashlib
 import itertools
 import random
 from collections import deque
@@ -24,7 +25,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from kctl.testing.sim_process import SimProcess, current_process, process_of
-from kctl.testing.sim_trace import SimTrace
 
 if TYPE_CHECKING:
     from contextvars import Context
@@ -38,10 +38,32 @@ _SLEEP_S_MAX = 86_400.0
 _CLEANUP_S = 600.0
 _CLOCK_RESOLUTION_S = 1e-7
 """Larger than the spacing of floating-point numbers after ten years; otherwise a timer might never be due."""
+_LATEST_EVENTS = 200
+"""Kept of a trace for error messages."""
 
 
 class SimDeadlockError(RuntimeError):
     """All tasks wait, and nothing is scheduled."""
+
+
+class SimTrace:
+    """The events of a run, counted and hashed: two runs are equal if their digests are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.latest: deque[str] = deque(maxlen=_LATEST_EVENTS)
+        self._hash = hashlib.sha256()
+
+    def record(self, time_s: float, event: str) -> None:
+        """Records an event at this virtual time."""
+        line = f"{time_s:.9f} {event}"
+        self.count += 1
+        self.latest.append(line)
+        self._hash.update(line.encode() + b"\n")
+
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 over all events so far."""
+        return self._hash.hexdigest()
 
 
 class SimTask(asyncio.Task[T]):
