@@ -22,7 +22,7 @@ from kctl.server.metrics.endpoint import MetricsEndpoint
 from kctl.server.metrics.group_lag import GroupLagReader
 from kctl.server.metrics.sources import SAMPLE_EVERY_S, BrokerState, LastMinute, Sample, Sources
 from kctl.server.metrics.subjects import lag as lag_metrics
-from kctl.server.metrics.subjects.process import ProcessMetrics, loop_lag
+from kctl.server.metrics.subjects.server import ProcessMetrics, loop_lag
 from kctl.server.network.connection_limits import ConnectionLimits
 
 log = logging.getLogger(__name__)

@@ -1,11 +1,19 @@
-"""KafkaServer and app-info: the state and the version of the broker."""
+"""KafkaServer and app-info, the state and the version of the broker; and its process.
+
+The process has CPU, memory and descriptors, Python's garbage collector, and the event loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from kctl import __version__
 from kctl.metrics.definitions import Definition, Family, Kind, label_text, single
+from kctl.server.loop.lag import BOUNDS_MS, LoopLag
 from kctl.server.metrics.sources import Sources
 from kctl.system.operating_system import disk_bytes
 
@@ -28,6 +36,8 @@ APP_INFO = Definition(
 STARTED = Definition(
     "kafka.server", "app-info", "start-time-ms", Kind.GAUGE, "ms", "When the broker began to serve, since 1970", ("id",)
 )
+LOOP_LAG = "kctl_event_loop_busy_seconds"
+
 DEFINITIONS = (STARTED, STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
 
 
@@ -42,3 +52,26 @@ def families(sources: Sources) -> Iterator[Family]:
     if used is not None:
         yield single(DISK_READ, used[0])
         yield single(DISK_WRITE, used[1])
+
+
+class ProcessMetrics:
+    """The collectors of `prometheus_client`, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def collect(self) -> list[Metric]:
+        """Reads /proc, which takes milliseconds with many open files: for a thread."""
+        return list(self._registry.collect())
+
+
+def loop_lag(lag: LoopLag) -> Metric:
+    """The durations of iterations of the event loop, during which sockets are not served."""
+    counts = accumulate(lag.wall.counts)
+    bounds = [*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf"]
+    family = HistogramMetricFamily(LOOP_LAG, "How long the event loop was busy before it served sockets again")
+    family.add_metric((), list(zip(bounds, counts, strict=True)), lag.wall.sum_ms / 1000)
+    return family
