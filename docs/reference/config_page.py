@@ -1,4 +1,4 @@
-"""Generates docs/reference/config.md from the property tables; `./dev docs` writes it, `./dev check` compares."""
+"""The page docs/reference/config.md, from the tables of properties; `generate.py` writes it."""
 
 from __future__ import annotations
 

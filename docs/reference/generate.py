@@ -11,13 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from docs.reference.config_page import config_reference
 from kctl.client.properties.table import PROPERTIES
 from kctl.commands.frame.help.documentation import cli_reference, write_man_pages
 from kctl.commands.frame.help.text import summary_of
 from kctl.commands.frame.output.json_schema import schema_of
 from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
-from kctl.config.reference import config_reference
 from kctl.limits import LIMITS, Limit
 from kctl.metrics.definitions import Definition, Dialect, series_names
 from kctl.output.documents import json_text

@@ -15,11 +15,10 @@ from kctl.config.subjects.authorization import AuthorizationProperties
 from kctl.config.subjects.coordination import CoordinationProperties
 from kctl.config.subjects.groups import GroupProperties
 from kctl.config.subjects.logs import LogProperties
-from kctl.config.subjects.metrics import MetricsProperties
+from kctl.config.subjects.monitoring import MetricsProperties, RequestLogProperties
 from kctl.config.subjects.network import NetworkProperties
 from kctl.config.subjects.quotas import QuotaProperties
 from kctl.config.subjects.replication import ReplicationProperties
-from kctl.config.subjects.request_log import RequestLogProperties
 from kctl.config.subjects.sasl import SaslProperties
 from kctl.config.subjects.tls import TlsProperties
 from kctl.config.subjects.transactions import TransactionProperties

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, BrokerConfig
 from kctl.config.definition import Property
-from kctl.config.reference import config_reference
 from kctl.config.topic import TOPIC_PROPERTIES, TopicConfig
 from tests.rows import for_rows
 
@@ -56,8 +54,3 @@ def test_a_topics_default_is_the_default_of_the_brokers_property() -> None:
 
 def test_a_lone_brokers_settings_are_known() -> None:
     assert set(SINGLE_BROKER_PROPERTIES) <= set(BROKER_PROPERTIES)
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    page = Path(__file__).parents[3] / "docs" / "reference" / "config.md"
-    assert page.read_text(encoding="utf-8") == config_reference(), "run ./dev docs"
