@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-COMPILED = [
-    "kctl/records/encoding.py",
-    "kctl/records/key_table.py",
-    "kctl/records/record_lines.py",
-    "kctl/records/record_rows.py",
-    "kctl/records/walk.py",
-]
+COMPILED = sorted(map(str, Path("kctl/records/compiled").glob("[a-z]*.py")))
 COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 """Others, such as those for metadata and source distributions, which pip and build run first, need no C code."""
 
@@ -24,7 +19,9 @@ def extensions() -> list[Extension]:
 
     MYPYC_OPT_LEVEL is the level of optimization of the C compiler, as for mypy itself.
     """
-    modules = mypycify(COMPILED, opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"), group_name="kctl.records.native")
+    modules = mypycify(
+        COMPILED, opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"), group_name="kctl.records.compiled.native"
+    )
     for module in modules:
         module.optional = True
     return modules

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from kctl.limits import Subject, bound
-from kctl.records import legacy
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.compression import Buffer
 from kctl.records.header import (
@@ -27,6 +26,7 @@ from kctl.records.header import (
     Record,
     parse_header,
 )
+from kctl.records.old_formats import legacy
 from kctl.records.salvage import SEARCH_EFFORT, is_possible, possible_starts
 from kctl.storage.files import File
 from kctl.storage.segments.transaction_index import AbortedTransaction

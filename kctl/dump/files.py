@@ -33,8 +33,8 @@ from kctl.dump.batches import (
 from kctl.dump.indexes import OFFSET_ENTRY, TIME_ENTRY, offset_index, open_file, time_index, used_entries
 from kctl.dump.kinds import KINDS, OFFSET_CHECKPOINTS, base_offset_of, recognized_kind
 from kctl.errors import CorruptLog, KctlError
+from kctl.records.compiled.walk import check_records as walk_records
 from kctl.records.header import CorruptBatch
-from kctl.records.walk import check_records as walk_records
 from kctl.storage.files import RealFile, RealFiles
 from kctl.storage.names import (
     INDEX_SUFFIX,

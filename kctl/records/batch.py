@@ -1,6 +1,6 @@
 """Reads batches and their records, of any format.
 
-Messages of magic 0 and 1 are treated as batches by the iterators here; kctl.records.legacy reads them.
+Messages of magic 0 and 1 are treated as batches by the iterators here; `legacy` reads them.
 
 All readers accept untrusted bytes: they raise CorruptBatch, never read past the buffer, and allocate no memory by a
 count before checking it.
@@ -43,7 +43,7 @@ from kctl.records.header import (
 )
 
 if walk_is_compiled():
-    from kctl.records.walk import read_placed_records, read_records
+    from kctl.records.compiled.walk import read_placed_records, read_records
 
 _LENGTH = struct.Struct(">i")
 
@@ -53,7 +53,7 @@ def parse_any_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     try:
         return parse_header(buffer, position)
     except OldFormat:
-        from kctl.records import legacy
+        from kctl.records.old_formats import legacy
 
         return legacy.parse_message(buffer, position)
 
@@ -139,7 +139,7 @@ def iterate_records(
     if header is None:
         header = parse_any_header(buffer)
     if header.magic != 2:
-        from kctl.records import legacy
+        from kctl.records.old_formats import legacy
 
         return legacy.iterate_messages(buffer, header, size_max=size_max)
     # Slicing keys and values out of bytes takes half the time of slicing a memoryview.
@@ -204,7 +204,7 @@ _record: partial[Record] = partial(tuple.__new__, Record)
 
 
 def iterate_with_walk(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """As iterate_plain, with kctl.records.walk; what that refuses is read again in Python."""
+    """As iterate_plain, with kctl.records.compiled.walk; what that refuses is read again in Python."""
     has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
     base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
     position, done, count = 0, 0, header.record_count

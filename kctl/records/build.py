@@ -27,7 +27,7 @@ from kctl.records.header import (
 )
 
 if walk_is_compiled():
-    from kctl.records import encoding
+    from kctl.records.compiled import encoding
 
 
 RecordFields = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -1,8 +1,8 @@
 """The records of a batch of magic 2 as text in Kafka's format, optimized for large logs.
 
-A dump of a large log spends nearly all of its time here: in compiled code (`kctl.records.record_lines`), and where that
-refuses records or is missing, in a loop that parses without creating objects.  `kctl.records.batch.iterate_records` is
-the readable version, and a test compares all three.
+A dump of a large log spends nearly all of its time here: in compiled code (`record_lines`), and where that refuses
+records or is missing, in a loop that parses without creating objects.  `kctl.records.batch.iterate_records` is the
+readable version, and a test compares all three.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ codecs.register_error(AS_JAVA, _replace_as_java)
 
 
 if walk_is_compiled():
-    from kctl.records.record_lines import format_records
+    from kctl.records.compiled.record_lines import format_records
 
 _LINES_AT_ONCE = 500
 _BASE_END = 1 << 62

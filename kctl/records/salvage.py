@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kctl.records.batch import parse_any_header, records_region
+from kctl.records.compiled.walk import locate_keys
 from kctl.records.compression import Buffer
 from kctl.records.header import (
     ATTRIBUTES_POSITION,
@@ -35,7 +36,6 @@ from kctl.records.header import (
     CorruptBatch,
     crc_of,
 )
-from kctl.records.walk import locate_keys
 
 OFFSET_MAX = (1 << 63) - 1
 NO_OFFSET = -1

@@ -1,13 +1,13 @@
 """Validates produced batches before a leader appends them.  Kafka's ProduceRequest.validateRecords and LogValidator.
 
-Every record is walked (kctl.records.walk): its sizes, the number of records and their end are checked, and the
+Every record is walked (kctl.records.compiled.walk): its sizes, the number of records and their end are checked, and the
 max timestamp is recomputed.  The batch is appended unchanged if nothing else is required.  These rules need more:
 
     a compacted topic                        every record needs a key
     a limit on timestamps                    every record's timestamp is compared with the clock
     another compression.type                 the records are recompressed
     offset deltas that are not 0, 1, 2 ...   a compressed batch is built again, as in Kafka
-    messages of magic 0 and 1                they are converted to a batch of magic 2 (kctl.records.conversion)
+    messages of magic 0 and 1                they are converted to a batch of magic 2 (old_formats.conversion)
 
 Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.state.producer_state, those that
 need the cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467.
@@ -23,8 +23,8 @@ from kctl.limits import APPENDED_INLINE_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import Allowance, AllowanceExceeded
 from kctl.records.batch import iterate_batches, iterate_plain, records_region
 from kctl.records.build import rebuild_batch, recompress
+from kctl.records.compiled.walk import RECORD_SIZE_MIN, check_records
 from kctl.records.compression import Buffer, Codec, has_linked_blocks
-from kctl.records.conversion import upgrade
 from kctl.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -46,8 +46,8 @@ from kctl.records.header import (
     seal,
     write_header,
 )
-from kctl.records.legacy import MAGIC_0, SIZE_MIN, look_inside
-from kctl.records.walk import RECORD_SIZE_MIN, check_records
+from kctl.records.old_formats.conversion import upgrade
+from kctl.records.old_formats.legacy import MAGIC_0, SIZE_MIN, look_inside
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
 _CREATE_TIME, _LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME

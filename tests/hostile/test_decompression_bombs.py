@@ -38,7 +38,7 @@ from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header, seal
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.produce import ProduceHandler

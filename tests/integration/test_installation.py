@@ -23,8 +23,8 @@ NO_COMPILER = {"CC": "false", "CXX": "false"}
 IN_THE_WHEEL = {
     "kctl/py.typed",
     "kctl/commands/completion/shells/_kctl",
-    "kctl/records/key_table.py",
-    "kctl/records/walk.py",
+    "kctl/records/compiled/key_table.py",
+    "kctl/records/compiled/walk.py",
     f"kctl_kafka-{kctl.__version__}.data/data/share/bash-completion/completions/kctl.bash",
     f"kctl_kafka-{kctl.__version__}.data/data/share/fish/vendor_completions.d/kctl.fish",
     f"kctl_kafka-{kctl.__version__}.data/data/share/zsh/site-functions/_kctl",
@@ -34,7 +34,7 @@ IN_THE_WHEEL = {
 }
 IN_THE_SDIST = {
     *("PKG-INFO", "LICENSE", "CHANGELOG.md", "setup.py", "pyproject.toml"),
-    *("kctl/records/key_table.py", "kctl/records/walk.py"),
+    *("kctl/records/compiled/key_table.py", "kctl/records/compiled/walk.py"),
     *("packaging/systemd/kctl-broker.service", "packaging/man/kctl-topics.1", "tests/conftest.py"),
 }
 

@@ -23,7 +23,7 @@ from kctl.records.build import build_batch, encode_records
 from kctl.records.compression import Codec
 from kctl.records.dump_text import LineFormat, write_interpreted, write_records
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, CorruptBatch, Record, parse_header, seal
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from tests.property.examples import share_of
 from tests.property.walk_inputs import LONG_NUMBERS
 

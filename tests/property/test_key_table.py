@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from librt.vecs import vec
 from mypy_extensions import i32
 
-import kctl.records
-from kctl.records import key_table
+import kctl.records.compiled
 from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
+from kctl.records.compiled import key_table
+from kctl.records.compiled.key_table import DIGEST_SIZE, LONG_KEY_SIZE, SECRET_SIZE
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header
-from kctl.records.key_table import DIGEST_SIZE, LONG_KEY_SIZE, SECRET_SIZE
 from kctl.storage.cleaning.compaction_batches import LatestRecords
 from tests.property import walk_inputs
 from tests.property.examples import examples
@@ -45,7 +45,7 @@ RECORDS = st.builds(
 
 @pytest.fixture(scope="module")
 def interpreted() -> ModuleType:
-    return walk_inputs.interpreted(str(Path(kctl.records.__file__).with_name("key_table.py")))
+    return walk_inputs.interpreted(str(Path(kctl.records.compiled.__file__).with_name("key_table.py")))
 
 
 def long_key(key: bytes) -> bytes:

@@ -12,9 +12,9 @@ from kctl.errors import ApiError
 from kctl.records.batch import crc_ok, iterate_batches, iterate_records, parse_any_header
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
-from kctl.records.conversion import downgrade, upgrade, upgrade_stored
 from kctl.records.header import CorruptBatch, Record, TimestampType
-from kctl.records.legacy import build_messages, look_inside
+from kctl.records.old_formats.conversion import downgrade, upgrade, upgrade_stored
+from kctl.records.old_formats.legacy import build_messages, look_inside
 
 pytest.importorskip("xxhash", reason="kafka-python needs xxhash for the lz4 frames of magic 0")
 legacy_records = pytest.importorskip("kafka.record.legacy_records")

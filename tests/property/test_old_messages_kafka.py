@@ -15,9 +15,9 @@ from kctl.records.batch import iterate_batches, iterate_records, records_region
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec, decompress
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.records.conversion import downgrade
 from kctl.records.header import CODEC_MASK, CorruptBatch, Record, TimestampType, parse_header
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.conversion import downgrade
+from kctl.records.old_formats.legacy import build_messages
 from kctl.records.validate import AppendRules, validate_produced
 from tests.peers.apache_kafka import OLDEST_JUDGE, run_java_tool, why_not
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper

@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from librt.vecs import vec
 from mypy_extensions import u8
 
-import kctl.records
-from kctl.records import encoding, walk
+import kctl.records.compiled
 from kctl.records.batch import iterate_interpreted, iterate_records, iterate_with_walk, records_region
 from kctl.records.build import build_batch, encode_in_python, encode_records
-from kctl.records.compiled import walk_is_compiled
-from kctl.records.header import BatchHeader, CorruptBatch, Record, parse_header, seal
-from kctl.records.walk import (
+from kctl.records.compiled import encoding, walk, walk_is_compiled
+from kctl.records.compiled.walk import (
     FIELDS,
     RECORD_SIZE_MIN,
     check_records,
@@ -28,6 +26,7 @@ from kctl.records.walk import (
     locate_records,
     retain_records,
 )
+from kctl.records.header import BatchHeader, CorruptBatch, Record, parse_header, seal
 from tests.property import walk_inputs
 from tests.property.examples import examples
 from tests.property.walk_inputs import WALKS, outcome
@@ -115,7 +114,7 @@ def test_lengths_below_zero_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def interpreted() -> ModuleType:
-    return walk_inputs.interpreted(str(Path(kctl.records.__file__).with_name("walk.py")))
+    return walk_inputs.interpreted(str(Path(kctl.records.compiled.__file__).with_name("walk.py")))
 
 
 @given(st.lists(records, min_size=1, max_size=50))

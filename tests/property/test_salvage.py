@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.records.salvage import BatchCutter, Damage, cut_all
 from tests.property.examples import examples
 

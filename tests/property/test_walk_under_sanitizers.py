@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import kctl.records
+import kctl.records.compiled
 from tests.peers import sanitizers
 from tests.property import walk_inputs
 
-SOURCES = [Path(kctl.records.__file__).with_name(f"{name}.py") for name in walk_inputs.COMPARED]
+SOURCES = [Path(kctl.records.compiled.__file__).with_name(f"{name}.py") for name in walk_inputs.COMPARED]
 SEED, COUNT = 20, 4_000
 
 WALK = """
@@ -58,7 +58,7 @@ def _needs_sanitizers() -> None:
 def test_compiled_modules_read_nothing_outside_of_their_buffers_and_refuse_the_same(tmp_path: Path) -> None:
     for source in SOURCES:
         text = re.sub(
-            r"from kctl\.records\.(walk|record_lines) import", r"from sanitized_\1 import", source.read_text()
+            r"from kctl\.records\.compiled\.(walk|record_lines) import", r"from sanitized_\1 import", source.read_text()
         )
         (tmp_path / f"sanitized_{source.name}").write_text(text)
     sanitizers.build(tmp_path, WALK)

@@ -21,10 +21,10 @@ from kctl.dump.kinds import base_offset_of, recognized_kind
 from kctl.errors import CorruptLog
 from kctl.model import java_hash
 from kctl.output.console import Console
-from kctl.records import legacy
 from kctl.records.compression import Codec, DecompressionError, decompress
 from kctl.records.dump_text import AS_JAVA, LineFormat, write_records
 from kctl.records.header import CODEC_MASK, LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
+from kctl.records.old_formats import legacy
 from kctl.storage.names import (
     BOOTSTRAP_CHECKPOINT,
     INDEX_SUFFIX,

@@ -55,14 +55,14 @@ from kctl.system.user_files import is_pipe
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kctl.records.record_rows import Headers, RowForm
+    from kctl.records.compiled.record_rows import Headers, RowForm
 
 
 # The records of a batch as text of plain, csv or jsonl: the same as the rows of `rows`, by compiled code.
 
 
 if walk_is_compiled():
-    from kctl.records.record_rows import CSV, JSON, PLAIN, RowForm, format_rows
+    from kctl.records.compiled.record_rows import CSV, JSON, PLAIN, RowForm, format_rows
 
 
 _ROWS_AT_ONCE = 500

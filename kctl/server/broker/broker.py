@@ -306,7 +306,7 @@ class Broker:
             log.warning(
                 "checking records without compiled code, which is slower; install kctl where a C compiler is available "
                 "module=%s",
-                "kctl.records.walk",
+                "kctl.records.compiled.walk",
             )
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 

@@ -46,7 +46,7 @@ class CleanerBuffers(NamedTuple):
     """Memory that one cleaning may use."""
 
     keys_bytes: int = 128 << 20
-    """More than Kafka needs per key; kctl.records.key_table has the size of an entry."""
+    """More than Kafka needs per key; kctl.records.compiled.key_table has the size of an entry."""
     io_bytes: int = 256 << 10
     """Size of the read buffer and of the write buffer; a larger batch is read and written as a whole."""
 

@@ -21,6 +21,8 @@ from mypy_extensions import i32, u8
 
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import assemble_batch, rebuild_batch
+from kctl.records.compiled.key_table import DIGEST_SIZE, ENTRY_BYTES, SECRET_SIZE, KeyTable
+from kctl.records.compiled.walk import locate_keys, retain_records
 from kctl.records.header import (
     TIMESTAMP_MIN,
     BatchHeader,
@@ -29,9 +31,7 @@ from kctl.records.header import (
     describe_malformed_record,
     wrapped,
 )
-from kctl.records.key_table import DIGEST_SIZE, ENTRY_BYTES, SECRET_SIZE, KeyTable
-from kctl.records.legacy import build_messages
-from kctl.records.walk import locate_keys, retain_records
+from kctl.records.old_formats.legacy import build_messages
 
 RECORD_BYTES = 1
 """Memory of a record: whether it is the last of its key."""
@@ -44,7 +44,7 @@ class LatestRecords:
     """Finds the records between `start_offset` and `end_offset` that are the last of their key.
 
     Call `add` for all batches, then `filter`.  Keys are represented by digests that depend on `secret`
-    (kctl.records.key_table), so that clients cannot construct collisions.  `pause` is called within large batches.
+    (`key_table`), so that clients cannot construct collisions.  `pause` is called within large batches.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from kctl.limits import DECOMPRESSED_BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import Allowance, decompressed_size_max
 from kctl.records.batch import iterate_plain, parse_any_header, records_region
 from kctl.records.header import CODEC_MASK, BatchHeader, BatchTooLarge, CorruptBatch, Record
-from kctl.records.legacy import iterate_messages
+from kctl.records.old_formats.legacy import iterate_messages
 from kctl.storage.files import File
 from kctl.storage.segments.batch_reader import read_headers
 from kctl.storage.segments.segment import Segment

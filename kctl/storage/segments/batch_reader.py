@@ -3,7 +3,7 @@
 read_headers skips the records, read_batches reads every byte once, and read_past_damage continues after corrupt bytes.
 The first two raise CorruptLog at the first position without a valid batch, after yielding the batches before it.  A
 message of magic 0 or 1 counts as a batch; a compressed wrapper message counts as one record at its last offset
-(kctl.records.legacy).
+(kctl.records.old_formats.legacy).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from kctl.errors import CorruptLog
 from kctl.records.batch import parse_any_header
 from kctl.records.header import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of
-from kctl.records.legacy import look_inside
+from kctl.records.old_formats.legacy import look_inside
 from kctl.records.salvage import BatchCutter, Cut, Damage
 from kctl.storage.files import File
 

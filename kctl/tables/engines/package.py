@@ -1,7 +1,7 @@
 """Builds the zip with kctl's code for executors: protocol, records, client, security and tasks.
 
-Its name contains a hash of its contents, so executors that cache files never mix versions.  The compiled modules of
-kctl.records, with what they import, are in it for executors that have the driver's Python and system
+Its name contains a hash of its contents, so executors that cache files never mix versions.  The modules of
+kctl.records.compiled, with what they import, are in it for executors that have the driver's Python and system
 (kctl.tables.exec.native).  Other packages (numpy, pyarrow, crc32c, lz4, cramjam) must be installed on the executors.
 """
 
@@ -59,8 +59,8 @@ def _compiled(root: Path) -> Iterator[tuple[str, Path]]:
     """Names and paths of the compiled modules, and of those that they import."""
     if not walk_is_compiled():
         return
-    importlib.import_module("kctl.records.walk")
-    for path in (root / "records").iterdir():
+    importlib.import_module("kctl.records.compiled.walk")
+    for path in (root / "records/compiled").iterdir():
         if path.name.endswith(EXTENSION_SUFFIXES[0]):
             yield f"{FOLDER}/records/{path.name}", path
     for name, module in sys.modules.items():

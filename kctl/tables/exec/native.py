@@ -15,10 +15,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import kctl.records
+import kctl.records.compiled
 
 FOLDER = "native"
-"""In the zip: modules of kctl.records in `records`, and the packages that they import."""
+"""In the zip: modules of kctl.records.compiled in `records`, and the packages that they import."""
 
 
 def use_compiled_modules(archive: Path) -> bool:
@@ -30,17 +30,17 @@ def use_compiled_modules(archive: Path) -> bool:
         return False
     packages, modules = str(folder), str(folder / "records")
     sys.path.insert(0, packages)
-    kctl.records.__path__.insert(0, modules)
+    kctl.records.compiled.__path__.insert(0, modules)
     try:
-        found = importlib.import_module("kctl.records.walk")
+        found = importlib.import_module("kctl.records.compiled.walk")
     except ImportError:  # of another Python or system
         found = None
     sys.path.remove(packages)
     if found is not None and str(found.__file__).startswith(modules):
         return True
-    kctl.records.__path__.remove(modules)
+    kctl.records.compiled.__path__.remove(modules)
     for name in set(sys.modules) - before:
-        if name.startswith(("kctl.records.", "librt")):
+        if name.startswith(("kctl.records.compiled.", "librt")):
             del sys.modules[name]
     return False
 

@@ -22,8 +22,8 @@ from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResponse,
 )
 from kctl.records.batch import iterate_batches
-from kctl.records.conversion import without_old_messages
 from kctl.records.header import CorruptBatch
+from kctl.records.old_formats.conversion import without_old_messages
 from kctl.tables.exec.reading.histories import find_divergences, history_of
 from kctl.tables.plans.density import Sample
 from kctl.tables.plans.plan import ClusterView, Isolation, PartitionView, Positions, TopicView, is_same_topic

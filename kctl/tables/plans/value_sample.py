@@ -13,8 +13,8 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_records
-from kctl.records.conversion import without_old_messages
 from kctl.records.header import CorruptBatch, Record
+from kctl.records.old_formats.conversion import without_old_messages
 from kctl.tables.plans.plan import PartitionRange
 
 EXPORT_SAMPLE_RECORDS_MAX = bound(

@@ -38,7 +38,7 @@ from kctl.records.internal.topics import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.segments.segment import Segment

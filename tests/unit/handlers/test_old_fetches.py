@@ -17,7 +17,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.replication.fetching.fetch_session import FetchSessionCache
 from kctl.server.replication.fetching.partition_reading import SOURCE_BYTES_MAX

@@ -10,12 +10,12 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i32, u8
 
-import kctl
-from kctl.records.key_table import SECRET_SIZE, KeyTable
-from kctl.records.walk import retain_records
+import kctl.records.compiled
+from kctl.records.compiled.key_table import SECRET_SIZE, KeyTable
+from kctl.records.compiled.walk import retain_records
 from kctl.system.operating_system import resident_bytes
 
-COMPILED = [path for path in Path(kctl.__file__).parent.glob("records/*.py") if "mypy_extensions" in path.read_text()]
+COMPILED = sorted(Path(kctl.records.compiled.__file__).parent.glob("[a-z]*.py"))
 ARGUMENT_BYTES = 4_000_000
 CALLS = 40
 

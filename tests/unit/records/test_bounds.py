@@ -25,9 +25,9 @@ from kctl.records.compression import (
     compress,
     decompress,
 )
-from kctl.records.conversion import downgrade, upgrade
 from kctl.records.header import BatchHeader, BatchTooLarge, CorruptBatch, Record, parse_header, seal
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.conversion import downgrade, upgrade
+from kctl.records.old_formats.legacy import build_messages
 from kctl.records.validate import AppendRules, validate_produced
 from tests.rows import for_rows
 

@@ -11,9 +11,9 @@ from kctl.records.batch import crc_ok, iterate_batches, iterate_records, parse_a
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec, compress
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.records.conversion import downgrade, upgrade, upgrade_stored, without_old_messages
 from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.conversion import downgrade, upgrade, upgrade_stored, without_old_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.records.validate import AppendRules, RecordsRejected, validate_produced
 from tests.rows import for_rows
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper

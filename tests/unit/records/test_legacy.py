@@ -11,7 +11,7 @@ from kctl.records.batch import crc_ok, iterate_batches, iterate_records, parse_a
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec, compress, decompress
 from kctl.records.header import CorruptBatch, Record, TimestampType
-from kctl.records.legacy import build_messages, iterate_messages, look_inside, parse_message
+from kctl.records.old_formats.legacy import build_messages, iterate_messages, look_inside, parse_message
 from tests.rows import for_rows
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper
 

@@ -14,7 +14,7 @@ from kctl.records.build import build_batch, encode_records, recompress
 from kctl.records.compression import Codec, compress
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, TimestampType, parse_header, seal
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.records.validate import (
     AppendRules,
     RecordsRejected,

@@ -17,7 +17,7 @@ from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.tables.exec.outcome import CorruptRecords, DataLoss
 from kctl.tables.exec.reading.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
 from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY

@@ -9,10 +9,10 @@ import pytest
 
 from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch, rebuild_batch
+from kctl.records.compiled.key_table import ENTRY_BYTES
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
-from kctl.records.key_table import ENTRY_BYTES
 from kctl.storage.cleaning.cleaning import CleaningAborted
 from tests.rows import for_rows
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld

@@ -9,10 +9,10 @@ import pytest
 
 from kctl.records.batch import crc_ok, iterate_records, parse_any_header
 from kctl.records.build import build_batch
+from kctl.records.compiled.key_table import LONG_KEY_SIZE
 from kctl.records.compression import Codec
 from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header, seal
-from kctl.records.key_table import LONG_KEY_SIZE
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.storage.cleaning.compaction_batches import LatestRecords
 from tests.rows import for_rows
 

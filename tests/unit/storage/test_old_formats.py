@@ -15,7 +15,7 @@ import pytest
 from kctl.records.batch import crc_ok, iterate_batches, iterate_records
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.records.legacy import build_messages
+from kctl.records.old_formats.legacy import build_messages
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log.log import Log

@@ -18,8 +18,8 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from kctl.protocol.source import constructor
 from kctl.records.allowance import decompressed_size_max
-from kctl.records.conversion import downgrade
 from kctl.records.header import CorruptBatch
+from kctl.records.old_formats.conversion import downgrade
 from kctl.server.replication.fetching.fetch_session import FetchPosition
 from kctl.server.replication.fetching.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.partition import ANY_EPOCH, Partition

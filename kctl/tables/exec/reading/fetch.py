@@ -25,8 +25,8 @@ from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.records.batch import iterate_batches
-from kctl.records.conversion import without_old_messages
 from kctl.records.header import BatchHeader, CorruptBatch
+from kctl.records.old_formats.conversion import without_old_messages
 from kctl.tables.exec.outcome import CorruptRecords, DataLoss, Unreadable
 from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, affects, find_divergences
 

@@ -15,7 +15,7 @@ from kctl.tables.exec.outcome import CorruptRecords
 from kctl.tables.exec.reading.chunk import BITS_32, BITS_64, Bytes, Chunk, Longs, read_varints, record_bounds
 
 if walk_is_compiled():
-    from kctl.records.walk import FIELDS, locate_records
+    from kctl.records.compiled.walk import FIELDS, locate_records
 
 
 class Slots(NamedTuple):
@@ -57,7 +57,7 @@ def locate(chunk: Chunk) -> Fields:
 
 
 def locate_with_walk(chunk: Chunk) -> Fields:
-    """As `locate`, with kctl.records.walk."""
+    """As `locate`, with kctl.records.compiled.walk."""
     regions = list(zip(chunk.starts.tolist(), chunk.ends.tolist(), _counts(chunk).tolist(), strict=True))
     try:
         found = locate_records(bytes(chunk.data), regions)

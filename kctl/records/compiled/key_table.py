@@ -1,6 +1,6 @@
 """The last record of each key of a log, for compaction.
 
-This module is compiled by mypyc like kctl.records.walk.  Records are numbered in the order of their offsets.  A key is
+This module is compiled by mypyc like `walk`.  Records are numbered in the order of their offsets.  A key is
 represented by a digest of 124 bits, so that an entry has 24 bytes whatever the size of the key.
 
 A digest consists of four sums modulo the prime 2**31 - 1: of the size of the key and its words of 28 bits, each
@@ -79,7 +79,7 @@ class _Shard:
 class KeyTable:
     """Finds the records that are the last of their key, in one pass over all records.
 
-    `secret` has SECRET_SIZE random bytes.  `keys` is always the vec[i32] that kctl.records.walk.locate_keys returns for
+    `secret` has SECRET_SIZE random bytes.  `keys` is always the vec[i32] that `walk.locate_keys` returns for
     `region`: positions and sizes.  `long_key` returns DIGEST_SIZE bytes for a key of at least LONG_KEY_SIZE.
     """
 

@@ -1,4 +1,4 @@
-"""Writes the records of a batch of magic 2 as lines in Kafka's format.  Compiled by mypyc as kctl.records.walk is.
+"""Writes the records of a batch of magic 2 as lines in Kafka's format.  Compiled by mypyc as `walk` is.
 
 What is rare is refused like what is malformed, and left to kctl.records.dump_text, which describes the damage.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from kctl.records.walk import after_field, check_count, record_start, small_number
+from kctl.records.compiled.walk import after_field, check_count, record_start, small_number
 
 _ZERO: Final = 0x30
 _SEQUENCE_MAX: Final = 0x7FFFFFFF
@@ -57,7 +57,7 @@ def format_records(
 
     Then the offset after the last record, and the gaps between offsets: each as the offset before `expected`, which is
     -1 for any, and the offset that was found.  With `has_append_time` the timestamp of each record is `base_timestamp`.
-    `base_sequence` is that of `base_offset`, or -1.  Raises ValueError and IndexError as kctl.records.walk.read_records
+    `base_sequence` is that of `base_offset`, or -1.  Raises ValueError and IndexError as `walk.read_records`
     does.
     The lines have keys and values as they are, which need not be UTF-8.
     """

@@ -31,7 +31,7 @@ from kctl.records.header import (
     CorruptBatch,
     Record,
 )
-from kctl.records.legacy import WrongChecksum, build_messages, iterate_messages
+from kctl.records.old_formats.legacy import WrongChecksum, build_messages, iterate_messages
 
 MAGIC_2 = 2
 

@@ -1,4 +1,4 @@
-"""Encodes the records of a batch of magic 2.  Compiled by mypyc as kctl.records.walk is.
+"""Encodes the records of a batch of magic 2.  Compiled by mypyc as `walk` is.
 
 kctl.records.build has the same in plain Python, for executors of Spark, which do not have the package librt.
 """

@@ -1,6 +1,6 @@
-"""Writes the records of a batch of magic 2 as rows of plain, csv or jsonl.  Compiled by mypyc as kctl.records.walk is.
+"""Writes the records of a batch of magic 2 as rows of plain, csv or jsonl.  Compiled by mypyc as `walk` is.
 
-What is malformed or rare is refused as in kctl.records.record_lines.  Printable ASCII is written here; how all other
+What is malformed or rare is refused as in `record_lines`.  Printable ASCII is written here; how all other
 text is written is decided by functions of the caller.
 """
 
@@ -12,8 +12,8 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from kctl.records.record_lines import Number, write_digits, write_number
-from kctl.records.walk import (
+from kctl.records.compiled.record_lines import Number, write_digits, write_number
+from kctl.records.compiled.walk import (
     after_field,
     check_count,
     read_headers,
