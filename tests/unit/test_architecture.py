@@ -31,6 +31,12 @@ CLOCK_READERS = {
     "kctl/server/process/dev_cluster.py",
     "kctl/server/security/sasl/json_web_keys.py",
 }
+ENTRIES_MAX = 12
+LAYERS_AND_LISTS = {
+    *("kctl", "kctl/server"),  # the layers: each is a row in ARCHITECTURE.md and a name in the import contracts
+    *("kctl/commands", "kctl/protocol/apis", "kctl/server/handlers"),  # one per noun, one per API
+    *("kctl/client", "kctl/client/consuming", "kctl/client/connections"),
+}
 FILE_FUNCTIONS = {"open", "scandir", "stat", "listdir", "remove", "unlink", "rename", "replace", "mkdir", "makedirs"}
 
 
@@ -123,6 +129,16 @@ def test_every_function_in_a_journey_exists(reference: str) -> None:
 @for_rows("name", CLASSES)
 def test_every_class_in_the_architecture_exists(name: str) -> None:
     assert name in _class_names()
+
+
+def test_packages_have_few_entries() -> None:
+    levels: dict[str, set[str]] = {}
+    for name in MODULES:
+        parts = name.removesuffix("/__init__.py").split("/")
+        for depth in range(1, len(parts)):
+            levels.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+    crowded = {name for name, entries in levels.items() if len(entries) > ENTRIES_MAX}
+    assert crowded <= LAYERS_AND_LISTS
 
 
 def test_modules_that_call_themselves_pure_are_in_the_import_contract() -> None:
