@@ -26,7 +26,7 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import kctl.tables.exec.task\n"
-        "from kctl.tables.exec import avro_values, json_values, protobuf_values\n"
+        "from kctl.tables.exec.decoding import avro_values, json_values, protobuf_values\n"
         "from kctl.protocol.registry import api_named\n"
         "for name in ('fetch', 'metadata', 'list_offsets', 'api_versions'):\n"
         "    api_named(name).request\n"
@@ -48,7 +48,7 @@ def test_tasks_run_without_the_package_that_the_compiled_walk_needs(tmp_path: Pa
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "sys.modules['librt'] = None\n"
         "import kctl.tables.exec.task\n"
-        "from kctl.tables.exec import locate\n"
+        "from kctl.tables.exec.reading import locate\n"
         "assert not locate.walk_is_compiled()\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(build_package(tmp_path))], check=True, timeout=60)
@@ -64,7 +64,7 @@ def test_tasks_run_where_the_compiled_modules_of_the_zip_cannot_be_loaded(tmp_pa
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import kctl.tables.exec.task\n"
-        "from kctl.tables.exec import locate\n"
+        "from kctl.tables.exec.reading import locate\n"
         "assert not locate.walk_is_compiled()\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
