@@ -28,7 +28,7 @@ class AlterPartitionHandler:
         self._controller = controller
 
     async def handle(self, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
             return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
         state = self._controller.state

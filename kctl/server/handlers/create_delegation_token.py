@@ -36,7 +36,7 @@ class CreateDelegationTokenHandler:
     async def handle(
         self, request: CreateDelegationTokenRequest, context: RequestContext
     ) -> CreateDelegationTokenResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         created: list[DelegationToken] = []
         outcome = await outcome_of(self._create(request, context, created))
         principal_type, _, principal_name = context.principal.partition(":")

@@ -34,7 +34,7 @@ class DeleteAclsHandler:
         self._authorizer = authorizer
 
     async def handle(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.ALTER):
             return _all_refused(request, CLUSTER_DENIED)
         if self._authorizer is None:

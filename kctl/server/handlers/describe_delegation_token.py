@@ -30,7 +30,7 @@ class DescribeDelegationTokenHandler:
     async def handle(
         self, request: DescribeDelegationTokenRequest, context: RequestContext
     ) -> DescribeDelegationTokenResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         try:
             require_authenticated(context.peer)
             self._tokens.require_enabled()

@@ -39,7 +39,7 @@ class DescribeLogDirsHandler:
         self._replicas = replicas
 
     async def handle(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.DESCRIBE):
             return DescribeLogDirsResponse(results=[])  # These versions have no error for the whole response.
         requested = (

@@ -34,7 +34,7 @@ class IncrementalAlterConfigsHandler:
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         outcomes = await outcomes_of_resources(
             request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
         )
@@ -51,7 +51,7 @@ class IncrementalAlterConfigsHandler:
         )
 
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Alter the configuration of a resource, or raise ApiError or ZooKeeperError."""
         check_access(context, acls.Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         alterations = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
         if resource.resource_type == ResourceType.BROKER_LOGGER:

@@ -48,7 +48,7 @@ Alteration = Deletion | Upsertion
 
 
 def iterations_by_mechanism(config: Mapping[str, str]) -> dict[Mechanism, int]:
-    """The credentials in the stored configuration of a user.  Raises ApiError for an invalid credential."""
+    """Return the credentials in the stored configuration of a user.  Raises ApiError for an invalid credential."""
     try:
         return {
             each: parse_credential(each, config[each.config_key]).iterations
@@ -60,7 +60,7 @@ def iterations_by_mechanism(config: Mapping[str, str]) -> dict[Mechanism, int]:
 
 
 def refusals(alterations: Sequence[Alteration]) -> dict[str, ApiError]:
-    """The users whose alterations are refused before anything is read, with the error of each."""
+    """Return the users whose alterations are refused before anything is read, with the error of each."""
     refused: dict[str, ApiError] = {}
     named = Counter((each.user, each.mechanism) for each in alterations)
     for (user, _), count in named.items():
@@ -74,7 +74,7 @@ def refusals(alterations: Sequence[Alteration]) -> dict[str, ApiError]:
 
 
 def altered(current: Mapping[str, str], alterations: Sequence[Alteration]) -> Mapping[str, str]:
-    """The stored configuration of a user after alterations that `refusals` accepted.
+    """Return the stored configuration of a user after alterations that `refusals` accepted.
 
     Raises ApiError(RESOURCE_NOT_FOUND) if a credential to remove does not exist.
     """

@@ -52,12 +52,12 @@ class BrokerConfigUpdates:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Applies the configuration that is in force, and follows it."""
+        """Apply the configuration that is in force, and follow it."""
         self._configs.subscribe(self._changed)
         self._changed()
 
     async def close(self) -> None:
-        """Cancels changes in progress."""
+        """Cancel changes in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

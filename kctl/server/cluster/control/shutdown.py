@@ -42,7 +42,7 @@ class ControlledShutdown:
         self._version = version
 
     async def run(self, *, tries_max: int, backoff_ms: int) -> bool:
-        """Returns True if all leaderships that could move have moved."""
+        """Return True if all leaderships that could move have moved."""
         if not self._metadata.brokers:
             return True  # No controller ever assigned a partition to this broker.
         for attempt in range(tries_max):

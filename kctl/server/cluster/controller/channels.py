@@ -43,15 +43,15 @@ class ControlPlane(Protocol):
     """How a broker applies the controller's requests."""
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Applies roles; returns the error per partition.  Raises ApiError."""
+        """Apply roles; return the error per partition.  Raises ApiError."""
         ...
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Applies metadata.  Raises ApiError."""
+        """Apply metadata.  Raises ApiError."""
         ...
 
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Stops replicas; returns the error per partition.  Raises ApiError."""
+        """Stop replicas; return the error per partition.  Raises ApiError."""
         ...
 
 
@@ -101,7 +101,9 @@ class BrokerChannels:
         self._remote: dict[int, _RemoteChannel] = {}
 
     def queues(self) -> dict[int, tuple[int, Durations]]:
-        """The number of queued requests, and how long requests have waited, by broker; empty without a request."""
+        """Return the number of queued requests, and how long requests have waited, by broker; empty without a
+        request.
+        """
         found = {broker_id: (len(each.queue), each.queue.times) for broker_id, each in self._remote.items()}
         if self._local.queue is not None:
             found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
@@ -110,7 +112,7 @@ class BrokerChannels:
     async def send(
         self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
     ) -> None:
-        """Queues the requests of an action; responses are passed to `on_response`."""
+        """Queue the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
             request = await run_steps(
@@ -126,12 +128,12 @@ class BrokerChannels:
             self._deliver(action.broker_id, request_of_stop, state)
 
     async def close(self) -> None:
-        """Stops sending; queued requests are dropped."""
+        """Stop sending; queued requests are dropped."""
         channels, self._remote = list(self._remote.values()), {}
         await asyncio.gather(self._local.close(), *(channel.close() for channel in channels))
 
     def _follow(self, state: ControllerState) -> None:
-        """Keeps one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
+        """Keep one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
         for broker_id, channel in list(self._remote.items()):
             live = state.brokers.get(broker_id)
             if live is None or live.epoch != channel.broker_epoch:
@@ -187,7 +189,7 @@ class _LocalChannel:
         self.queue.put(request)
 
     async def close(self) -> None:
-        """Drops the requests that have not been applied."""
+        """Drop the requests that have not been applied."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -248,13 +250,13 @@ class _RemoteChannel:
         self.queue.put(request)
 
     def end(self) -> None:
-        """Cancels the task without waiting for it; the broker is gone."""
+        """Cancel the task without waiting for it; the broker is gone."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancels the task and waits for it."""
+        """Cancel the task and wait for it."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -339,7 +341,7 @@ def _leader_and_isr_errors(
 
 
 def _stop_replica_errors(request: StopReplicaRequest, response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
-    """The error per partition; a request that was refused as a whole deleted nothing."""
+    """Return the error per partition; a request that was refused as a whole deleted nothing."""
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
         return {

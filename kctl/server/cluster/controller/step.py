@@ -71,12 +71,12 @@ from kctl.system.steps import run_at_once
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
-    """Updates `state` for the event and returns the actions to perform, as `decide` in one slice."""
+    """Update `state` for the event and return the actions to perform, as `decide` in one slice."""
     return run_at_once(decide(state, event, now_ms))
 
 
 def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:
-    """Updates `state` for the event and returns the actions to perform; yields between slices of a long decision.
+    """Update `state` for the event and return the actions to perform; yield between slices of a long decision.
 
     Events other than Elected are ignored while this broker is not the controller: they were queued before it resigned.
     """
@@ -137,7 +137,7 @@ def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action
 
 
 def led_with_followers(state: ControllerState, broker_id: int) -> list[TopicPartition]:
-    """Partitions with followers that the broker still leads: a controlled shutdown waits for these."""
+    """Return the partitions with followers that the broker still leads: a controlled shutdown waits for these."""
     return [
         topic_partition
         for topic_partition, leader in state.leaders.items()
@@ -208,7 +208,7 @@ def _start_partition(state: ControllerState, topic_partition: TopicPartition) ->
 
 
 def _send_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
-    """Sends the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
+    """Send the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
     if topic_partition in state.leaders:
         batch.leader_and_isr_of_all(
             topic_partition, [(b, False) for b in state.replicas(topic_partition) if b in state.brokers]

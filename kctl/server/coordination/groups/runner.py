@@ -141,7 +141,7 @@ class GroupRunner:
         self._transactions: defaultdict[LedPartition[HostedGroup], OpenTransactions] = defaultdict(OpenTransactions)
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
-        """Processes the event and all that follows from it: at once, unless the group is busy."""
+        """Process the event and all that follows from it: at once, unless the group is busy."""
         if hosted.due or not hosted.partition.is_served:
             self._catch_up(hosted)
         self._run_or_wait(hosted, deque((event,)))
@@ -194,7 +194,7 @@ class GroupRunner:
             yield hosted
 
     def _go_on(self, hosted: HostedGroup) -> int:
-        """Continues the step of a busy group, or processes events that have waited for its end."""
+        """Continue the step of a busy group, or process events that have waited for its end."""
         if hosted.record:
             if next(hosted.record, self) is self:
                 hosted.record = None
@@ -210,7 +210,7 @@ class GroupRunner:
         return 1
 
     def run_new(self, group_id: str, partition: LedPartition[HostedGroup], event: Event) -> None:
-        """Creates a group with its first event.
+        """Create a group with its first event.
 
         If the group is vacant afterwards, it is removed: refused requests use no memory.
         """
@@ -221,7 +221,7 @@ class GroupRunner:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
-        """Processes the event for every group that exists now, some groups per loop turn; logs what it removed."""
+        """Process the event for every group that exists now, some groups per loop turn; log what it removed."""
         self._run_in_turns(event, self._summarised(event, self.hosted.present()))
 
     def _summarised(self, event: Event, groups: Iterator[HostedGroup]) -> Iterator[HostedGroup]:
@@ -233,11 +233,11 @@ class GroupRunner:
             log.info(message, self._broker_id, reason, removals.offsets, removals.groups)
 
     def may_commit(self, partition: LedPartition[HostedGroup], producer_id: int, group_id: str) -> bool:
-        """True unless the producer's transaction has commits of too many other groups of the partition."""
+        """Return True unless the producer's transaction has commits of too many other groups of the partition."""
         return self._transactions[partition].has_room(producer_id, group_id)
 
     def transaction_completed(self, partition: LedPartition[HostedGroup], end: TransactionEnd) -> None:
-        """The marker of the producer's transaction is in the partition."""
+        """End a producer's transaction, whose marker is in the partition."""
         transactions = self._transactions[partition]
         if partition.is_loading:
             transactions.end_when_loaded(end)
@@ -246,7 +246,7 @@ class GroupRunner:
         self._run_soon(TransactionCompleted(end.producer_id, end.committed), [one for one in found if one is not None])
 
     async def load_all(self, partition: LedPartition[HostedGroup]) -> None:
-        """Reads the partition and adds its groups."""
+        """Read the partition and add its groups."""
         playback = GroupPlayback()
         await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
         size = 0
@@ -262,19 +262,19 @@ class GroupRunner:
                 await asyncio.sleep(0)
 
     def serve_all(self, partition: LedPartition[HostedGroup]) -> None:
-        """Starts serving the groups of a loaded partition."""
+        """Start serving the groups of a loaded partition."""
         self.hosted.serve(partition)
         for end in self._transactions[partition].take_early_ends():
             self.transaction_completed(partition, end)
         self._run_in_turns(GroupLoaded(), taken(deque(partition.objects.values())))
 
     def remove_all(self, partition: LedPartition[HostedGroup]) -> int:
-        """Removes the groups of a partition; returns how many there were."""
+        """Remove the groups of a partition; return how many there were."""
         self._transactions.pop(partition, None)
         return self.hosted.leave(partition)
 
     async def stop(self) -> None:
-        """Returns when all groups have processed what has happened."""
+        """Return when all groups have processed what has happened."""
         while self._behind:
             visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
             await asyncio.sleep(0)
@@ -284,7 +284,7 @@ class GroupRunner:
             await asyncio.sleep(0)
 
     def _run_soon(self, event: Event, groups: Iterable[HostedGroup]) -> None:
-        """Processes the event for these groups, before any later event of each, some groups per loop turn."""
+        """Process the event for these groups, before any later event of each, some groups per loop turn."""
         is_idle = not self._behind
         for hosted in groups:
             hosted.due += (event,)
@@ -293,7 +293,7 @@ class GroupRunner:
             self._turns.visit(taken(self._behind), self._catch_up)
 
     def _catch_up(self, hosted: HostedGroup) -> int:
-        """Processes what has happened; returns how long that takes, in groups without offsets."""
+        """Process what has happened; return how long that takes, in groups without offsets."""
         size, written = _size_of(hosted), self._batches
         due, hosted.due = deque(hosted.due), ()
         if not (hosted.partition.is_served or hosted.is_unloaded):
@@ -416,11 +416,11 @@ def _call_of(action: Respond) -> ParkedCall[object]:
 
 
 def _respond(action: Respond) -> int:
-    """Completes a call; returns 1, see Turns.visit."""
+    """Complete a call; return 1, see Turns.visit."""
     _call_of(action).complete(action.outcome)
     return 1
 
 
 def _size_of(hosted: HostedGroup) -> int:
-    """How many groups without offsets take as long as one step of this group."""
+    """Return how many groups without offsets take as long as one step of this group."""
     return 1 + min(hosted.group.offsets.size, REQUEST_ELEMENTS_PER_SLICE_MAX) // _OFFSETS_PER_GROUP

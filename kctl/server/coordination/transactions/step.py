@@ -51,7 +51,7 @@ TRANSACTION_PARTITIONS_MAX = bound(
 
 
 def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
-    """Updates `transaction` for the event at this wall-clock time and returns the actions to perform."""
+    """Update `transaction` for the event at this wall-clock time and return the actions to perform."""
     out: list[Action] = []
     match event:
         case InitProducer():
@@ -94,7 +94,7 @@ def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, o
 
 
 def _may_be_current(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """True if the id may be that of the current producer; its epoch is checked when a new one is assigned."""
+    """Return whether the id may be that of the current producer; its epoch is checked when a new one is assigned."""
     is_present_id = transaction.is_new or expected.producer_id == transaction.producer.producer_id
     return is_present_id or expected == transaction.previous
 
@@ -160,7 +160,7 @@ def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list
 
 
 def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """The error if this producer may not do anything now."""
+    """Return the error if this producer may not do anything now."""
     if transaction.is_new or producer.producer_id != transaction.producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != transaction.producer.epoch:
@@ -231,7 +231,7 @@ def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
 
 
 def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> None:
-    """The state is unchanged, except that a decision still has to be completed."""
+    """Leave the state unchanged, except that a decision still has to be completed."""
     if write.is_fence:
         transaction.has_failed_fence = True
     if transaction.state.is_decided:
@@ -267,7 +267,7 @@ def _complete_if_all_written(transaction: Transaction, now_ms: int, out: list[Ac
 
 
 def _unload(transaction: Transaction, out: list[Action]) -> None:
-    """Completes parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
+    """Complete parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
     write = transaction.write
     if write is not None and write.token is not None:
         out.append(Respond(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))

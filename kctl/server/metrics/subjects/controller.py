@@ -105,7 +105,7 @@ _PARTITIONS_PER_SLICE = 500
 
 
 def families(sources: Sources) -> Iterator[AnyFamily | None]:
-    """The state of the controller.  None is a point at which other work may be done."""
+    """Yield the state of the controller.  None is a point at which other work may be done."""
     controller = sources.parts.controller
     state, stats = controller.state, controller.stats
     yield single(ACTIVE, int(state.is_active))

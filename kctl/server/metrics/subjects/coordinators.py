@@ -87,7 +87,7 @@ DEFINITIONS = (
 
 
 def families(sources: Sources) -> Iterator[Family | None]:
-    """The state of the coordinators.  None is a point at which other work may be done."""
+    """Yield the state of the coordinators.  None is a point at which other work may be done."""
     groups, transactions = sources.parts.groups, sources.parts.transactions
     states: Counter[GroupState] = Counter()
     offsets = 0

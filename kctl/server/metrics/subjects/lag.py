@@ -80,7 +80,7 @@ DEFINITIONS = (
 
 
 def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]:
-    """The values of all metrics.  None is a point at which other work may be done."""
+    """Yield the values of all metrics.  None is a point at which other work may be done."""
     yield single(BROKERS, len(found.brokers))
     yield Family(BROKER_INFO, [(label_text(id=str(id_), address=address), 1) for id_, address in found.brokers.items()])
     yield Family(TOPIC_PARTITIONS, ((label_text(topic=t), count) for t, count in found.partition_counts))
@@ -136,7 +136,7 @@ def _of_partitions(found: ClusterLag) -> Iterator[Family | None]:
 
 
 def _freed(*lists: list[Any]) -> Iterator[None]:
-    """Frees the elements in pieces: 100,000 texts at once take 4 ms."""
+    """Free the elements in pieces: 100,000 texts at once take 4 ms."""
     for each in lists:
         while each:
             del each[-_FREED_PER_SLICE:]
@@ -144,7 +144,7 @@ def _freed(*lists: list[Any]) -> Iterator[None]:
 
 
 def _values(one: PartitionSummary) -> tuple[int | None, ...]:
-    """The values of PER_PARTITION; None for those that are unknown."""
+    """Return the values of PER_PARTITION; None for those that are unknown."""
     return (
         None if one.log is None else one.log.high_watermark,
         None if one.log is None else one.log.start,
@@ -165,7 +165,7 @@ def _labels(group: GroupLag, tp: TopicPartition) -> str:
 
 
 def _sums(sums: Mapping[tuple[str, str], int]) -> Iterator[Row]:
-    """The sums by group and topic."""
+    """Return the sums by group and topic."""
     return ((label_text(consumergroup=name, topic=topic), value) for (name, topic), value in sums.items())
 
 

@@ -75,7 +75,7 @@ DEFINITIONS = (
 
 
 def families(sources: Sources) -> Iterator[AnyFamily]:
-    """The state of the logs together."""
+    """Yield the state of the logs together."""
     logs, tasks = sources.base.logs, sources.parts.log_tasks
     times = sources.parts.replicas.flushes.times
     yield HistogramFamily(FLUSHES, ((NO_LABELS, summarize(times.latest_ms, times.count)),))

@@ -67,13 +67,13 @@ class PartitionLabels:
         return text
 
     def keep(self, count: int) -> None:
-        """Removes all texts when there are many more than `count` partitions."""
+        """Remove all texts when there are many more than `count` partitions."""
         if len(self._texts) > 2 * count + 1000:
             self._texts.clear()
 
 
 def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | None]:
-    """The values of each partition; None is a point at which other work may be done.
+    """Yield the values of each partition; None is a point at which other work may be done.
 
     The label is_future marks a copy that is being made in another log directory.
     """
@@ -94,7 +94,7 @@ def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | Non
     labels.keep(len(partitions))
 
     def led(value_of: Callable[[Partition], int]) -> Iterator[tuple[str, int]]:
-        """The value of each partition that this broker leads, 0 for the others."""
+        """Yield the value of each partition that this broker leads, 0 for the others."""
         for name, partition, is_led in zip(names, partitions, leads, strict=True):
             yield name, value_of(partition) if is_led else 0
 

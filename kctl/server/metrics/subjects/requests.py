@@ -68,7 +68,7 @@ class _Both:
 
 
 def families(sources: Sources) -> Iterator[AnyFamily]:
-    """The values of the APIs that were requested.  Fetch requests are listed by reader too."""
+    """Yield the values of the APIs that were requested.  Fetch requests are listed by reader too."""
     followers = sources.recorder.follower_fetches
     records: dict[str, ApiRecord] = {}
     for name, record in list(sources.recorder.apis.items()):

@@ -189,7 +189,7 @@ Action = SendVersions | SendMechanisms | Evaluate | SendToken | Dispatch | Refus
 
 
 def step(state: Negotiation, event: Event, now_ms: int) -> Action:
-    """Updates `state` for the event and returns the action to perform."""
+    """Update `state` for the event and return the action to perform."""
     action = _action(state, event, now_ms)
     if isinstance(action, Refuse | Close):
         state.phase = Phase.CLOSED
