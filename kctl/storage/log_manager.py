@@ -320,7 +320,7 @@ class LogManager:
     def apply_retention(
         self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int], logs: Iterable[Log] | None = None
     ) -> int:
-        """Delete the segments that retention allows to delete; returns their number.  Failing directories go
+        """Delete the segments that retention allows to delete; return their number.  Failing directories go
         offline.
 
         `logs` are some of `all`; those that were deleted meanwhile are left out.
