@@ -52,7 +52,7 @@ class Features:
 
 
 async def describe_features(client: ClusterClient) -> Features:
-    """The features from the ApiVersions responses of all brokers.
+    """Return the features from the ApiVersions responses of all brokers.
 
     Raises ApiError and ConnectionLost if a broker cannot be read, because a feature is supported if all support it.
     """
@@ -67,7 +67,7 @@ async def describe_features(client: ClusterClient) -> Features:
 
 
 def features_of(responses: Iterable[ApiVersionsResponse]) -> Features:
-    """The features in the responses of all brokers; the newest finalized levels count.  Pure."""
+    """Return the features in the responses of all brokers; the newest finalized levels count.  Pure."""
     ranges: list[dict[str, tuple[int, int]]] = []
     newest = ApiVersionsResponse(error_code=0, api_keys=[])
     for response in responses:
@@ -92,7 +92,7 @@ def _feature(name: str, ranges: list[dict[str, tuple[int, int]]], finalized: Map
 async def update_features(
     client: ClusterClient, levels: Mapping[str, int], kind: UpdateType, *, validate_only: bool = False
 ) -> list[Outcome]:
-    """Sets the finalized levels of features on the controller; 0 disables one.  The outcome of each, by name.
+    """Set the finalized levels of features on the controller; 0 disables one.  The outcome of each, by name.
 
     Raises ApiError for errors of the whole request, and UNSUPPORTED_VERSION for `validate_only` on controllers before
     Kafka 3.3, which cannot validate.
@@ -142,12 +142,12 @@ _NAMES = (
 
 
 def metadata_version_name(level: int) -> str | None:
-    """The name of a level, such as 3.9-IV0 for 21; None if it is newer than these."""
+    """Return the name of a level, such as 3.9-IV0 for 21; None if it is newer than these."""
     return _NAMES[level - 1] if 0 < level <= len(_NAMES) else None
 
 
 def metadata_version_level(name: str) -> int:
-    """The level of `3.9-IV0`, of `3.9` (its last) or of `21`.  Raises UsageError."""
+    """Return the level of `3.9-IV0`, of `3.9` (its last) or of `21`.  Raises UsageError."""
     if name.isascii() and name.isdigit() and 0 < len(name) <= 4:
         return int(name)
     found = [level for level, one in enumerate(_NAMES, start=1) if one == name or one.startswith(f"{name}-")]
@@ -236,7 +236,7 @@ class ComparedApi:
 
 
 async def read_api_versions(client: ClusterClient) -> tuple[list[BrokerApis], list[Outcome]]:
-    """The API versions of every live broker, and the brokers that could not be reached."""
+    """Return the API versions of every live broker, and the brokers that could not be reached."""
     metadata = await client.metadata([])
 
     async def read(broker_id: int) -> BrokerApis | Outcome:
@@ -253,7 +253,7 @@ async def read_api_versions(client: ClusterClient) -> tuple[list[BrokerApis], li
 
 
 def compare_apis(brokers: Sequence[BrokerApis]) -> list[ComparedApi]:
-    """All APIs of the brokers and of kctl, by key."""
+    """Return all APIs of the brokers and of kctl, by key."""
     ours = {key: one for key, one in all_apis().items() if one.versions}
     keys = sorted({*ours, *(key for one in brokers for key in one.ranges)})
     return [

@@ -26,7 +26,7 @@ class MaintenanceRecord:
         self.path = folder / f"maintenance-{broker}.json"
 
     def load(self) -> Assignment:
-        """The saved order; empty without a file.  Raises KctlError for an invalid file."""
+        """Return the saved order; empty without a file.  Raises KctlError for an invalid file."""
         try:
             return parse_reassignment(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -37,7 +37,7 @@ class MaintenanceRecord:
             raise KctlError(f"{self.path} is not a valid record of a maintenance: {error}") from None
 
     def save(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Replaces the file atomically; without partitions, deletes it.  Raises OSError."""
+        """Replace the file atomically; without partitions, delete it.  Raises OSError."""
         if not replicas:
             self.path.unlink(missing_ok=True)
             return
@@ -50,7 +50,7 @@ class MaintenanceRecord:
 
 
 async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[TopicPartition, Outcome]:
-    """Changes the order of replicas, and waits until that is done; returns the outcome of each partition."""
+    """Change the order of replicas, and wait until that is done; return the outcome of each partition."""
     if not targets:
         return {}
     situation = await look(client, targets)
@@ -73,7 +73,7 @@ async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[T
 
 
 async def _wait(client: ClusterClient, moves: Sequence[Move]) -> Situation:
-    """Waits until the order of all has changed, or the time is over since the last one did: a controller with ZooKeeper
+    """Wait until the order of all has changed, or the time is over since the last one did: a controller with ZooKeeper
     waits for replicas that are not in sync.
     """
     targets = {move.tp: move.target for move in moves}
@@ -92,7 +92,7 @@ async def _wait(client: ClusterClient, moves: Sequence[Move]) -> Situation:
 async def elect_preferred(
     client: ClusterClient, partitions: Sequence[TopicPartition], before: ClusterMetadata
 ) -> list[Election]:
-    """Elects the preferred leaders; a partition that has it already is not an error."""
+    """Elect the preferred leaders; a partition that has it already is not an error."""
     if not partitions:
         return []
     elections = await elect_leaders(client, ElectionType.PREFERRED, partitions, before)
@@ -100,7 +100,7 @@ async def elect_preferred(
 
 
 async def leaders_of(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The present leaders; NO_LEADER for partitions without one."""
+    """Return the present leaders; NO_LEADER for partitions without one."""
     if not partitions:
         return {}
     metadata = await client.metadata({tp.topic for tp in partitions})
@@ -143,7 +143,7 @@ class MaintenancePlan:
 
 
 def plan_maintenance(metadata: ClusterMetadata, broker: int) -> MaintenancePlan:
-    """Plans to move leadership from a live broker to the next in-sync replica.  Raises ApiError if it is dead."""
+    """Plan to move leadership from a live broker to the next in-sync replica.  Raises ApiError if it is dead."""
     if broker not in metadata.brokers:
         raise absent_broker(broker, metadata.brokers)
     handovers, unavailable = [], []
@@ -160,7 +160,7 @@ def plan_maintenance(metadata: ClusterMetadata, broker: int) -> MaintenancePlan:
 
 
 def _order_without(partition: Partition, broker: int, metadata: ClusterMetadata) -> tuple[int, ...]:
-    """The broker last, and a live in-sync replica first; the order of the others stays."""
+    """Return the broker last, and a live in-sync replica first; the order of the others stays."""
     others = [one for one in partition.replicas if one != broker]
     first = next(one for one in others if one in partition.isr and one in metadata.brokers)
     return (first, *(one for one in others if one != first), broker)
@@ -179,7 +179,7 @@ class ReturnPlan:
 
 
 def plan_return(metadata: ClusterMetadata, broker: int, saved: Mapping[TopicPartition, tuple[int, ...]]) -> ReturnPlan:
-    """Plans to restore the saved order of replicas.  Raises ApiError if the broker is not alive."""
+    """Plan to restore the saved order of replicas.  Raises ApiError if the broker is not alive."""
     if broker not in metadata.brokers:
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive: start it first")
     plan = ReturnPlan({}, [], [])

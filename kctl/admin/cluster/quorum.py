@@ -73,7 +73,7 @@ class MetadataQuorum:
 
 
 async def describe_metadata_quorum(client: ClusterClient) -> MetadataQuorum:
-    """The quorum by the active controller.  Raises ApiError(UNSUPPORTED_VERSION) for a cluster on ZooKeeper."""
+    """Return the quorum by the active controller.  Raises ApiError(UNSUPPORTED_VERSION) for a cluster on ZooKeeper."""
     request = DescribeQuorumRequest(
         topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
     )

@@ -48,7 +48,7 @@ class ProgressMark(NamedTuple):
         target_cluster: str | None = None,
         partitions: int = 0,
     ) -> Self:
-        """The mark of a run between these topics as they are now."""
+        """Return the mark of a run between these topics as they are now."""
         ids = ["" if topic_id == ZERO_UUID else uuid_text(topic_id) for topic_id in (source, target)]
         return cls(ids[0], ids[1], source_cluster or "", target_cluster or "", partitions)
 
@@ -58,7 +58,7 @@ class ProgressMark(NamedTuple):
 
 
 def parse_mark(metadata: str) -> ProgressMark | None:
-    """The mark in the metadata of a commit; None if another program, or an earlier version, has committed."""
+    """Return the mark in the metadata of a commit; None if another program, or an earlier version, has committed."""
     if _KEY not in metadata or len(metadata) > _MARK_LENGTH_MAX:
         return None
     try:
@@ -98,7 +98,7 @@ class Distrust(NamedTuple):
 def distrusted(
     facts: Mapping[TopicPartition, PartitionFacts], now: ProgressMark
 ) -> tuple[list[Distrust], list[TopicPartition]]:
-    """The partitions whose progress cannot be trusted, and those whose topics could not be compared."""
+    """Return the partitions whose progress cannot be trusted, and those whose topics could not be compared."""
     marks = {tp: parse_mark(one.commit.metadata) for tp, one in facts.items() if one.commit is not None}
     partitions_then = max((mark.partitions for mark in marks.values() if mark is not None), default=0)
     found: list[Distrust] = []
@@ -125,7 +125,7 @@ def distrusted(
 
 
 def _parting(history: Divergence, mark: ProgressMark | None, now: ProgressMark) -> Position | None:
-    """Where the histories part.  Unknown if the topic may be another one, with other records at all offsets."""
+    """Return where the histories part.  Unknown if the topic may be another one, with other records at all offsets."""
     is_same_topic = mark is not None and mark.source != "" and mark.source == now.source
     if history.end_offset is None or not is_same_topic:
         return None
@@ -133,7 +133,7 @@ def _parting(history: Divergence, mark: ProgressMark | None, now: ProgressMark) 
 
 
 def other_topic(mark: ProgressMark, now: ProgressMark) -> str | None:
-    """The reason if a topic is another one than when the progress was committed."""
+    """Return the reason if a topic is another one than when the progress was committed."""
     sides = (
         ("source", mark.source, now.source, mark.source_cluster, now.source_cluster),
         ("target", mark.target, now.target, mark.target_cluster, now.target_cluster),
@@ -147,20 +147,23 @@ def other_topic(mark: ProgressMark, now: ProgressMark) -> str | None:
 
 
 def is_identified(mark: ProgressMark, now: ProgressMark) -> bool:
-    """Whether the ids of all topics that have a part in the progress could be compared (Kafka 2.8 and newer)."""
+    """Return whether the ids of all topics that have a part in the progress could be compared (Kafka 2.8 and newer)."""
     has_source = bool(mark.source and now.source) or not (mark.source_cluster or mark.source)
     return has_source and bool(mark.target and now.target)
 
 
 def committed_position(commit: CommittedOffset) -> Position:
-    """The position of progress: with a mark, its epoch is that of a record."""
+    """Return the position of progress: with a mark, its epoch is that of a record."""
     return commit.position._replace(is_of_record=parse_mark(commit.metadata) is not None)
 
 
 async def find_divergences(
     client: ClusterClient, commits: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, Divergence]:
-    """The commits whose history is not in the log of their partition.  Raises ApiError and ClusterUnreachable."""
+    """Return the commits whose history is not in the log of their partition.
+
+    Raises ApiError and ClusterUnreachable.
+    """
     outcomes = await check_positions(client, {tp: committed_position(commit) for tp, commit in commits.items()})
     for tp, outcome in outcomes.items():
         if isinstance(outcome, ApiError):

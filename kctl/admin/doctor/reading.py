@@ -101,7 +101,7 @@ class _Parts:
     unseen: list[Unseen] = field(default_factory=list)
 
     async def read(self, what: str, work: Awaitable[T], default: T, limit_s: float | None = None) -> T:
-        """The result, or `default` with an entry in `unseen`."""
+        """Return the result, or `default` with an entry in `unseen`."""
         try:
             async with asyncio.timeout(limit_s or self.part_s):
                 return await work
@@ -112,19 +112,19 @@ class _Parts:
         return default
 
     def note(self, what: str, reason: str, remedy: str = "") -> None:
-        """Adds an entry, once."""
+        """Add an entry, once."""
         entry = Unseen(what=what, reason=reason, remedy=remedy)
         if entry not in self.unseen:
             self.unseen.append(entry)
 
     def note_error(self, what: str, error: KctlError) -> None:
-        """Adds an entry with the missing permission, if it is one."""
+        """Add an entry with the missing permission, if it is one."""
         code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
         if code is not ErrorCode.UNSUPPORTED_VERSION:  # Older brokers do not have everything.
             self.note(what, str(error), _PERMISSIONS.get(code, ""))
 
     def note_outcomes(self, what: str, failed: Collection[Outcome]) -> None:
-        """Adds an entry for each kind of error of several brokers or items."""
+        """Add an entry for each kind of error of several brokers or items."""
         names: dict[tuple[ErrorCode, str], list[str]] = defaultdict(list)
         for outcome in failed:
             if outcome.error is not ErrorCode.UNSUPPORTED_VERSION:
@@ -134,7 +134,7 @@ class _Parts:
 
 
 async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeout_ms: int) -> Snapshot:
-    """The state of the cluster.  `tls` are the settings of connections with TLS.
+    """Return the state of the cluster.  `tls` are the settings of connections with TLS.
 
     Raises ClusterUnreachable if no broker returns metadata.
     """
@@ -243,7 +243,7 @@ async def _brokers(client: ClusterClient, metadata: ClusterMetadata) -> tuple[Br
 async def _controllers(
     client: ClusterClient, parts: _Parts
 ) -> tuple[bool, QuorumState | None, Mapping[TopicPartition, Ongoing]]:
-    """What only controllers know: the quorum, as `_quorum`, and the reassignments.
+    """Read what only controllers know: the quorum, as `_quorum`, and the reassignments.
 
     Uses a connection of its own: a broker that waits for a controller handles no other request of the connection.
     """
@@ -257,7 +257,7 @@ async def _controllers(
 
 
 async def _quorum(client: ClusterClient, parts: _Parts) -> tuple[bool, QuorumState | None]:
-    """Whether the cluster has a quorum of controllers, and its state if the user may see it."""
+    """Return whether the cluster has a quorum of controllers, and its state if the user may see it."""
     connections = client.open_connections()
     if not any(connection.versions.supports(DescribeQuorumRequest) for connection in connections):
         return False, None
@@ -311,7 +311,7 @@ async def _properties(
 
 
 async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) -> Mapping[int, int]:
-    """The lower limit of replication of the brokers that have one."""
+    """Return the lower limit of replication of the brokers that have one."""
     resources = [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in alive]
     found = await describe_configs(client, resources, names=list(_RATES), synonyms=False)
     limits = {}
@@ -396,7 +396,7 @@ def _topics(
 
 
 async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: _Parts) -> list[LogDir]:
-    """The directories of the brokers that respond."""
+    """Return the directories of the brokers that respond."""
     nothing: tuple[list[LogDir], list[Outcome]] = ([], [])
     found, failed = await parts.read("log directories", describe_log_dirs(client, alive), nothing)
     parts.note_outcomes("log directories of broker", failed)
@@ -509,7 +509,7 @@ def _records(one: PartitionLag) -> int:
 async def _transactions(
     client: ClusterClient, offsets: _Offsets, now_ms: int, parts: _Parts
 ) -> tuple[TransactionState, ...]:
-    """The open transactions of partitions whose last stable offset is below their high watermark."""
+    """Return the open transactions of partitions whose last stable offset is below their high watermark."""
     blocked = sorted(tp for tp, stable in offsets.stable.items() if tp in offsets.ends and stable < offsets.ends[tp])
     if len(blocked) > BLOCKED_PARTITIONS_MAX:
         parts.note(

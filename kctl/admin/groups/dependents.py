@@ -53,7 +53,7 @@ class Readings:
 
 
 def dependents_of(topic: str, readings: Readings) -> list[Dependent]:
-    """The dependents of the topic: first those that use it now, then those that only name it."""
+    """Return the dependents of the topic: first those that use it now, then those that only name it."""
     return [
         *_kafka(topic, readings),
         *_groups(topic, readings.groups),

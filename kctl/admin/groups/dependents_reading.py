@@ -51,7 +51,10 @@ class Dependents(NamedTuple):
 
 
 async def find_dependents(client: ClusterClient, topics: Sequence[Topic]) -> Dependents:
-    """The dependents of the topics.  Needs an event loop.  Raises ClusterUnreachable if topics cannot be listed."""
+    """Return the dependents of the topics.
+
+    Needs an event loop.  Raises ClusterUnreachable if topics cannot be listed.
+    """
     names = [topic.name for topic in topics]
     partitions = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
     unchecked: list[str] = []

@@ -26,7 +26,7 @@ MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 async def describe_newer_groups(
     connection: Connection, group_ids: list[str]
 ) -> Mapping[str, GroupDescription | ApiError]:
-    """Describes the groups without offsets; empty for brokers without newer types.
+    """Describe the groups without offsets; empty for brokers without newer types.
 
     A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """

@@ -80,7 +80,7 @@ class Reset:
 async def plan_resets(
     client: ClusterClient, groups: Collection[GroupDescription], target: Target, scope: Scope | None
 ) -> list[Reset]:
-    """The resets by group, topic and partition.
+    """Return the resets by group, topic and partition.
 
     Without a scope, those of the committed offsets of the groups, or of the file.
     """
@@ -111,7 +111,7 @@ async def plan_resets(
 
 
 async def _in_scope(client: ClusterClient, scope: Scope) -> tuple[list[TopicPartition], list[tuple[str, ApiError]]]:
-    """The partitions in scope, and the topics and partitions that do not exist."""
+    """Return the partitions in scope, and the topics and partitions that do not exist."""
     metadata = await client.metadata(scope)
     tps: list[TopicPartition] = []
     unknown: list[tuple[str, ApiError]] = []
@@ -162,7 +162,7 @@ def _plan_one(
 def requested_offset(
     target: Target, old: int | None, held: OffsetRange, at_time: OffsetAt | None, in_file: int | None
 ) -> int:
-    """The offset of the scenario, which may be outside the partition's range.
+    """Return the offset of the scenario, which may be outside the partition's range.
 
     As in Kafka, a time after the last record and a missing commit mean the end.
     """

@@ -47,15 +47,15 @@ class LoadClient(Protocol):
         ...
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
-        """Writes values by the schedule of the load, and waits for their acknowledgements.  Raises KctlError."""
+        """Write values by the schedule of the load, and wait for their acknowledgements.  Raises KctlError."""
         ...
 
     def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
-        """Reads the partitions from and to these offsets, until the load is reached.  Raises KctlError."""
+        """Read the partitions from and to these offsets, until the load is reached.  Raises KctlError."""
         ...
 
     def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
-        """Writes one value at a time, and reads it at the end of its partition.  Raises KctlError."""
+        """Write one value at a time, and read it at the end of its partition.  Raises KctlError."""
         ...
 
 
@@ -102,7 +102,10 @@ class SizeDistribution:
 
 
 def random_values(sizes: SizeDistribution, random: Random) -> Iterator[bytes]:
-    """Values of random bytes without end.  They hardly compress; zstd and others see each value once per block."""
+    """Yield values of random bytes without end.
+
+    They hardly compress; zstd and others see each value once per block.
+    """
     block = random.randbytes(max(_BLOCK_BYTES, 2 * sizes.largest))
     bounds = list(itertools.accumulate(sizes.weights))
     while True:
@@ -113,7 +116,7 @@ def random_values(sizes: SizeDistribution, random: Random) -> Iterator[bytes]:
 
 
 def values_of_lines(data: bytes, random: Random) -> Iterator[bytes]:
-    """The lines of a file in random order, each as often as needed.  Raises UsageError if there is none."""
+    """Return the lines of a file in random order, each as often as needed.  Raises UsageError if there is none."""
     lines: Sequence[bytes] = data.removesuffix(b"\n").split(b"\n") if data else []
     if not lines:
         raise UsageError("the payload file has no lines")

@@ -51,7 +51,10 @@ class Election:
 
 
 def expected_leader(kind: ElectionType, partition: Partition, live: Container[int]) -> int | ErrorCode:
-    """The leader that an election would select, or the error.  Kafka's Election.scala (2.8), based on metadata."""
+    """Return the leader that an election would select, or the error.
+
+    Kafka's Election.scala (2.8), based on metadata.
+    """
     alive = [one for one in partition.replicas if one in live and one not in partition.offline_replicas]
     in_sync = [one for one in alive if one in partition.isr]
     if kind is ElectionType.PREFERRED:
@@ -68,7 +71,7 @@ def expected_leader(kind: ElectionType, partition: Partition, live: Container[in
 def predict_elections(
     kind: ElectionType, metadata: ClusterMetadata, partitions: Collection[TopicPartition] | None
 ) -> list[Election]:
-    """Expected results of an election; for all partitions, only those that need one."""
+    """Return the expected results of an election; for all partitions, only those that need one."""
     predicted = [
         _predict(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
     ]
@@ -76,14 +79,14 @@ def predict_elections(
 
 
 def all_partitions(metadata: ClusterMetadata) -> list[TopicPartition]:
-    """All partitions of the cluster."""
+    """Return all partitions of the cluster."""
     return [TopicPartition(topic.name, one.partition) for topic in metadata.topics.values() for one in topic.partitions]
 
 
 async def elect_leaders(
     client: ClusterClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None, before: ClusterMetadata
 ) -> list[Election]:
-    """Elects leaders; for all partitions, returns only those that needed an election.  Raises ApiError."""
+    """Elect leaders; for all partitions, return only those that needed an election.  Raises ApiError."""
     requested = None
     if partitions is not None:
         requested = [
@@ -118,7 +121,9 @@ async def elect_leaders(
 async def _metadata_after(
     client: ClusterClient, connection: Connection, before: ClusterMetadata, outcomes: Mapping[TopicPartition, Outcome]
 ) -> ClusterMetadata:
-    """The metadata of the controller's broker: new leaders appear there first, in Apache Kafka after the response."""
+    """Return the metadata of the controller's broker: new leaders appear there first, in Apache Kafka after the
+    response.
+    """
     topics = [MetadataRequestTopic(name=name) for name in by_topic(outcomes)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     elected = [tp for tp, outcome in outcomes.items() if outcome.is_done]

@@ -45,7 +45,7 @@ class Ongoing:
 async def list_reassignments(
     client: ClusterClient, partitions: Collection[TopicPartition] | None = None
 ) -> dict[TopicPartition, Ongoing]:
-    """Ongoing reassignments of the partitions, or all.  Raises ApiError."""
+    """Return the ongoing reassignments of the partitions, or all.  Raises ApiError."""
     topics = None
     if partitions is not None:
         topics = [
@@ -71,7 +71,7 @@ async def list_reassignments(
 async def alter_reassignments(
     client: ClusterClient, targets: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Starts the reassignment of each partition to its target; None cancels it.  Raises ApiError."""
+    """Start the reassignment of each partition to its target; None cancels it.  Raises ApiError."""
     topics = [
         ReassignableTopic(
             name=topic,
@@ -98,7 +98,7 @@ async def alter_reassignments(
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, both sorted."""
+    """Return the partition numbers by topic, both sorted."""
     topics: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -119,7 +119,7 @@ NOT_LISTED = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORI
 
 
 async def ongoing_if_supported(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
-    """Ongoing reassignments; empty if the brokers are older than 2.4 or the user is denied."""
+    """Return the ongoing reassignments; empty if the brokers are older than 2.4 or the user is denied."""
     try:
         return await list_reassignments(client)
     except ApiError as error:

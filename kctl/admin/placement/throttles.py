@@ -105,7 +105,7 @@ class Needs:
 
 
 def throttle_needs(moves: Iterable[Move]) -> Needs:
-    """Throttles all present replicas as leaders and added ones as followers.  ReassignPartitionsCommand (2.8).
+    """Throttle all present replicas as leaders and added ones as followers.  ReassignPartitionsCommand (2.8).
 
     Partitions without added replicas copy nothing and need no throttle.
     """
@@ -130,7 +130,7 @@ def hold(
     now_ms: int,
     before: ThrottleRecord | None = None,
 ) -> ThrottleRecord:
-    """The record of a throttle to be set.
+    """Return the record of a throttle to be set.
 
     `before` is the record of the same reassignment if its throttle is changed; its previous values are kept.  Brokers
     whose rates are not in `present` are omitted.
@@ -161,7 +161,7 @@ def hold(
 
 
 def changes_to_set(record: ThrottleRecord, present: Values) -> Changes:
-    """The config changes that set the throttle of a record."""
+    """Return the config changes that set the throttle of a record."""
     changes: Changes = {}
     for rate in record.rates:
         _add(changes, rate.setting, rate.ours)
@@ -173,7 +173,7 @@ def changes_to_set(record: ThrottleRecord, present: Values) -> Changes:
 
 
 def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRecord]) -> Release:
-    """The config changes that release a record.
+    """Return the config changes that release a record.
 
     A broker may return stale rates, so the previous value is written even if it seems to be set already.  Settings
     that are not in `present` could not be read and are omitted.
@@ -207,7 +207,7 @@ def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRe
 
 
 def without(record: ThrottleRecord, settings: Iterable[tuple[ConfigResource, str]]) -> ThrottleRecord:
-    """The record without the released `settings`."""
+    """Return the record without the released `settings`."""
     done = set(settings)
     return replace(
         record,
@@ -217,13 +217,13 @@ def without(record: ThrottleRecord, settings: Iterable[tuple[ConfigResource, str
 
 
 def missing_entries(value: str | None, requested: Iterable[str]) -> list[str]:
-    """The required entries missing in a list; none if it stands for all replicas."""
+    """Return the required entries missing in a list; none if it stands for all replicas."""
     present = _entries(value)
     return [] if ALL_REPLICAS in present[:1] else [entry for entry in requested if entry not in present]
 
 
 def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
-    """Formats a record for its file."""
+    """Format a record for its file."""
     return {
         "version": FORMAT_VERSION,
         "created_ms": record.created_ms,
@@ -245,7 +245,7 @@ def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
 
 
 def record_from_json(document: Mapping[str, Any]) -> ThrottleRecord:
-    """Parses a record.  Raises ValueError, KeyError or TypeError if it is invalid."""
+    """Parse a record.  Raises ValueError, KeyError or TypeError if it is invalid."""
     if document["version"] != FORMAT_VERSION:
         raise ValueError(f"version {document['version']} is not supported")
     return ThrottleRecord(
@@ -260,7 +260,7 @@ def record_from_json(document: Mapping[str, Any]) -> ThrottleRecord:
 
 
 def _heir(rate: RateHold, record: ThrottleRecord, others: Sequence[ThrottleRecord]) -> int | None:
-    """The record whose previous value is the one set by this record, or None."""
+    """Return the record whose previous value is the one set by this record, or None."""
     for index, other in enumerate(others):
         if other.created_ms >= record.created_ms and any(
             one.setting == rate.setting and one.prior == rate.ours for one in other.rates
@@ -279,7 +279,7 @@ def _inherit_rate(record: ThrottleRecord, released: RateHold) -> ThrottleRecord:
 def _inherit_entries(
     record: ThrottleRecord, released: ListHold, entries: set[str], *, came_later: bool
 ) -> tuple[ThrottleRecord, set[str]]:
-    """Passes entries to other records that require them, and that saw them as previous entries."""
+    """Pass entries to other records that require them, and that saw them as previous entries."""
     inherited: set[str] = set()
     lists = []
     for one in record.lists:

@@ -35,7 +35,7 @@ TO_END = -1
 
 
 def parse_deletions(text: str) -> dict[TopicPartition, int]:
-    """The offsets by partition; TO_END for the end.  Raises UsageError."""
+    """Return the offsets by partition; TO_END for the end.  Raises UsageError."""
     document = read_json(text)
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise UsageError('it must be an object with "partitions", a list')
@@ -77,7 +77,7 @@ class Deletion:
 
 
 async def plan_deletions(client: ClusterClient, offsets: Mapping[TopicPartition, int]) -> list[Deletion]:
-    """The deletions before these offsets, TO_END for the end; OFFSET_OUT_OF_RANGE for one after the end."""
+    """Return the deletions before these offsets, TO_END for the end; OFFSET_OUT_OF_RANGE for one after the end."""
     found = await list_offsets_at(client, offsets, (EARLIEST, LATEST))
     return [_plan_one(tp, offsets[tp], found[tp]) for tp in sorted(offsets)]
 
@@ -85,7 +85,7 @@ async def plan_deletions(client: ClusterClient, offsets: Mapping[TopicPartition,
 async def offsets_of_time(
     client: ClusterClient, partitions: Collection[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """The first offsets at or after the time, TO_END if there is none.  Raises ApiError."""
+    """Return the first offsets at or after the time, TO_END if there is none.  Raises ApiError."""
     found = await list_offsets(client, dict.fromkeys(partitions, time_ms))
     offsets = {}
     for tp, one in found.items():
@@ -96,7 +96,7 @@ async def offsets_of_time(
 
 
 async def delete_records(client: ClusterClient, offsets: Mapping[TopicPartition, int]) -> Outcomes[int]:
-    """Deletes the records before the offsets; the low watermark or the error of each partition."""
+    """Delete the records before the offsets; return the low watermark or the error of each partition."""
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
         request = DeleteRecordsRequest(

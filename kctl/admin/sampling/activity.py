@@ -118,11 +118,11 @@ OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFF
 
 
 def no_verdict(_group: str) -> None:
-    """Leaves the column of verdicts empty."""
+    """Leave the column of verdicts empty."""
 
 
 def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictOf = no_verdict) -> Activity:
-    """The activity between two samples of one cluster."""
+    """Return the activity between two samples of one cluster."""
     if old is not None and (old.metadata.cluster_id != new.metadata.cluster_id or old.at_ms >= new.at_ms):
         old = None
     partitions = list(_partitions(old, new))
@@ -181,7 +181,7 @@ def _partitions(old: ClusterSample | None, new: ClusterSample) -> Iterator[Parti
 
 
 def _status(one: Partition, new: ClusterSample, *, is_moving: bool, adding: tuple[int, ...]) -> str:
-    """A replica that is being added is not in sync yet, and does not make its partition under-replicated."""
+    """Return the status of a partition: a replica that is being added does not make it under-replicated."""
     if one.leader not in new.metadata.brokers:
         return OFFLINE
     if any(replica not in one.isr and replica not in adding for replica in one.replicas):
@@ -293,7 +293,7 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
 
 
 def _lag_in_offsets(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
-    """Offsets that the group has not consumed, of partitions whose lag is known; None if there are none."""
+    """Return the offsets that the group has not consumed, of partitions whose lag is known; None if there are none."""
     group = sample.groups.get(name)
     if group is None:
         return None
@@ -304,7 +304,7 @@ def _lag_in_offsets(name: str, sample: ClusterSample, latest_starts: Mapping[Top
 
 
 def _sum(lags: Iterable[int | None]) -> int | None:
-    """The sum of the lags that are known; None if there are none."""
+    """Return the sum of the lags that are known; None if there are none."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
@@ -325,7 +325,7 @@ def _rate(
     old: ClusterSample | None,
     new: ClusterSample,
 ) -> float | None:
-    """Offsets per second; None if one is unknown or the offset went back."""
+    """Return the offsets per second; None if one is unknown or the offset went back."""
     if before is None or old is None:
         return None
     return rate(before.get(tp), now.get(tp), new.at_ms - old.at_ms)

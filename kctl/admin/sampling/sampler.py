@@ -95,7 +95,7 @@ class RetentionReader:
     async def read(
         self, groups: Iterable[GroupReading], logs: Mapping[TopicPartition, LogRange], now_ms: int
     ) -> RetentionFacts:
-        """The facts of the partitions that groups have not read to the end.  Raises ClusterUnreachable."""
+        """Return the facts of the partitions that groups have not read to the end.  Raises ClusterUnreachable."""
         behind = {
             (tp, committed)
             for group in groups
@@ -163,7 +163,7 @@ class Sampler:
         """The groups that had unread records in the last sample."""
 
     async def take(self) -> ClusterSample:
-        """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
+        """Return one sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
         client = self._client
         with client.one_deadline():
             metadata = await client.metadata()
@@ -213,7 +213,7 @@ class Sampler:
         )
 
     async def _or_nothing(self, work: Awaitable[T], what: str, problems: list[str]) -> T | None:
-        """The result, or None with an entry in `problems`: one part that fails does not hide the others."""
+        """Return the result, or None with an entry in `problems`: one part that fails does not hide the others."""
         try:
             return await work
         except (KctlError, TimeoutError) as error:
@@ -222,7 +222,7 @@ class Sampler:
 
     @staticmethod
     def _led(metadata: ClusterMetadata) -> set[TopicPartition]:
-        """The partitions with a live leader: others would be waited for."""
+        """Return the partitions with a live leader: others would be waited for."""
         return {
             TopicPartition(topic.name, one.partition)
             for topic in metadata.topics.values()
@@ -233,14 +233,14 @@ class Sampler:
     async def _offsets(
         self, partitions: Collection[TopicPartition], place: int, metadata: ClusterMetadata
     ) -> dict[TopicPartition, int]:
-        """The first or the last offset of each partition, without those that have an error."""
+        """Return the first or the last offset of each partition, without those that have an error."""
         if not partitions:
             return {}
         found = await list_offsets(self._client, dict.fromkeys(partitions, place), known=metadata)
         return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
 
     async def _groups(self, late: AbstractSet[str], problems: list[str]) -> dict[str, GroupReading]:
-        """All groups.  The history of commits is read before the offsets, so that it has no newer commit."""
+        """Return all groups.  The history of commits is read before the offsets, so that it has no newer commit."""
         listed, failed = await list_groups(self._client)
         problems += [f"groups of broker {one.name}: {one.message or one.error.name}" for one in failed]
         names = sorted({group.group_id for group in listed})
@@ -271,13 +271,13 @@ class Sampler:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> RetentionFacts:
-        """The known facts about unread records and the limits of their topics, in the time of the samples."""
+        """Return the known facts about unread records and the limits of their topics, in the time of the samples."""
         logs = {tp: LogRange(start, ends[tp], ends[tp]) for tp, start in starts.items() if tp in ends}
         facts = await self._retention.read(groups.values(), logs, self._client.transport.monotonic_ms())
         return facts.shifted(-self._shift_ms())
 
     def _commits(self, late: Collection[str], groups: Mapping[str, GroupReading]) -> dict[Key, tuple[Position, ...]]:
-        """The known commits of the late groups, in the time of the samples."""
+        """Return the known commits of the late groups, in the time of the samples."""
         shift_ms = self._shift_ms()
         present = {(name, tp) for name, group in groups.items() for tp in group.committed}
         self._history.keep(present)
@@ -293,7 +293,7 @@ class Sampler:
         return {name: since_ms - shift_ms for name, since_ms in since.items() if since_ms is not None}
 
     def _shift_ms(self) -> int:
-        """The time since the epoch at the zero of the samples' clock."""
+        """Return the time since the epoch at the zero of the samples' clock."""
         return round(time() * 1000) - self._client.transport.monotonic_ms()
 
     async def _readings(self, metadata: ClusterMetadata) -> dict[int, BrokerReading]:

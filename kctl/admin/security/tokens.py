@@ -43,7 +43,7 @@ class DelegationToken:
 async def create_token(
     client: ClusterClient, renewers: Sequence[str], *, max_lifetime_ms: int = BROKER_DEFAULT
 ) -> DelegationToken:
-    """A token of the caller.  Raises ApiError."""
+    """Return a token of the caller.  Raises ApiError."""
     pairs = [each.partition(":") for each in renewers]
     request = CreateDelegationTokenRequest(
         renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, _, name in pairs],
@@ -67,7 +67,10 @@ async def create_token(
 
 
 async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -> list[DelegationToken]:
-    """The tokens that the caller may describe, of some owners or renewers or of all, by age.  Raises ApiError."""
+    """Return the tokens that the caller may describe, of some owners or renewers or of all, by age.
+
+    Raises ApiError.
+    """
     pairs = [each.partition(":") for each in owners]
     request = DescribeDelegationTokenRequest(
         owners=[DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, _, name in pairs]
@@ -95,7 +98,7 @@ async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -
 
 
 async def find_token(client: ClusterClient, token_id: str) -> DelegationToken:
-    """The token with that id.  Raises ApiError, DELEGATION_TOKEN_NOT_FOUND if the caller can see none."""
+    """Return the token with that id.  Raises ApiError, DELEGATION_TOKEN_NOT_FOUND if the caller can see none."""
     for token in await describe_tokens(client):
         if token.token_id == token_id:
             return token
@@ -105,7 +108,7 @@ async def find_token(client: ClusterClient, token_id: str) -> DelegationToken:
 
 
 async def renew_token(client: ClusterClient, token_id: str, *, period_ms: int = BROKER_DEFAULT) -> int:
-    """Lets the token expire after the period from now; returns when it does.  Raises ApiError."""
+    """Let the token expire after the period from now; return when it does.  Raises ApiError."""
     token = await find_token(client, token_id)
     request = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=period_ms)
 
@@ -118,7 +121,7 @@ async def renew_token(client: ClusterClient, token_id: str, *, period_ms: int = 
 
 
 async def expire_token(client: ClusterClient, token_id: str, *, period_ms: int = -1) -> int:
-    """Lets the token expire after the period from now, at once if negative; returns when it does.  Raises ApiError."""
+    """Let the token expire after the period from now, at once if negative; return when it does.  Raises ApiError."""
     token = await find_token(client, token_id)
     request = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=period_ms)
 

@@ -57,7 +57,7 @@ class NewPassword:
 
 
 async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> list[DescribedUser]:
-    """The users with SCRAM credentials, by name; without names all of them.
+    """Return the users with SCRAM credentials, by name; without names all of them.
 
     An error of the whole request is the outcome of each name; without names, ApiError is raised.
     """
@@ -88,7 +88,7 @@ async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> 
 
 
 async def set_password(client: ClusterClient, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
-    """Creates or replaces the credentials of a user.  Takes some milliseconds of hashing for each mechanism.
+    """Create or replace the credentials of a user.  Takes some milliseconds of hashing for each mechanism.
 
     One request for each mechanism: a KRaft controller refuses a request that names a user twice
     (DUPLICATE_RESOURCE; Kafka: ScramControlManager.alterCredentials).
@@ -104,7 +104,7 @@ async def set_password(client: ClusterClient, user: str, new: NewPassword) -> di
 async def delete_credentials(
     client: ClusterClient, user: str, mechanisms: Sequence[Mechanism]
 ) -> dict[Mechanism, Outcome]:
-    """Removes credentials of a user, each with its own request as in `set_password`.
+    """Remove credentials of a user, each with its own request as in `set_password`.
 
     RESOURCE_NOT_FOUND is the outcome of those that do not exist.
     """
@@ -155,7 +155,7 @@ _ATTEMPTS_MAX = 20
 
 
 async def describe_users_in_zookeeper(zookeeper: ZooKeeper, names: Collection[str] = ()) -> list[DescribedUser]:
-    """The users with SCRAM credentials, by name; without names all of them."""
+    """Return the users with SCRAM credentials, by name; without names all of them."""
     requested = sorted(names) or [paths.desanitize(each) for each in await _children(zookeeper)]
     described = []
     for user in requested:
@@ -177,7 +177,7 @@ async def describe_users_in_zookeeper(zookeeper: ZooKeeper, names: Collection[st
 
 
 async def set_password_in_zookeeper(zookeeper: ZooKeeper, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
-    """Creates or replaces the credentials of a user, all or none."""
+    """Create or replace the credentials of a user, all or none."""
     texts = {
         each.config_key: credential_text(
             credential_of_password(each, new.password, salt=secrets.token_bytes(SALT_BYTES), iterations=new.iterations)
@@ -190,7 +190,7 @@ async def set_password_in_zookeeper(zookeeper: ZooKeeper, user: str, new: NewPas
 async def delete_credentials_in_zookeeper(
     zookeeper: ZooKeeper, user: str, mechanisms: Sequence[Mechanism]
 ) -> dict[Mechanism, Outcome]:
-    """Removes credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
+    """Remove credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
     keys = {each.config_key for each in mechanisms}
 
     def without(config: Mapping[str, str]) -> Mapping[str, str]:
@@ -229,7 +229,7 @@ async def _change(zookeeper: ZooKeeper, user: str, change: Callable[[Mapping[str
 
 
 async def _read(zookeeper: ZooKeeper, user: str) -> tuple[dict[str, str], int | None]:
-    """The configuration of a user and the version of its znode; None if there is none.  Raises ValueError."""
+    """Return the configuration of a user and the version of its znode; None if there is none.  Raises ValueError."""
     path = paths.config_entity(f"users/{paths.sanitize(user)}")
     try:
         data, stat = await zookeeper.get(path)

@@ -35,7 +35,7 @@ NOT_AVAILABLE = frozenset({ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VE
 
 
 async def read_state(client: ClusterClient, desired: DesiredState) -> PresentState:
-    """Reads the present state of the cluster, limited to the sections of the document.  Raises ApiError."""
+    """Read the present state of the cluster, limited to the sections of the document.  Raises ApiError."""
     managed = desired.managed
     topics = await _topics(client, desired) if desired.topics or managed.topics else {}
     acls = await list_acls(client) if desired.acls or managed.acls else []
@@ -45,7 +45,7 @@ async def read_state(client: ClusterClient, desired: DesiredState) -> PresentSta
 
 
 async def export_state(client: ClusterClient) -> tuple[DesiredState, list[str]]:
-    """The topics, ACLs, quotas and users of a cluster as a document, and notes about what is left out.
+    """Return the topics, ACLs, quotas and users of a cluster as a document, and notes about what is left out.
 
     Internal topics are left out.  Raises ApiError.
     """
@@ -79,7 +79,7 @@ async def _if_available(reading: Awaitable[T], what: str, notes: list[str]) -> T
 
 
 async def _topics(client: ClusterClient, desired: DesiredState) -> dict[str, PresentTopic]:
-    """The topics that the document names or covers."""
+    """Return the topics that the document names or covers."""
     metadata = await client.metadata()
     chosen = [
         topic
@@ -147,7 +147,7 @@ class Applying:
         self._start = start
 
     async def run(self, client: ClusterClient, changes: Sequence[Change], *, validate_only: bool = False) -> None:
-        """Performs the changes in their order; after a failure nothing is removed any more.
+        """Perform the changes in their order; after a failure nothing is removed any more.
 
         With `validate_only`, brokers check what they can check.  Raises ClusterUnreachable and TimeoutError; then the
         outcome of the change that was being made is unknown, and it has none.
@@ -210,7 +210,7 @@ class Applying:
         )
 
     async def _replication_factor(self, client: ClusterClient, name: str, factor: int, validate_only: bool) -> Outcome:
-        """Starts the reassignment of the partitions that have another number of replicas."""
+        """Start the reassignment of the partitions that have another number of replicas."""
         reading = await read_placement(client)
         moving = [tp for tp in reading.ongoing if tp.topic == name]
         if moving:
@@ -236,7 +236,7 @@ class Applying:
 
 
 def steps(changes: Sequence[Change]) -> list[Step]:
-    """The changes in their order, those together that one request makes."""
+    """Return the changes in their order, those together that one request makes."""
     return [tuple(group) for _, group in groupby(changes, key=_request_of)]
 
 

@@ -73,19 +73,19 @@ class Scope:
     users: Sequence[str] = ()
 
     def has_topic(self, name: str) -> bool:
-        """Whether the topic is covered; names that begin with two underscores only if the pattern does too."""
+        """Return whether the topic is covered; names that begin with two underscores only if the pattern does too."""
         return any(_matches(each, name) and name.startswith("__") <= each.startswith("__") for each in self.topics)
 
     def has_acl(self, binding: AclBinding) -> bool:
-        """Whether the ACL is covered, which depends on its principal."""
+        """Return whether the ACL is covered, which depends on its principal."""
         return any(_matches(each, binding.entry.principal) for each in self.acls)
 
     def has_quota(self, entity: Entity) -> bool:
-        """Whether the quotas of the entity are covered."""
+        """Return whether the quotas of the entity are covered."""
         return any(_matches(each, entity_key(entity)) for each in self.quotas)
 
     def has_user(self, name: str) -> bool:
-        """Whether the user is covered."""
+        """Return whether the user is covered."""
         return any(_matches(each, name) for each in self.users)
 
 
@@ -101,7 +101,7 @@ class DesiredState:
 
 
 def entity_key(entity: Entity) -> str:
-    """The entity as in `managed`, such as `user=alice,client-id=<default>`.
+    """Return the entity as in `managed`, such as `user=alice,client-id=<default>`.
 
     In the name of a user, `,client-id=` is `+,client-id=`, so that none reads as a pair of a user and a client id.
     """
@@ -109,7 +109,7 @@ def entity_key(entity: Entity) -> str:
 
 
 def parse_state(document: Yaml, path: str) -> DesiredState:
-    """The document.  Raises UsageError with the path and the item that is wrong."""
+    """Return the document.  Raises UsageError with the path and the item that is wrong."""
     try:
         return _state(document)
     except (ValueError, KctlError) as error:
@@ -117,7 +117,7 @@ def parse_state(document: Yaml, path: str) -> DesiredState:
 
 
 def format_state(state: DesiredState) -> dict[str, Any]:
-    """The document for `write_yaml`, sorted."""
+    """Return the document for `write_yaml`, sorted."""
     document: dict[str, Any] = {"version": int(VERSION)}
     managed = {name: list(getattr(state.managed, name)) for name in _SECTIONS if getattr(state.managed, name)}
     if managed:
@@ -133,7 +133,7 @@ def format_state(state: DesiredState) -> dict[str, Any]:
 
 
 def number_text(value: float) -> str:
-    """A quota as text, without a fraction if it is a whole number."""
+    """Return a quota as text, without a fraction if it is a whole number."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
@@ -248,7 +248,7 @@ def _user_fields(key: UserKey, user: DesiredUser) -> dict[str, Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of `managed` covers the name; `[*]` at its end is the character, as in `User:[*]`."""
+    """Return whether a pattern of `managed` covers the name; `[*]` at its end is the character, as in `User:[*]`."""
     if pattern.endswith("[*]"):
         return name == f"{pattern[:-3]}*"
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -85,7 +85,7 @@ class Comparison:
 
 
 def compare_batches(fetched: Mapping[int, memoryview], start: int, end: int) -> Comparison:
-    """Compares the complete batches of all replicas from `start` to `end`, byte for byte; stops at a difference."""
+    """Compare the complete batches of all replicas from `start` to `end`, byte for byte; stop at a difference."""
     readers = {replica: _batches(buffer, start) for replica, buffer in sorted(fetched.items())}
     position, compared = start, 0
     while True:
@@ -111,7 +111,7 @@ def compare_batches(fetched: Mapping[int, memoryview], start: int, end: int) -> 
 
 
 def compare_records(fetched: Mapping[int, memoryview], start: int, end: int) -> Comparison:
-    """Compares the records that more than one replica has.
+    """Compare the records that more than one replica has.
 
     A replica without any bytes has no records before `end`.  Raises BatchTooLarge for records that decompress to more
     than VERIFY_RECORD_BYTES_MAX.
@@ -148,13 +148,13 @@ def compare_records(fetched: Mapping[int, memoryview], start: int, end: int) -> 
 
 
 def _batches(buffer: memoryview, start: int) -> Iterator[BatchHeader]:
-    """The complete batches that end after `start`, which is often in the middle of the first batch."""
+    """Return the complete batches that end after `start`, which is often in the middle of the first batch."""
     # The last offset of a damaged batch may be wrong; its first offset is where the previous batch ends.
     return (header for header in iterate_batches(buffer) if header.next_offset > start or header.base_offset >= start)
 
 
 def _reason(fetched: Mapping[int, memoryview], batches: Mapping[int, BatchHeader]) -> str | None:
-    """Why the batches at the same place differ; None if they are equal and their checksum is right."""
+    """Return why the batches at the same place differ; None if they are equal and their checksum is right."""
     data = {replica: fetched[replica][header.position : header.end] for replica, header in batches.items()}
     checksums = {
         replica: crc_of(fetched[replica], header.position, header.end, header.magic)
@@ -179,7 +179,7 @@ def _wrong(replicas: list[int]) -> str:
 
 
 def _holder(buffer: memoryview, offset: int) -> HeldBatch:
-    """The batch with that offset, which is in the buffer."""
+    """Return the batch with that offset, which is in the buffer."""
     return next(_held(buffer, header) for header in iterate_batches(buffer) if header.next_offset > offset)
 
 
@@ -240,7 +240,7 @@ class VerifiedPartition:
 
 
 async def partitions_to_verify(client: ClusterClient, topics: Collection[str] | None) -> list[VerifiedPartition]:
-    """The partitions of these topics, or of all.  Raises ApiError for a topic that does not exist."""
+    """Return the partitions of these topics, or of all.  Raises ApiError for a topic that does not exist."""
     metadata = await client.metadata(topics)
     for topic in metadata.topics.values():
         if topic.error is not ErrorCode.NONE:
@@ -274,7 +274,7 @@ async def verify_once(client: ClusterClient, partitions: Sequence[VerifiedPartit
 
 
 async def refresh_replicas(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> None:
-    """Reads the current replicas, before another pass; failures of the previous pass are forgotten."""
+    """Read the current replicas, before another pass; failures of the previous pass are forgotten."""
     metadata = await client.metadata({one.tp.topic for one in partitions})
     for one in partitions:
         topic = metadata.topics.get(one.tp.topic)
@@ -291,7 +291,7 @@ def _is_out_of_range(fetched: Mapping[int, FetchedPartition]) -> bool:
 
 
 async def _skip_deleted(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> set[TopicPartition]:
-    """Moves the positions behind records that retention has deleted meanwhile; the partitions that have moved."""
+    """Move the positions behind records that retention has deleted meanwhile; return the partitions that have moved."""
     before = {one.tp: one.position for one in partitions}
     if before:
         await _read_bounds(client, partitions)
@@ -299,7 +299,7 @@ async def _skip_deleted(client: ClusterClient, partitions: Sequence[VerifiedPart
 
 
 def _compare(one: VerifiedPartition, fetched: Mapping[int, FetchedPartition], *, is_first: bool) -> None:
-    """Compares what was fetched and moves the position.
+    """Compare what was fetched and move the position.
 
     `is_first`: the partition was the first in all requests, so that a broker returns records if it has any.
     """
@@ -345,7 +345,7 @@ def _compare(one: VerifiedPartition, fetched: Mapping[int, FetchedPartition], *,
 
 
 def _note_empty(one: VerifiedPartition, replicas: list[int]) -> None:
-    """Counts fetches without complete records below the high watermark; a few in a row are a difference."""
+    """Count fetches without complete records below the high watermark; a few in a row are a difference."""
     one.empty_fetches += 1
     if one.empty_fetches >= _EMPTY_FETCHES_MAX:
         names = ", ".join(f"replica {replica} (high watermark {one.high_watermarks[replica]})" for replica in replicas)
@@ -353,7 +353,7 @@ def _note_empty(one: VerifiedPartition, replicas: list[int]) -> None:
 
 
 async def _read_bounds(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> None:
-    """Sets the first offset that all replicas have, and how far their ends are apart."""
+    """Set the first offset that all replicas have, and how far their ends are apart."""
 
     async def read(connection: Connection, tps: list[TopicPartition]) -> tuple[Outcomes[OffsetAt], Outcomes[OffsetAt]]:
         first = await list_offsets_of_replicas(connection, tps, EARLIEST)
@@ -383,7 +383,10 @@ async def _fetch(
     all_partitions: Sequence[VerifiedPartition],
     brokers: int,
 ) -> dict[TopicPartition, dict[int, FetchedPartition]]:
-    """The records at the positions of `partitions`.  A broker that cannot be reached fails for `all_partitions`."""
+    """Return the records at the positions of `partitions`.
+
+    A broker that cannot be reached fails for `all_partitions`.
+    """
     share = max(_PARTITION_BYTES // 16, VERIFY_FETCH_BYTES_MAX // max(1, brokers))
     limits = FetchLimits(
         max_wait_ms=_WAIT_MS, min_bytes=0, max_bytes=share, partition_max_bytes=min(share, _PARTITION_BYTES)
@@ -407,7 +410,7 @@ async def _on_replicas(
     send_to: Callable[[Connection, list[TopicPartition]], Awaitable[T]],
     all_partitions: Sequence[VerifiedPartition] = (),
 ) -> dict[int, T]:
-    """The responses by replica.
+    """Return the responses by replica.
 
     A broker that refuses the request fails for these partitions, and one that does not respond for `all_partitions`
     too, so that it is waited for once.

@@ -68,7 +68,7 @@ class Marker:
 async def describe_producers(
     client: ClusterClient, partitions: Collection[TopicPartition], *, broker: int | None = None
 ) -> Outcomes[list[ActiveProducer]]:
-    """The producers of each partition, from its leader or from `broker`, in the order of the response."""
+    """Return the producers of each partition, from its leader or from `broker`, in the order of the response."""
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
         topics: dict[str, TopicRequest] = {}
@@ -89,7 +89,7 @@ async def describe_producers(
 
 
 async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
-    """Makes the partition leader abort the transaction, regardless of its coordinator."""
+    """Make the partition leader abort the transaction, regardless of its coordinator."""
     tp = marker.tp
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Outcome]:
@@ -174,7 +174,7 @@ class OpenTransaction:
 async def list_transactions(
     client: ClusterClient, *, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> tuple[list[ListedTransaction], list[Outcome]]:
-    """The transactional ids of all brokers, and the brokers with an error."""
+    """Return the transactional ids of all brokers, and the brokers with an error."""
     metadata = await client.metadata([])
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
 
@@ -202,7 +202,9 @@ async def list_transactions(
 
 
 async def describe_transactions(client: ClusterClient, transactional_ids: Collection[str]) -> list[Transaction]:
-    """State, producer and partitions of transactional ids, by name; unknown ones have TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return the state, producer and partitions of transactional ids, by name; unknown ones have
+    TRANSACTIONAL_ID_NOT_FOUND.
+    """
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
@@ -237,7 +239,8 @@ def _described(found: TransactionState, coordinator: str) -> Transaction | ApiEr
 async def find_hanging(
     client: ClusterClient, partitions: Collection[TopicPartition], *, idle_since_ms: int
 ) -> tuple[list[OpenTransaction], list[Outcome]]:
-    """Transactions open in one of the partitions, without writes since the given time, and without a coordinator.
+    """Return the transactions open in one of the partitions, without writes since the given time, and without a
+    coordinator.
 
     Also returns partitions and brokers with an error.  If a broker has an error, no transactions are returned, because
     those that it coordinates would seem to hang.
@@ -265,7 +268,7 @@ async def find_hanging(
 
 
 async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | None:
-    """The transactional id of a producer.  Raises ApiError if a broker has an error."""
+    """Return the transactional id of a producer.  Raises ApiError if a broker has an error."""
     owners, failed_brokers = await _owners(client, {producer_id})
     if failed_brokers:
         raise ApiError(failed_brokers[0].error, f"broker {failed_brokers[0].name}: {failed_brokers[0].message}")
@@ -273,12 +276,12 @@ async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | Non
 
 
 def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
-    """Whether the coordinator has the transaction in its state and will end it in this partition."""
+    """Return whether the coordinator has the transaction in its state and will end it in this partition."""
     return owner is not None and owner.producer_id == one.producer.producer_id and one.tp in owner.partitions
 
 
 async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
-    """Transactional ids by producer id, and the coordinators with an error."""
+    """Return the transactional ids by producer id, and the coordinators with an error."""
     listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
     described = await describe_transactions(client, [one.transactional_id for one in listed])
     failed += [one.outcome for one in described if not one.outcome.is_done]
