@@ -83,7 +83,7 @@ def api_versions(
 
 
 def _groups(brokers: Iterable[BrokerApis]) -> list[list[int]]:
-    """The brokers with equal ranges, in the order of their first broker."""
+    """Return the brokers with equal ranges, in the order of their first broker."""
     groups: dict[tuple[tuple[int, Range], ...], list[int]] = {}
     for one in brokers:
         groups.setdefault(tuple(sorted(one.ranges.items())), []).append(one.broker_id)

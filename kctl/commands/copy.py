@@ -79,12 +79,12 @@ class Mirrored(NamedTuple):
 
 
 def mirrored(groups: CopiedGroups) -> list[Mirrored]:
-    """Rows of the offsets after the copy."""
+    """Return the rows of the offsets after the copy."""
     return [_row(group, tp, offset, groups.done[group, tp]) for group, tp, offset in _items(groups)]
 
 
 def mirrored_by_dry_run(groups: CopiedGroups, positions: Mapping[TopicPartition, int]) -> list[Mirrored]:
-    """Rows of the offsets that a copy up to these positions would commit."""
+    """Return the rows of the offsets that a copy up to these positions would commit."""
     return [
         Mirrored(group, tp.partition, offset, None, "would be committed" if is_copied else "not copied")
         for group, tp, offset in _items(groups)
@@ -166,7 +166,7 @@ class CopyDocument(NamedTuple):
 
 
 def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
-    """Copies the records; FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
+    """Copy the records; return FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
     limits = fetch_limits(source_side.consumer_properties(), CHUNKS)
     writing = writing_settings(
         target_side.producer_properties(),
@@ -242,7 +242,7 @@ async def _copy(
 
 
 def _remedy(copying: Copying) -> str:
-    """What to do after a truncation while a copy runs."""
+    """Return what to do after a truncation while a copy runs."""
     if copying.resume_group is None:
         return "records that were lost since may have been copied"
     return "the progress is checked when the command is repeated, and --progress decides where to continue"
@@ -259,7 +259,7 @@ class _Topics(NamedTuple):
 
 
 async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying) -> _Topics:
-    """Raises ApiError, UsageError and Refused for topics between which nothing can be copied."""
+    """Read the topics; raise ApiError, UsageError and Refused for those between which nothing can be copied."""
     with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
         all_tps = await partitions_of(source, [copying.source])
         tps = select_partitions(all_tps, copying.partitions, copying.selecting.key_for_partition)
@@ -289,7 +289,10 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
 
 
 async def _targets(target: ClusterClient, topic: str, partitions: int) -> list[TopicPartition]:
-    """The partitions of the target topic.  Raises ApiError, which for a topic that does not exist names the remedy."""
+    """Return the partitions of the target topic.
+
+    Raises ApiError, which for a topic that does not exist names the remedy.
+    """
     try:
         return await partitions_of(target, [topic])
     except ApiError as error:
@@ -337,7 +340,7 @@ async def _plan(
 async def _resumed(
     console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, topics: _Topics
 ) -> dict[TopicPartition, Position]:
-    """Where the partitions of the source were left, by their committed offsets in the target cluster.
+    """Return where the partitions of the source were left, by their committed offsets in the target cluster.
 
     Raises Refused for progress that cannot be trusted, unless an option decides what happens with it.
     """
@@ -375,7 +378,7 @@ async def _resumed(
 def _with_choice(
     console: Console, copying: Copying, positions: dict[TopicPartition, Position], problems: list[Distrust]
 ) -> dict[TopicPartition, Position]:
-    """The positions, those that are not trusted by the choice of --progress.  Raises Refused without one."""
+    """Return the positions, those that are not trusted by the choice of --progress.  Raises Refused without one."""
     undecided: list[Distrust] = []
     for problem in problems:
         tp = problem.tp
@@ -403,7 +406,10 @@ def _with_choice(
 
 
 async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, copying: Copying) -> CopiedGroups:
-    """The groups to copy, with their offsets as they are before the copy.  Raises ApiError for one without any."""
+    """Return the groups to copy, with their offsets as they are before the copy.
+
+    Raises ApiError for one without any.
+    """
 
     async def look_up(group: str) -> dict[TopicPartition, int]:
         async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:

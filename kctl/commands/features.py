@@ -125,7 +125,7 @@ class UpdateRow(NamedTuple):
 
 
 def levels_of(feature: list[Pair] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
-    """The new levels by feature.  Raises UsageError if there are none."""
+    """Return the new levels by feature.  Raises UsageError if there are none."""
     levels = {
         name: parse_integer(value, f"the level of {name}", low=low, high=LEVEL_MAX)
         for name, value in dict(feature or ()).items()
@@ -140,7 +140,7 @@ def levels_of(feature: list[Pair] | None, metadata_version: str | None, *, low: 
 
 
 def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, dry_run: bool) -> ExitStatus:
-    """Shows the change, asks for consent, and performs it."""
+    """Show the change, ask for consent, and perform it."""
     before = run.on_brokers(describe_features)
     if not dry_run:
         verb = "Upgrade" if kind is UpdateType.UPGRADE else "Downgrade"

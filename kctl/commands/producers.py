@@ -142,7 +142,7 @@ async def _query(
 
 
 def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> ProducerRow:
-    """One producer of one partition."""
+    """Return one producer of one partition."""
     return ProducerRow(
         topic=topic,
         partition=partition,

@@ -75,7 +75,10 @@ class EntityOptions(NamedTuple):
 
 
 def named_entity(options: EntityOptions) -> dict[EntityType, str | None]:
-    """The parts of the entity in the options, None for a default.  Raises UsageError for invalid combinations."""
+    """Return the parts of the entity in the options, None for a default.
+
+    Raises UsageError for invalid combinations.
+    """
     parts: dict[EntityType, str | None] = {}
     for kind, option, name, is_default in (
         (EntityType.USER, "user", options.user, options.default_user),
@@ -97,17 +100,17 @@ def named_entity(options: EntityOptions) -> dict[EntityType, str | None]:
 
 
 def shown_name(entity: dict[str, str | None], kind: str) -> str | None:
-    """The name of a part in a table: None for a part that the entity does not have."""
+    """Return the name of a part in a table: None for a part that the entity does not have."""
     return name_text(entity[kind]) if kind in entity else None
 
 
 def number_text(value: float) -> float | int:
-    """The value as an integer if it is whole, so that a rate of bytes is not shown as 1048576.0."""
+    """Return the value as an integer if it is whole, so that a rate of bytes is not shown as 1048576.0."""
     return int(value) if value.is_integer() else value
 
 
 def warn_if_throttled(run: Invocation, throttle_ms: int) -> None:
-    """Warns if a quota throttled the requests of this command."""
+    """Warn if a quota throttled the requests of this command."""
     if throttle_ms:
         run.console.warn(f"the broker throttles this user and client id for {throttle_ms} ms")
 
@@ -236,7 +239,10 @@ def alter(
 def _changes(
     values: dict[str, float], removed: Sequence[str], named: dict[EntityType, str | None]
 ) -> list[QuotaChange]:
-    """The changes.  Raises UsageError if there are none, for contradictions, infinity and a key of another entity."""
+    """Return the changes.
+
+    Raises UsageError if there are none, for contradictions, infinity and a key of another entity.
+    """
     for key in removed:
         if key in values:
             raise UsageError(f"{key} cannot be both set and deleted")

@@ -180,7 +180,7 @@ def _read(path: str) -> dict[TopicPartition, int]:
 
 
 def _parse(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """The partitions by topic, None for all."""
+    """Return the partitions by topic, None for all."""
     scope: dict[str, list[int] | None] = {}
     for text in texts:
         name, colon, numbers = text.partition(":")
@@ -191,7 +191,10 @@ def _parse(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None]) -> list[TopicPartition]:
-    """The selected partitions, which need not exist if they are numbered.  Raises ApiError for unknown topics."""
+    """Return the selected partitions, which need not exist if they are numbered.
+
+    Raises ApiError for unknown topics.
+    """
     present = await partitions_of(client, scope)
     numbered = [TopicPartition(name, number) for name, numbers in scope.items() for number in numbers or ()]
     return sorted([*numbered, *(tp for tp in present if scope[tp.topic] is None)])

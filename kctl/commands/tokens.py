@@ -78,7 +78,7 @@ class ExpiryRow(NamedTuple):
 
 
 def token_row(token: DelegationToken) -> TokenRow:
-    """The row of a token."""
+    """Return the row of a token."""
     return TokenRow(
         token.token_id,
         token.owner,
@@ -90,12 +90,12 @@ def token_row(token: DelegationToken) -> TokenRow:
 
 
 def secret_token_row(token: DelegationToken) -> SecretTokenRow:
-    """The row of a token with its secret."""
+    """Return the row of a token with its secret."""
     return SecretTokenRow(*token_row(token), base64.b64encode(token.hmac).decode())
 
 
 def check_principals(principals: Sequence[str], option: str) -> None:
-    """Raises UsageError unless all have the form User:name."""
+    """Raise UsageError unless all have the form User:name."""
     for each in principals:
         kind, colon, name = each.partition(":")
         if not (kind and colon and name):

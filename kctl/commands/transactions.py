@@ -409,7 +409,7 @@ def abort(
 
 
 async def _find(client: ClusterClient, tp: TopicPartition, start_offset: int) -> Marker:
-    """The marker that aborts the transaction with this first offset.  Raises ApiError if there is none."""
+    """Return the marker that aborts the transaction with this first offset.  Raises ApiError if there is none."""
     producers = (await describe_producers(client, [tp]))[tp]
     if isinstance(producers, ApiError):
         raise ApiError(producers.code, f"{tp}: {producers}")

@@ -153,7 +153,7 @@ def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
 
 
 def _wait_ended(folder: DataFolder, pid: int) -> bool:
-    """Waits until the folder is unlocked, or its broker is another process."""
+    """Wait until the folder is unlocked, or its broker is another process."""
     deadline = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < deadline:
         if not folder.is_locked():
@@ -388,7 +388,7 @@ def _broker_parts(
 
 
 def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
-    """Sends the signal, and waits until the broker has written its dump.  Raises Missing."""
+    """Send the signal, and wait until the broker has written its dump.  Raises Missing."""
     if not running.version:
         raise Missing("this version of the broker does not write a dump of its state")
     before = _identity(folder.dump)
@@ -404,7 +404,7 @@ def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Changes whenever the file is replaced."""
+    """Return what changes whenever the file is replaced."""
     try:
         status = path.lstat()
     except OSError:
@@ -413,7 +413,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _folder_of(pid: int) -> Path:
-    """The data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
+    """Return the data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
     try:
         opened = list_open_files(pid)
     except OSError as error:

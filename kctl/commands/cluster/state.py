@@ -186,7 +186,7 @@ def health(
 
 
 async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
-    """The first healthy state of the cluster, or the last state within that time.  Raises ClusterUnreachable."""
+    """Return the first healthy state of the cluster, or the last state within that time.  Raises ClusterUnreachable."""
     end_ms = client.transport.monotonic_ms() + wait_ms
     while True:
         seen = None
@@ -309,7 +309,7 @@ def show_log_dirs(
 
 
 def total_rows(found: Sequence[LogDir], failed: Iterable[Outcome], by: Total) -> list[TotalRow]:
-    """The totals, the largest first, after the brokers and directories that failed."""
+    """Return the totals, the largest first, after the brokers and directories that failed."""
     counts: Counter[int | str] = Counter()
     sizes: Counter[int | str] = Counter()
     for log_dir in found:

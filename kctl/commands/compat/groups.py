@@ -74,7 +74,7 @@ def describe_as_kafka(
 
 
 def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
-    """The output of --list, with --state and since 3.8 --type; groups in the order of the brokers' responses."""
+    """Return the output of --list, with --state and since 3.8 --type; groups in the order of the brokers' responses."""
     known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
     names = java_order(known)
     with_types = with_types and compat != KAFKA_28
@@ -94,7 +94,7 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, wit
 
 
 def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """The output of --describe --offsets; `verbose` adds a column since 4.  3.9 does not end the last line."""
+    """Return the output of --describe --offsets; `verbose` adds a column since 4.  3.9 does not end the last line."""
     rows = list(_offset_rows(compat, group))
     if not rows:
         return ""
@@ -122,8 +122,9 @@ def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 
 
 def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """The output of --describe --members; `verbose` adds the assignments.  Since 3.9 the titles are printed also
-    without members.
+    """Return the output of --describe --members; `verbose` adds the assignments.
+
+    Since 3.9 the titles are printed also without members.
     """
     if compat == KAFKA_28 and not group.members:
         return ""
@@ -150,7 +151,9 @@ def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 
 
 def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose: bool) -> str:
-    """The output of --describe --state; `verbose` adds columns since 4 that are set for the consumer protocol only."""
+    """Return the output of --describe --state; `verbose` adds columns since 4 that are set for the consumer protocol
+    only.
+    """
     name, count = group.outcome.name, str(len(group.members))
     is_4 = compat == KAFKA_4
     coordinator = f"{group.coordinator} {'' if compat == KAFKA_28 else ' '}({coordinator_id})"
@@ -172,8 +175,8 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
 
 
 def _as_28_sees(group: GroupDescription) -> GroupDescription:
-    """The group as a 2.8 tool describes it: groups of newer types, and those that Kafka 4 reports as missing, do not
-    exist.
+    """Return the group as a 2.8 tool describes it: groups of newer types, and those that Kafka 4 reports as missing, do
+    not exist.
     """
     if group.type in {"", CLASSIC} and group.refusal is None:
         return group
@@ -185,8 +188,9 @@ def _unknown(name: str) -> str:
 
 
 def _why_none(groups: Iterable[GroupDescription]) -> str | None:
-    """The error with which Kafka's tool ends: a group is not one of consumers, or Kafka 4 does not have it.  None if
-    there is none.
+    """Return the error with which Kafka's tool ends: a group is not one of consumers, or Kafka 4 does not have it.
+
+    None if there is none.
     """
     by_name = {group.outcome.name: group for group in groups}
     for name in java_order(by_name):
@@ -201,7 +205,7 @@ def _why_none(groups: Iterable[GroupDescription]) -> str | None:
 
 
 def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
-    """The members with the most partitions first, then the partitions without a member."""
+    """Yield the members with the most partitions first, then the partitions without a member."""
     known = {one.tp: one for one in group.offsets}
     unread = {one.tp for one in group.offsets if one.committed_offset >= 0}
     for member in sorted(group.members, key=lambda member: -len(member.assignment)):
@@ -248,8 +252,8 @@ def _assignments(compat: str, members: Iterable[GroupMember]) -> list[str]:
 
 
 def _assignments_4(group: GroupDescription) -> list[str]:
-    """Epochs and assignments, which are empty for classic groups, and whether a member uses the new protocol while
-    members differ.
+    """Return the epochs and assignments, which are empty for classic groups, and whether a member uses the new protocol
+    while members differ.
     """
     columns = [
         ["CURRENT-EPOCH", *(_cell(one.member_epoch) for one in group.members)],
@@ -282,7 +286,7 @@ def _numbers(partitions: Iterable[int]) -> str:
 
 
 def _host(member: GroupMember) -> str:
-    """The host as brokers return it: Java writes a slash in front of an address."""
+    """Return the host as brokers return it: Java writes a slash in front of an address."""
     return f"/{member.host}"
 
 
@@ -311,12 +315,12 @@ _TITLES = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
 
 
 def exported(resets: Iterable[Reset], *, with_group: bool) -> str:
-    """The file of --export; Kafka's tool ends it with an empty line."""
+    """Return the file of --export; Kafka's tool ends it with an empty line."""
     return format_offsets(_offsets(resets), with_group=with_group) + "\n"
 
 
 def table(compat: str, resets: Iterable[Reset]) -> str:
-    """The output of --reset-offsets without --export; that of 3.9 is one line."""
+    """Return the output of --reset-offsets without --export; that of 3.9 is one line."""
     rows = [_TITLES, *((group, tp.topic, str(tp.partition), str(new)) for group, tp, new in _offsets(resets))]
     widths = [30, 30, 10, 15]
     if compat == KAFKA_4:
@@ -326,7 +330,7 @@ def table(compat: str, resets: Iterable[Reset]) -> str:
 
 
 def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
-    """The warnings since 3.8 on stdout about partitions without a record at or after the time."""
+    """Return the warnings since 3.8 on stdout about partitions without a record at or after the time."""
     if compat == KAFKA_28 or scenario is not Scenario.TIME:
         return ""
     return "".join(
@@ -337,7 +341,9 @@ def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
 
 
 def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: Sequence[str]) -> list[Reset]:
-    """The resets in the order of Kafka's hash tables; `topics` are the values of --topic, empty for all topics."""
+    """Return the resets in the order of Kafka's hash tables; `topics` are the values of --topic, empty for all
+    topics.
+    """
     of_group: dict[str, dict[TopicPartition, Reset]] = {}
     for one in resets:
         of_group.setdefault(one.group, {})[one.tp] = one
@@ -358,8 +364,8 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
 
 
 def _in_scope(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[TopicPartition]:
-    """The partitions in the order in which the tool lists them: named partitions, then whole topics, or the committed
-    ones.
+    """Return the partitions in the order in which the tool lists them: named partitions, then whole topics, or the
+    committed ones.
     """
     if not topics:
         return java_order(found)

@@ -108,7 +108,7 @@ def _member_28(member: MemberMetadata, *, is_consumer: bool) -> str:
 
 
 def _hex(data: bytes) -> str:
-    """An unsigned number without leading zeros."""
+    """Return an unsigned number without leading zeros."""
     return f"{int.from_bytes(data, 'big'):X}" if data else ""
 
 
@@ -153,7 +153,9 @@ def _coordinator_4(record: Record, kinds: Mapping[int, tuple[type, type]]) -> Te
 
 
 def as_json(message: Any, version: int) -> dict[str, Any]:
-    """A message as JSON, as Kafka's generated converters write it: tagged fields only if they are not the default."""
+    """Return a message as JSON, as Kafka's generated converters write it: tagged fields only if they are not the
+    default.
+    """
     json_object: dict[str, Any] = {}
     for field in definition_of(type(message)).fields:
         value = getattr(message, field.name)
@@ -271,13 +273,13 @@ def cluster_metadata_4(record: Record) -> Texts:
 
 
 def quorum_control_3(record: Record) -> str | None:
-    """The text of a control record of KRaft; None for other control records, and for a change of the leader."""
+    """Return the text of a control record of KRaft; None for other control records, and for a change of the leader."""
     text = quorum_control_4(record)
     return None if text is None or text.startswith(" LeaderChange") else text
 
 
 def quorum_control_4(record: Record) -> str | None:
-    """The text of a control record of KRaft; None for other control records."""
+    """Return the text of a control record of KRaft; None for other control records."""
     try:
         found = decode_quorum_control(record)
     except MalformedRequest:
@@ -413,7 +415,7 @@ def _error(record: Record, error: MalformedRequest) -> Texts:
 
 
 def _json(value: object) -> str:
-    """A value as Jackson writes it: control characters in upper-case hexadecimal, doubles as Double.toString."""
+    """Return a value as Jackson writes it: control characters in upper-case hexadecimal, doubles as Double.toString."""
     match value:
         case dict():
             return f"{{{','.join(f'{_json(name)}:{_json(each)}' for name, each in value.items())}}}"

@@ -20,7 +20,7 @@ _TYPE_NAMES = {EntityType.USER: "user-principal", EntityType.CLIENT_ID: "client-
 
 
 def quotas(found: Sequence[EntityQuotas]) -> str:
-    """The output of `--describe` for quotas, in the order of the client's HashMap."""
+    """Return the output of `--describe` for quotas, in the order of the client's HashMap."""
     by_hash: dict[int, list[EntityQuotas]] = {}
     for one in found:
         by_hash.setdefault(_hash(one.entity), []).append(one)
@@ -29,7 +29,7 @@ def quotas(found: Sequence[EntityQuotas]) -> str:
 
 
 def scram_users(found: Iterable[ScramUser]) -> str:
-    """The output of `--describe` for SCRAM credentials of users."""
+    """Return the output of `--describe` for SCRAM credentials of users."""
     return "".join(
         f"SCRAM credential configs for user-principal '{one.outcome.name}' are "
         + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in one.credentials)
@@ -42,7 +42,7 @@ def scram_users(found: Iterable[ScramUser]) -> str:
 def described(
     compat: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, with_inherited: bool = False
 ) -> str:
-    """The output of `--describe` for a topic, a broker or the defaults of all brokers.
+    """Return the output of `--describe` for a topic, a broker or the defaults of all brokers.
 
     `entries` are all properties in the order of the response; `with_inherited` is the option --all.
     """
@@ -58,7 +58,7 @@ def described(
 
 
 def not_described(compat: str, resource: ConfigResource) -> str:
-    """The output of `--describe` for a resource that does not exist: 4 looks topics up first."""
+    """Return the output of `--describe` for a resource that does not exist: 4 looks topics up first."""
     kind = resource.type.name.lower()
     if resource.type is not ResourceType.TOPIC:
         return ""
@@ -78,7 +78,9 @@ def _java_text(value: str | None) -> str:
 
 
 def altered(type_name: str, name: str | None) -> str:
-    """The output of `--alter` after a change of the named entity, or of the default; `type_name` is in the singular."""
+    """Return the output of `--alter` after a change of the named entity, or of the default; `type_name` is in the
+    singular.
+    """
     if name is None:
         return f"Completed updating default config for {type_name}s in the cluster.\n"
     return f"Completed updating config for {type_name} {name}.\n"
@@ -111,7 +113,7 @@ def _hash(entity: Entity) -> int:
 
 
 def listed(compat: str, acls: Iterable[AclBinding]) -> str:
-    """The output of --list."""
+    """Return the output of --list."""
     if compat != KAFKA_4:
         return _blocks("Current ACLs for resource", acls)
     return "".join(
@@ -121,7 +123,7 @@ def listed(compat: str, acls: Iterable[AclBinding]) -> str:
 
 
 def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[AclBinding]) -> str:
-    """The output of --list --principal."""
+    """Return the output of --list --principal."""
     return "".join(
         f"ACLs for principal `{principal}`\n"
         + listed(compat, [each for each in acls if each.entry.principal == principal])
@@ -130,12 +132,12 @@ def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[A
 
 
 def adding(acls: Iterable[AclBinding]) -> str:
-    """The output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
+    """Return the output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
     return _blocks("Adding ACLs for resource", acls)
 
 
 def adding_unless_present(acls: Iterable[AclBinding], present: Container[AclBinding]) -> str:
-    """The output of --add of 4.3, which does not add those that exist."""
+    """Return the output of --add of 4.3, which does not add those that exist."""
     text = ""
     for pattern, entries in _by_pattern(acls):
         shown, new = _pattern(pattern), [entry for entry in entries if AclBinding(pattern, entry) not in present]

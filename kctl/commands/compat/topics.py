@@ -21,22 +21,22 @@ _COLLISION = (
 
 
 def listed(names: Iterable[str]) -> str:
-    """The output of --list."""
+    """Return the output of --list."""
     return "\n".join(sorted(names)) + "\n"
 
 
 def created(name: str) -> str:
-    """The output of --create."""
+    """Return the output of --create."""
     return (_COLLISION if "." in name or "_" in name else "") + f"Created topic {name}.\n"
 
 
 def failed(message: str) -> str:
-    """The output if a topic cannot be created or described."""
+    """Return the output if a topic cannot be created or described."""
     return f"Error while executing topic command : {message}\n"
 
 
 def missing(compat: str, name: str) -> str:
-    """The output of --describe for a topic that is not listed; 3.9 prints its name as an Optional of Java."""
+    """Return the output of --describe for a topic that is not listed; 3.9 prints its name as an Optional of Java."""
     shown = f"Optional[{name}]" if compat == KAFKA_3 else name
     return failed(f"Topic '{shown}' does not exist as expected")
 
@@ -46,7 +46,8 @@ def with_overrides(
     configs: Mapping[str, Sequence[ConfigEntry]],
     ongoing: Mapping[TopicPartition, Ongoing],
 ) -> str:
-    """The output of --describe --topics-with-overrides: lines of topics with a property whose value is no default.
+    """Return the output of --describe --topics-with-overrides: lines of topics with a property whose value is no
+    default.
 
     As in Kafka's tool, a value that is set for brokers counts too.
     """
@@ -56,7 +57,7 @@ def with_overrides(
 
 
 def _in_order(by_name: Mapping[str, Topic]) -> list[str]:
-    """The order of a map of futures, from which a map of the results is made."""
+    """Return the order of a map of futures, from which a map of the results is made."""
     return java_order(java_order(sorted(by_name), room=len(by_name)), room=len(by_name))
 
 
@@ -67,7 +68,8 @@ def described(
     ongoing: Mapping[TopicPartition, Ongoing],
     selected: Mapping[str, Sequence[int]] | None = None,
 ) -> str:
-    """The output of --describe; `selected` are the partitions that a filter selects, which come without topic lines.
+    """Return the output of --describe; `selected` are the partitions that a filter selects, which come without topic
+    lines.
 
     `configs` are all properties of the topics, in the order of the response.
     """

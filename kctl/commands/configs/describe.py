@@ -60,7 +60,7 @@ TYPES = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityTy
 
 
 def shown_name(entity: Entity) -> str:
-    """The name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`.
+    """Return the name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`.
 
     In a name, `/clients/` is `+/clients/`.
     """
@@ -68,7 +68,8 @@ def shown_name(entity: Entity) -> str:
 
 
 def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list[list[FilterPart]]:
-    """One filter for each name, or one for all entities of the type.  Raises UsageError for --client without users.
+    """Return one filter for each name, or one for all entities of the type.  Raises UsageError for --client without
+    users.
 
     The texts are those of `name_text`; as a client, `*` is any one, and `+*` the one with this name.
     """
@@ -80,7 +81,7 @@ def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list
 
 
 async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
-    """The quotas that match the filters and have no further parts."""
+    """Return the quotas that match the filters and have no further parts."""
     found: list[EntityQuotas] = []
     for parts in requested:
         found += (await describe_quotas(client, parts, is_strict=True))[0]
@@ -88,7 +89,9 @@ async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPa
 
 
 async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
-    """The SCRAM credentials of the users that the filters name; none for filters of anything else, as in Kafka."""
+    """Return the SCRAM credentials of the users that the filters name; none for filters of anything else, as in
+    Kafka.
+    """
     if any(len(parts) > 1 or parts[0].type is not EntityType.USER for parts in requested):
         return []
     if any(part.name is None and not part.is_any for (part,) in requested):
@@ -97,7 +100,10 @@ async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[Fil
 
 
 def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChange]:
-    """The changes as quotas.  Raises UsageError for a name that is not a quota of the type, and an invalid number."""
+    """Return the changes as quotas.
+
+    Raises UsageError for a name that is not a quota of the type, and an invalid number.
+    """
     known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
     requested: list[QuotaChange] = []
     for change in changes:
@@ -155,7 +161,7 @@ ClientName = Annotated[
 
 
 def topic_pattern(type_: str, names: list[str] | None, topic_regex: str | None) -> NamePattern | None:
-    """The pattern of --topic-regex.  Raises UsageError beside names or for another type than topic."""
+    """Return the pattern of --topic-regex.  Raises UsageError beside names or for another type than topic."""
     if topic_regex is None:
         return None
     if type_ != "topic" or names:
@@ -166,7 +172,7 @@ def topic_pattern(type_: str, names: list[str] | None, topic_regex: str | None) 
 async def requested_resources(
     client: ClusterClient, type_: str, names: list[str] | None, pattern: NamePattern | None = None
 ) -> list[ConfigResource]:
-    """The named resources, the topics that match, or all.
+    """Return the named resources, the topics that match, or all.
 
     Raises UsageError for an invalid broker id, and ApiError if unnamed client metrics cannot be listed.
     """
@@ -203,7 +209,7 @@ async def _brokers(client: ClusterClient, kind: ResourceType, names: list[str] |
 
 
 def type_and_name(resource: ConfigResource) -> tuple[str, str]:
-    """The first two columns of the rows about a resource."""
+    """Return the first two columns of the rows about a resource."""
     is_default = resource.type is ResourceType.BROKER and resource.name == BROKER_DEFAULTS
     return _NAMES[resource.type], DEFAULT_NAME if is_default else resource.name
 

@@ -152,7 +152,7 @@ def diff(
 
 
 def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
-    """The properties of the named resources of a cluster, or of all."""
+    """Return the properties of the named resources of a cluster, or of all."""
     if type_ in describe.TYPES:
         filters = describe.filters(type_, names, None)
         found = run.on_cluster(lambda client: describe.quotas_of(client, filters))
@@ -175,7 +175,7 @@ def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
 
 
 def _of(side: Side, name: str) -> Values | Outcome:
-    """Raises UsageError for another spelling of the name, such as `01` for broker 1."""
+    """Return the values; raise UsageError for another spelling of the name, such as `01` for broker 1."""
     if name not in side:
         raise UsageError(f"'{name}' is not the name of the resource; it is {' or '.join(side)}")
     return side[name]
@@ -184,7 +184,7 @@ def _of(side: Side, name: str) -> Values | Outcome:
 def _with_the_same_name(
     type_: str, name: str, here: Values | Outcome | None, there: Values | Outcome | None, chosen: list[str] | None
 ) -> list[ConfigDifferenceRow]:
-    """The differences of a resource from that of the same name in the other cluster, where one may not exist."""
+    """Return the differences of a resource from that of the same name in the other cluster, where one may not exist."""
     if here is None or there is None:
         status = "only there" if here is None else "only here"
         return [ConfigDifferenceRow(type_, name, name, None, None, None, status)]

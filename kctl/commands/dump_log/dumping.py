@@ -117,7 +117,7 @@ class Inputs:
         self._folder = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises UsageError for a folder without files of a log, and for what cannot be read."""
+        """Open the files; raise UsageError for a folder without files of a log, and for what cannot be read."""
         try:
             for name in self.names:
                 self.paths += [self._copied(name)] if _is_copied(name) else _files_in(name)
@@ -135,7 +135,7 @@ class Inputs:
         return bool(self._shown)
 
     def name_of(self, path: str) -> str:
-        """The name under which a file is shown: the one that the user gave."""
+        """Return the name under which a file is shown: the one that the user gave."""
         return self._shown.get(path, path)
 
     def _copied(self, name: str) -> str:
@@ -158,7 +158,7 @@ def _is_copied(name: str) -> bool:
 
 
 def _copy(source: BufferedReader, copy: BinaryIO) -> None:
-    """Copies and decompresses the bytes.  Raises OSError, EOFError and zlib.error."""
+    """Copy and decompress the bytes.  Raises OSError, EOFError and zlib.error."""
     is_packed = source.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
     reader = gzip.GzipFile(fileobj=source) if is_packed else source
     size = 0
@@ -182,7 +182,7 @@ def _files_in(name: str) -> list[str]:
 
 
 def topic_decoder(option: str | None) -> Decode | None:
-    """The decoder of the internal topic that an option such as --offsets-decoder names."""
+    """Return the decoder of the internal topic that an option such as --offsets-decoder names."""
     if option is None:
         return None
 
@@ -197,8 +197,9 @@ def topic_decoder(option: str | None) -> Decode | None:
 
 
 def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic_decoder: str | None) -> Parser | None:
-    """The parser that prints keys and values as Kafka's tool of that version; None if it shows none.  Raises
-    UsageError.
+    """Return the parser that prints keys and values as Kafka's tool of that version; None if it shows none.
+
+    Raises UsageError.
     """
     since_3: dict[str, Parser] = {
         "--offsets-decoder": internal.offsets_4,
@@ -237,7 +238,7 @@ def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic
 
 
 def _kind(path: str) -> str | None:
-    """The kind of a file; None also for one that cannot be read, which its lines say."""
+    """Return the kind of a file; None also for one that cannot be read, which its lines say."""
     try:
         return recognized_kind(path)
     except OSError:
@@ -256,7 +257,7 @@ def dump_as_kafka(console: Console, compat: str, inputs: Inputs, options: Classi
 
 @contextlib.contextmanager
 def progress_of(console: Console, path: str) -> Iterator[Callable[[int], None] | None]:
-    """Shows progress on the terminal for a large file; not if stdout is a terminal too."""
+    """Show progress on the terminal for a large file; not if stdout is a terminal too."""
     size = _size(path)
     if size < _PROGRESS_SIZE_MIN or not console.stderr.isatty() or console.stdout.isatty():
         yield None

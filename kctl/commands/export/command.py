@@ -441,7 +441,7 @@ class _Rounds(NamedTuple):
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:
-    """The options of keys or values, with the file read.  Raises UsageError."""
+    """Return the options of keys or values, with the file read.  Raises UsageError."""
     text = ""
     if schema and not FieldOptions.is_in_registry(schema):
         try:
@@ -452,7 +452,7 @@ def _field(name: str, format_: str, schema: str) -> FieldOptions:
 
 
 def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> RegistrySettings | None:
-    """Raises UsageError if the registry is missing, or not needed."""
+    """Return the settings of the registry; raise UsageError if it is missing, or not needed."""
     if not any(one.needs_registry for one in decoding.fields):
         if url is not None:
             raise UsageError(
@@ -463,7 +463,7 @@ def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> Re
 
 
 def _default_engine(ctx: typer.Context) -> str:
-    """The engine that the name of the command implies."""
+    """Return the engine that the name of the command implies."""
     return "spark" if ctx.parent is not None and ctx.parent.info_name == "spark" else "local"
 
 
@@ -476,7 +476,7 @@ def _run(
     dry_run: bool,
     show_progress: bool,
 ) -> ExitStatus:
-    """Runs or plans the export; returns the exit status for errors that only exports have."""
+    """Run or plan the export; return the exit status for errors that only exports have."""
     try:
         if dry_run:
             if command:
@@ -550,7 +550,7 @@ def _failures(failed: Mapping[str, KctlError]) -> list[str]:
 
 
 def _status_of(failed: Mapping[str, KctlError]) -> ExitStatus:
-    """The exit status of an export without some of its topics."""
+    """Return the exit status of an export without some of its topics."""
     if not failed:
         return ExitStatus.DONE
     is_loss = all(isinstance(error, (DataLoss, BadRecords)) for error in failed.values())

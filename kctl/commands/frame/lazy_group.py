@@ -46,11 +46,11 @@ class LazyGroup(typer.core.TyperGroup):
     """True while rich lists the members, which needs their summaries only."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the members, in the order of the help."""
+        """Return the names of the members, in the order of the help."""
         return list(self.members)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command or group of that name.  Raises ImportError when its module is missing."""
+        """Return the command or group of that name.  Raises ImportError when its module is missing."""
         member = self.members.get(cmd_name)
         if member is not None and member.summary and self._lists_members:
             return typer.core.TyperCommand(cmd_name, help=member.summary)
@@ -76,7 +76,7 @@ class LazyGroup(typer.core.TyperGroup):
         raise typer.Exit(ExitStatus.USAGE)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Writes help: with rich to a terminal, otherwise as plain text."""
+        """Write help: with rich to a terminal, otherwise as plain text."""
         if sys.stdout.isatty():
             self._lists_members = True
             super().format_help(ctx, formatter)
@@ -98,7 +98,7 @@ class LazyGroup(typer.core.TyperGroup):
         return kind if ctx.parent is None else f"{kind} of {ctx.command_path}"
 
     def _command_meant(self, name: str, following: str) -> str | None:
-        """The command that is meant, without its verb if the noun does not have it."""
+        """Return the command that is meant, without its verb if the noun does not have it."""
         meant = command_meant(name, following, self.members)
         noun, _, verb = (meant or "").partition(" ")
         loaded = load(self.members[noun]) if verb else None
@@ -118,12 +118,14 @@ class LazyGroup(typer.core.TyperGroup):
 
 
 def lazy_group(members: Mapping[str, Member], kind: str) -> type[LazyGroup]:
-    """The class of a group with these members, for `typer.Typer(cls=...)`; `kind` names a member in errors."""
+    """Return the class of a group with these members, for `typer.Typer(cls=...)`; `kind` names a member in errors."""
     return type("Group", (LazyGroup,), {"members": members, "kind": kind})
 
 
 def verb_group(noun: str, verbs: Mapping[str, str] | Sequence[str]) -> type[LazyGroup]:
-    """The class of a noun: a package whose module of each verb `verbs` names, or one module with all these verbs."""
+    """Return the class of a noun: a package whose module of each verb `verbs` names, or one module with all these
+    verbs.
+    """
     modules = {verb: f"{noun}.{verbs[verb]}" if isinstance(verbs, Mapping) else noun for verb in verbs}
     return lazy_group({verb: Member(module, verb=verb) for verb, module in modules.items()}, "verb")
 
@@ -142,7 +144,7 @@ def load(member: Member) -> Any:
 
 
 def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
-    """The common options before the first other word, that word, and the rest."""
+    """Return the common options before the first other word, that word, and the rest."""
     position = 0
     while position < len(arguments):
         flag, equals, _ = arguments[position].partition("=")
@@ -154,7 +156,7 @@ def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str
 
 
 def takes_value(flag: str) -> bool | None:
-    """True if the common option `flag` has a value; None if it is not a common option."""
+    """Return whether the common option `flag` has a value; None if it is not a common option."""
     for option in [*consent_options(), *cluster_options(), *change_options(), *output_options()]:
         if flag in flags_of(option):
             return not is_flag(option)

@@ -143,7 +143,7 @@ CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--hel
 
 
 def _message(error: Any) -> str:
-    """The error text, which does not depend on the version of typer."""
+    """Return the error text, which does not depend on the version of typer."""
     if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
         meant = _option_meant(error.option_name, error.ctx)
         if meant:
@@ -156,7 +156,7 @@ def _message(error: Any) -> str:
 
 
 def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
-    """The end of the text of an error about an extra argument that follows an option without a value."""
+    """Return the end of the text of an error about an extra argument that follows an option without a value."""
     extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\S+)[ )]", error.format_message())
     if extra is None or error.ctx is None:
         return ""
@@ -169,7 +169,7 @@ def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
 
 
 def _option_meant(flag: str, context: Any) -> str | None:
-    """The option or argument that an unknown option of the command of a click context corresponds to."""
+    """Return the option or argument that an unknown option of the command of a click context corresponds to."""
     params = context.command.params
     group = context.parent.command if context.parent is not None else None
     return option_meant(
@@ -183,7 +183,7 @@ def _option_meant(flag: str, context: Any) -> str | None:
 
 @cache
 def all_commands() -> dict[str, dict[str, Any]]:
-    """All commands by noun and verb; a noun that is a verb has one command of its own name.
+    """Return all commands by noun and verb; a noun that is a verb has one command of its own name.
 
     The first call imports every module, which takes half a second.
     """
@@ -196,7 +196,9 @@ def all_commands() -> dict[str, dict[str, Any]]:
 
 
 def describe(name: str) -> Described | None:
-    """What help and completion know of a command, a noun or, with an empty name, the program; None if there is none."""
+    """Return what help and completion know of a command, a noun or, with an empty name, the program; None if there is
+    none.
+    """
     noun, _, verb = name.partition(" ")
     if not name:
         members = tuple((word, str(member.summary)) for word, member in NOUNS.items())
@@ -229,7 +231,7 @@ def _option(param: Parameter) -> Option:
 
 
 def help_text(name: str, command: Any) -> str:
-    """The plain help text of a command, a noun or, with an empty name, the program."""
+    """Return the plain help text of a command, a noun or, with an empty name, the program."""
     root = typer.main.get_group(app).make_context("kctl", ["--help"], resilient_parsing=True, **CONTEXT)
     if name:
         parent, _, verb = f"kctl {name}".rpartition(" ")

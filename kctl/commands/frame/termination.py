@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def terminable(work: Awaitable[T]) -> T:
-    """Awaits `work`; SIGTERM cancels the task and raises Terminated, as asyncio.run does for SIGINT.
+    """Await `work`; SIGTERM cancels the task and raises Terminated, as asyncio.run does for SIGINT.
 
     An exception that the handler of a signal raises would end whichever task or callback is running, and the others
     would be reported with tracebacks.  A second SIGTERM does that.

@@ -73,13 +73,15 @@ class Origin(NamedTuple):
 
 
 def origin_of(run: Invocation, document: OffsetDocument) -> Origin:
-    """The origin of the offsets in a file."""
+    """Return the origin of the offsets in a file."""
     cluster_id = run.on_brokers(lambda client: client.metadata([])).cluster_id
     return Origin(document.cluster_id is not None and document.cluster_id == cluster_id, document.topic_ids)
 
 
 async def _lost(client: ClusterClient, saved: GroupOffsets, resets: Collection[Reset], origin: Origin) -> list[str]:
-    """The offsets whose records before them are of another topic, or are not in the log any more, with the reason."""
+    """Return the offsets whose records before them are of another topic, or are not in the log any more, with the
+    reason.
+    """
     _, ids = await identities(client, saved)
     changed = {name for name, topic_id in origin.topic_ids.items() if ids.get(name, topic_id) != topic_id}
     lost = {
@@ -102,7 +104,7 @@ async def _lost(client: ClusterClient, saved: GroupOffsets, resets: Collection[R
 def in_scope(
     saved: GroupOffsets, topics: list[str] | None, topic_regex: str | None
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """The offsets that --topic or --topic-regex selects; all without them.
+    """Return the offsets that --topic or --topic-regex selects; all without them.
 
     Raises KctlError for a named topic or partition without any, if none is left, or if no topic matches.
     """
@@ -129,7 +131,7 @@ def in_scope(
 
 
 def _absent(scope: Mapping[str, list[int] | None], present: Collection[TopicPartition]) -> list[str]:
-    """The topics and partitions that are named and not present."""
+    """Return the topics and partitions that are named and not present."""
     topics = {tp.topic for tp in present}
     absent = [topic for topic, numbers in scope.items() if numbers is None and topic not in topics]
     named = [TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()]
@@ -148,7 +150,7 @@ def restore_offsets(
     no_backup: bool,
     backup_dir: str | None,
 ) -> ExitStatus:
-    """Commits the offsets, or, without `execute`, shows what would be committed.
+    """Commit the offsets, or, without `execute`, show what would be committed.
 
     Raises Refused if a group has members, if the records before an offset are not in the log any more and this is not
     accepted, or if the offsets cannot be backed up.  Nothing is committed unless all partitions exist.
@@ -403,14 +405,14 @@ def history(
 
 
 async def _check(client: ClusterClient, group: str, since_ms: int) -> None:
-    """Raises ApiError for a group that does not exist; its commits may have been before `since_ms`."""
+    """Raise ApiError for a group that does not exist; its commits may have been before `since_ms`."""
     if (await look_up_group(client, group)).outcome.error is ErrorCode.GROUP_ID_NOT_FOUND:
         text = f"group '{group}' does not exist, and no commit since {format_time(since_ms)} was found"
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{text}; --since goes back further")
 
 
 def _matching(pattern: NamePattern) -> Callable[[str], bool]:
-    """Whether a name matches; each name is compared once."""
+    """Return whether a name matches; each name is compared once."""
 
     @functools.lru_cache(GROUP_HISTORY_COMMITS_MAX)
     def matches(name: str) -> bool:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def committed_in_scope(
     committed: dict[TopicPartition, int], scope: dict[str, list[int] | None] | None
 ) -> list[TopicPartition]:
-    """The named partitions, and the partitions with a committed offset of the named topics."""
+    """Return the named partitions, and the partitions with a committed offset of the named topics."""
     if scope is None:
         return sorted(committed)
     named = {TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()}
@@ -59,7 +59,7 @@ def committed_in_scope(
 
 
 def previewed_deletion(group: GroupDescription) -> Outcome:
-    """The expected outcome of deleting the whole group, whose type may not support DescribeGroups."""
+    """Return the expected outcome of deleting the whole group, whose type may not support DescribeGroups."""
     name, code = group.outcome.name, ErrorCode.NON_EMPTY_GROUP
     if group.members or (group.type in OTHER_TYPES and group.state != "Empty"):
         return Outcome(name, code, code.description)
@@ -67,7 +67,7 @@ def previewed_deletion(group: GroupDescription) -> Outcome:
 
 
 def previewed_deletions(group: GroupDescription, requested: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
-    """The expected outcome of deleting offsets, as far as it is known."""
+    """Return the expected outcome of deleting offsets, as far as it is known."""
     read = {tp.topic for member in group.members for tp in member.assignment}
     read.update(topic for member in group.members for topic in member.subscribed_topics or ())
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

@@ -187,7 +187,7 @@ def import_(
 
 
 def _of_csv(text: str, groups: list[str] | tuple[str, ...]) -> GroupOffsets:
-    """The offsets in Kafka's CSV; without groups, those of all groups in the file."""
+    """Return the offsets in Kafka's CSV; without groups, those of all groups in the file."""
     if not groups:
         groups = sorted({one[0] for _, one in rows_of(text) if len(one) == COLUMNS_OF_SEVERAL})
         if not groups:

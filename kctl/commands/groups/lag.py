@@ -156,7 +156,7 @@ class LagFields(TypedDict):
 def lag_items(
     groups: Sequence[GroupLag], failed: Iterable[Outcome], grouping: Grouping | None, time: str
 ) -> list[AnyItem]:
-    """A row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
+    """Return a row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
     items: list[AnyItem] = []
     if grouping is None:
         items += [_item(group, one, time) for group in groups for one in group.partitions]
@@ -171,12 +171,12 @@ def lag_items(
 
 
 def lag_row(item: AnyItem) -> dict[str, object]:
-    """The item with the cells of a table."""
+    """Return the item with the cells of a table."""
     return item._asdict() | _cells(item)
 
 
 def _cells(item: AnyItem) -> dict[str, object]:
-    """The fields that a table shows in another way."""
+    """Return the fields that a table shows in another way."""
     behind = bool(item.lag)
     catch_up = None if item.catch_up_ms is None else format_duration(item.catch_up_ms)
     if behind and item.catches_up is False:
@@ -260,7 +260,7 @@ def _rounded(per_s: float | None) -> float | None:
 
 
 def _failure(group: str | None, outcome: Outcome, time: str) -> LagTotalItem:
-    """A group or broker with an error."""
+    """Return a group or broker with an error."""
     return LagTotalItem(
         group=group,
         state=None,
@@ -284,7 +284,7 @@ Sort = Literal["lag", "time", "verdict", "name"]
 
 
 def selected(items: Iterable[AnyItem], condition: Condition | None, sort: Sort) -> list[AnyItem]:
-    """The rows with an error, and those that satisfy the condition, in this order."""
+    """Return the rows with an error, and those that satisfy the condition, in this order."""
     shown = [item for item in items if item.error or condition is None or condition.holds(item)]
     return sorted(shown, key=lambda item: (item.error is None, *_sort_key(item, sort), *_name(item)))
 
@@ -310,7 +310,7 @@ def _name(item: AnyItem) -> tuple[str, str, int, str]:
 
 
 def summary(items: Sequence[AnyItem]) -> str:
-    """One line with the sums of all rows, for the end of a table."""
+    """Return one line with the sums of all rows, for the end of a table."""
     groups = len({item.group for item in items if item.group is not None})
     groups += sum(item.groups for item in items if isinstance(item, LagTotalItem) and item.group is None)
     partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
@@ -425,7 +425,7 @@ class _View:
         self._are_topics_checked = False
 
     async def read(self, client: ClusterClient) -> list[AnyItem]:
-        """The rows to show.  Raises ClusterUnreachable."""
+        """Return the rows to show.  Raises ClusterUnreachable."""
         group_ids, failed = await selected_groups(self._run, client, self._names, self._pattern)
         now_ms = round(time.time() * 1000)
         groups = await self._reader.read(client, group_ids, now_ms)
@@ -438,7 +438,7 @@ class _View:
         return selected(items, self._condition, self._sort)
 
     def show(self, items: list[AnyItem]) -> ExitStatus:
-        """Shows the rows; returns the status that they mean."""
+        """Show the rows; return the status that they mean."""
         console = self._run.console
         columns = LagItem if self._grouping is None else columns_of(LagTotalItem, *_OMITTED[self._grouping])
         console.show(columns, items, rows=[lag_row(item) for item in items])
@@ -450,7 +450,7 @@ class _View:
         return status
 
     async def repeat(self, client: ClusterClient, interval_ms: int, rounds: int | None) -> ExitStatus:
-        """Shows the rows again after each interval; the status is that of the last round."""
+        """Show the rows again after each interval; the status is that of the last round."""
         console = self._run.console
         status, done = ExitStatus.DONE, 0
         while True:
@@ -472,7 +472,7 @@ class _View:
             await client.transport.sleep(interval_ms)
 
     async def _check_topics(self, client: ClusterClient, groups: list[GroupLag]) -> None:
-        """Raises ApiError for a named topic or partition that no group has offsets of and that does not exist."""
+        """Raise ApiError for a named topic or partition that no group has offsets of and that does not exist."""
         scope = self._reader.options.topics
         if scope is None or self._are_topics_checked:
             return

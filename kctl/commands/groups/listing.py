@@ -135,7 +135,7 @@ def list_groups(
 
 
 def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[ListedGroupRow | CoordinatorFailureRow]:
-    """A row for each group, and one for each broker that could not list its groups."""
+    """Return a row for each group, and one for each broker that could not list its groups."""
     rows: list[ListedGroupRow | CoordinatorFailureRow] = [
         ListedGroupRow(
             group=group.group_id,
@@ -286,7 +286,7 @@ class StateRow(NamedTuple):
 
 
 def group_item(group: GroupDescription) -> GroupItem:
-    """A group with its members and offsets."""
+    """Return a group with its members and offsets."""
     owners = {tp: member for member in group.members for tp in member.assignment}
     lags = [offset.lag for offset in group.offsets if offset.lag is not None]
     return GroupItem(
@@ -306,7 +306,7 @@ def group_item(group: GroupDescription) -> GroupItem:
 
 
 def broker_item(failed: Outcome) -> GroupItem:
-    """A broker that could not list its groups, as an object among those of the groups."""
+    """Return a broker that could not list its groups, as an object among those of the groups."""
     message = f"broker {failed.name} cannot list its groups: {failed.message}"
     return group_item(GroupDescription(failed))._replace(group=None, message=message)
 
@@ -354,7 +354,7 @@ def _failure_row(item: GroupItem) -> GroupFailureRow:
 
 
 def offset_rows(item: GroupItem) -> Sequence[OffsetRow | GroupFailureRow]:
-    """A row for each partition, or one for a group that could not be described."""
+    """Return a row for each partition, or one for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
     return [
@@ -376,7 +376,7 @@ def offset_rows(item: GroupItem) -> Sequence[OffsetRow | GroupFailureRow]:
 
 
 def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
-    """A row for each member, or one for a group that could not be described."""
+    """Return a row for each member, or one for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
     return [
@@ -400,14 +400,14 @@ def _assignment_cell(topics: Iterable[AssignedTopicItem]) -> str | None:
 
 
 def member_items(item: GroupItem) -> Sequence[GroupMemberItem | GroupFailureRow]:
-    """The members of a group as JSON objects, or one object for a group that could not be described."""
+    """Return the members of a group as JSON objects, or one object for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
     return [GroupMemberItem(item.group, *member) for member in item.members]
 
 
 def state_rows(item: GroupItem) -> Sequence[StateRow]:
-    """One row for the group."""
+    """Return one row for the group."""
     return [
         StateRow(
             group=item.group,

@@ -62,7 +62,7 @@ HINT = "; give another --backup-dir, or --no-backup"
 
 
 def backup_folder(backup_dir: str | None, cluster_id: str | None) -> Path:
-    """The folder with the backups of one cluster."""
+    """Return the folder with the backups of one cluster."""
     if backup_dir:
         folder = Path(backup_dir).expanduser().absolute()
     else:
@@ -72,7 +72,7 @@ def backup_folder(backup_dir: str | None, cluster_id: str | None) -> Path:
 
 
 def unreadable(groups: Iterable[GroupDescription]) -> dict[str, Outcome]:
-    """The errors of the groups that exist and whose offsets cannot be read, such as for lack of a permission."""
+    """Return the errors of the groups that exist and whose offsets cannot be read, such as for lack of a permission."""
     return {
         group.outcome.name: group.outcome
         for group in groups
@@ -82,7 +82,7 @@ def unreadable(groups: Iterable[GroupDescription]) -> dict[str, Outcome]:
 
 
 def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *, backup_dir: str | None) -> None:
-    """Saves the offsets of the groups, if they have any.  Raises Refused if that fails.
+    """Save the offsets of the groups, if they have any.  Raises Refused if that fails.
 
     None of them is `unreadable`.  Groups of type share and streams have no offsets that could be read; they are left
     out with a warning.
@@ -103,7 +103,7 @@ def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *,
 
 
 async def identities(client: ClusterClient, offsets: GroupOffsets) -> tuple[str | None, dict[str, str]]:
-    """The id of the cluster, and those of the topics of the offsets where brokers have them."""
+    """Return the id of the cluster, and those of the topics of the offsets where brokers have them."""
     metadata = await client.metadata({tp.topic for of_group in offsets.values() for tp in of_group})
     return metadata.cluster_id, {
         topic.name: uuid_text(topic.topic_id) for topic in metadata.topics.values() if topic.topic_id != ZERO_UUID
@@ -111,7 +111,7 @@ async def identities(client: ClusterClient, offsets: GroupOffsets) -> tuple[str 
 
 
 def now_text() -> str:
-    """The time of a new document."""
+    """Return the time of a new document."""
     return format_time(round(time.time() * 1000)) or ""
 
 
@@ -125,7 +125,7 @@ AWAY = ", has left, but is static: its place is kept until its session times out
 def parse_scope(
     topics: Sequence[str] | None, topic_regex: str | None = None, *, all_topics: bool
 ) -> dict[str, list[int] | None] | None:
-    """The selected partitions by topic; None for all partitions, or for all topics and --topic-regex.
+    """Return the selected partitions by topic; None for all partitions, or for all topics and --topic-regex.
 
     Raises UsageError.
     """
@@ -156,7 +156,7 @@ def parse_target(
     by_duration: SignedDuration | None,
     from_file: str | None,
 ) -> Target:
-    """The selected scenario.  Raises UsageError unless there is exactly one."""
+    """Return the selected scenario.  Raises UsageError unless there is exactly one."""
     targets: list[Target] = []
     for is_given, scenario in (
         (to_earliest, Scenario.EARLIEST),
@@ -192,7 +192,7 @@ def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, in
 
 
 def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
-    """The groups among these that are in the file.  Raises UsageError if none is."""
+    """Return the groups among these that are in the file.  Raises UsageError if none is."""
     listed = [group for group in groups if target.file[group]]
     if not listed:
         raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))
@@ -203,7 +203,7 @@ def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, al
 
 
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
-    """The groups; one that does not exist has no members and no offsets.  Raises ApiError for other errors."""
+    """Return the groups; one that does not exist has no members and no offsets.  Raises ApiError for other errors."""
     found = await look_up_groups(client, list(names))
     for one in found:
         if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
@@ -212,7 +212,7 @@ async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDesc
 
 
 def refuse_active(groups: Iterable[GroupDescription]) -> None:
-    """Raises Refused if a group has members: they would continue from their positions and overwrite the new offsets."""
+    """Raise Refused if a group has members: they would continue from their positions and overwrite the new offsets."""
     problems = []
     for group in groups:
         if not group.members:
@@ -232,7 +232,7 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
 async def commit(
     client: ClusterClient, resets: Sequence[Reset], saved: GroupOffsets | None = None
 ) -> dict[tuple[str, TopicPartition], Outcome]:
-    """Commits the new offsets; the outcomes by group and partition.
+    """Commit the new offsets; return the outcomes by group and partition.
 
     An offset that is that of the partition in `saved` is committed with its metadata.  Leader epochs are left out:
     that of a topic that has been deleted and created again would stop its consumers.
@@ -269,7 +269,7 @@ def show_as_kafka(
     export: bool,
     with_group: bool,
 ) -> None:
-    """The CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
+    """Show the CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
     _warn_of_failures(run, rows)
     done = [one for one, row in zip(resets, rows, strict=True) if not row.error]
     done = reset_compat.in_order(compat, scenario, done, topics)

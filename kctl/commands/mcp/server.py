@@ -170,7 +170,7 @@ class Tool(NamedTuple):
         return any(_is_target(param) for param in self.parameters.values())
 
     def command_line(self, arguments: Mapping[str, object], roots: Roots | None = None) -> list[str]:
-        """The words of the command.
+        """Return the words of the command.
 
         Raises UsageError for arguments that are not in the schema, and for targets that are not in the `roots`.
         """
@@ -202,7 +202,7 @@ class Tool(NamedTuple):
 
 
 def tools(*, allow_writes: bool, has_roots: bool = True) -> dict[str, Tool]:
-    """The tools by name; without roots, those that need none."""
+    """Return the tools by name; without roots, those that need none."""
     names = READING + (ADDING + DELETING if allow_writes else ())
     return {tool.name: tool for tool in map(_tool, names) if has_roots or not tool.needs_root}
 
@@ -291,7 +291,7 @@ INSTRUCTIONS = (
 
 
 def serve(cluster_options: Sequence[str], roots: Roots, *, allow_writes: bool) -> None:
-    """Serves until the end of standard input.
+    """Serve until the end of standard input.
 
     `cluster_options` are those of every command line, and `roots` contain the exports that calls may name.
     """
@@ -322,11 +322,11 @@ class ToolServer:
         self._calls = asyncio.Semaphore(TOOL_CALLS_MAX)
 
     async def list_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
-        """All tools, on one page."""
+        """Return all tools, on one page."""
         return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
 
     async def call_tool(self, _context: Any, params: Any) -> types.CallToolResult:
-        """Runs a command; errors are results too."""
+        """Run a command; errors are results too."""
         try:
             tool = self._tools.get(params.name)
             if tool is None and params.name in self._known:

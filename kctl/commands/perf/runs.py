@@ -133,7 +133,10 @@ def parse_load(
     rate: int | None = None,
     default_ms: int | None,
 ) -> Load:
-    """The load of the options; `default_ms` is the duration without --records and --duration.  Raises UsageError."""
+    """Return the load of the options; `default_ms` is the duration without --records and --duration.
+
+    Raises UsageError.
+    """
     duration_ms: int | None = duration
     if records is None and duration_ms is None:
         duration_ms = default_ms
@@ -146,7 +149,7 @@ def parse_load(
 
 
 def parse_sizes(text: str) -> SizeDistribution:
-    """Sizes, ranges of sizes and their weights.  Raises UsageError."""
+    """Return the sizes, ranges of sizes and their weights.  Raises UsageError."""
     ranges, weights = [], []
     for part in text.split(","):
         found = re.fullmatch(r"([^-:]+)(?:-([^-:]+))?(?::([0-9]+))?", part)
@@ -163,7 +166,7 @@ def parse_sizes(text: str) -> SizeDistribution:
 
 
 def record_values(size: str, payload_file: str | None, random: Random) -> Iterator[bytes]:
-    """The values of the test records.  Raises UsageError."""
+    """Return the values of the test records.  Raises UsageError."""
     if payload_file is None:
         return random_values(parse_sizes(size), random)
     try:
@@ -200,7 +203,7 @@ Ranges = dict[TopicPartition, OffsetRange]
 
 
 def ranges_of(run: Invocation, topic: str) -> Ranges | None:
-    """The offsets of the topic; None if it does not exist."""
+    """Return the offsets of the topic; None if it does not exist."""
 
     async def look(client: ClusterClient) -> Ranges | None:
         try:
@@ -215,7 +218,7 @@ def ranges_of(run: Invocation, topic: str) -> Ranges | None:
 
 
 def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry_run: bool) -> Ranges | None:
-    """The offsets of a topic that may be written to; None after a dry run, which has shown what would be done.
+    """Return the offsets of a topic that may be written to; None after a dry run, which has shown what would be done.
 
     Raises ApiError without the topic, and Refused without consent to write to a topic with records.
     """

@@ -153,7 +153,7 @@ def plan_disks_of(
 async def _read(
     client: ClusterClient, chosen: list[int] | None, drained: list[tuple[int, str]]
 ) -> tuple[ClusterMetadata, list[LogDir], list[Outcome]]:
-    """The cluster and the log directories, by broker and path.  Raises ApiError, and Refused during moves."""
+    """Return the cluster and the log directories, by broker and path.  Raises ApiError, and Refused during moves."""
     ongoing = await ongoing_if_supported(client)
     if ongoing:
         raise Refused(
@@ -191,7 +191,7 @@ def _check_drained(log_dirs: list[LogDir], drained: list[tuple[int, str]]) -> No
 
 
 def _movable(metadata: ClusterMetadata, topics: list[str] | None) -> set[Replica]:
-    """The replicas of the topics.  Raises ApiError for an unknown topic."""
+    """Return the replicas of the topics.  Raises ApiError for an unknown topic."""
     for name in topics or []:
         if name not in metadata.topics:
             raise topic_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

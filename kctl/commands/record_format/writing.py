@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 def steps_of(pieces: tuple[Piece, ...]) -> list[Step]:
-    """The pieces with their neighbours."""
+    """Return the pieces with their neighbours."""
     sizes: set[str] = set()
     steps = []
     for piece, following in itertools.zip_longest(pieces, pieces[1:]):
@@ -59,7 +59,7 @@ def steps_of(pieces: tuple[Piece, ...]) -> list[Step]:
 
 
 def check_readable(pieces: tuple[Piece, ...]) -> None:
-    """Raises UsageError with the reason if records cannot be read back from what the format writes."""
+    """Raise UsageError with the reason if records cannot be read back from what the format writes."""
     problem = _problem(pieces)
     if problem is not None:
         raise UsageError(f"produce cannot read this format: {problem}")
@@ -210,7 +210,7 @@ class FormatWriter:
         self._written = 0
 
     def write(self, tp: TopicPartition, record: Record) -> bytes:
-        """The record in the format.  Raises UsageError if a number is too large for its form."""
+        """Return the record in the format.  Raises UsageError if a number is too large for its form."""
         fields = _Fields(
             record.key,
             record.value,

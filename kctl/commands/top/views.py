@@ -156,7 +156,7 @@ _NAMES = ("broker", "address", "rack", "topic", "partition", "group", "state", "
 
 
 def table_of(view: View, subject: str, seen: Activity, sort: tuple[str, bool], text: str) -> Table:
-    """The rows of a view about one subject that contain `text`, in the order of `sort`."""
+    """Return the rows of a view about one subject that contain `text`, in the order of `sort`."""
     rows = [row for row in _rows(view, subject, seen) if not text or _contains(row, text.casefold())]
     field, is_descending = sort
     # Rows without a value come last in either order, rows with equal values by name.

@@ -309,7 +309,7 @@ async def _look(client: ClusterClient, names: list[str]) -> tuple[list[Topic], D
 
 
 def _state_dependents(run: Invocation, names: list[str]) -> None:
-    """Writes what depends on the topics before the confirmation prompt."""
+    """Write what depends on the topics before the confirmation prompt."""
     _, dependents = run.on_brokers(lambda client: _look(client, names))
     for topic, found in dependents.found.items():
         for one in found:

@@ -64,7 +64,7 @@ class Selected(NamedTuple):
 
 
 def topic_filters(options: FilterOptions) -> TopicFilters:
-    """The filters of these options.  Raises UsageError for an invalid regular expression."""
+    """Return the filters of these options.  Raises UsageError for an invalid regular expression."""
     flags = {
         PartitionProblem.UNDER_REPLICATED: options.under_replicated,
         PartitionProblem.UNAVAILABLE: options.unavailable,
@@ -80,7 +80,7 @@ def topic_filters(options: FilterOptions) -> TopicFilters:
 
 
 def filtered_topics(run: Invocation, options: FilterOptions, *, internal: bool) -> Selected:
-    """The topics of the cluster that match; internal topics only with `internal`.  Raises UsageError."""
+    """Return the topics of the cluster that match; internal topics only with `internal`.  Raises UsageError."""
     filters = topic_filters(options)
 
     async def query(client: ClusterClient) -> Selected:
@@ -93,7 +93,7 @@ def filtered_topics(run: Invocation, options: FilterOptions, *, internal: bool) 
 async def select_topics(
     client: ClusterClient, topics: Sequence[Topic], filters: TopicFilters, *, with_configs: bool
 ) -> Selected:
-    """The topics that match all filters; topics that could not be described stay, with their error.
+    """Return the topics that match all filters; topics that could not be described stay, with their error.
 
     `with_configs` reads the properties of the topics also if no filter needs them.
     """
@@ -243,7 +243,9 @@ _UNLISTED = {
 
 
 def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, filters: TopicFilters) -> ExitStatus:
-    """Raises UsageError for --overrides with a filter for partitions, which Kafka's tool refuses."""
+    """Show the topics as Kafka's tool does; raise UsageError for --overrides with a filter for partitions, which it
+    refuses.
+    """
     only_overridden = filters.has_overrides
     if only_overridden and filters.problems:
         raise UsageError("--overrides with --compat cannot be combined with filters for partitions")
@@ -277,7 +279,9 @@ def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, fi
 
 
 async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
-    """The ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's tool."""
+    """Return the ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's
+    tool.
+    """
     try:
         return await list_reassignments(client)
     except ApiError as error:

@@ -37,7 +37,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def man_pages(commands: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The text of each page by the name of its file, from the commands by noun and verb."""
+    """Return the text of each page by the name of its file, from the commands by noun and verb."""
     pages = {"kctl.1": _page(_program())}
     for noun, verbs in commands.items():
         pages[f"kctl-{noun}.1"] = _page(_noun(noun, verbs))
@@ -140,7 +140,7 @@ def _name(noun: str, verb: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for roff, with leading dots and quotation marks escaped."""
+    """Return the text for roff, with leading dots and quotation marks escaped."""
     escaped = text.translate(_ESCAPES)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
@@ -188,7 +188,7 @@ INTRODUCTION = """\
 
 
 def cli_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole page, from the commands by noun and verb."""
+    """Return the whole page, from the commands by noun and verb."""
     lines = [INTRODUCTION, "## Exit status", "", "| status | meaning |", "|---|---|"]
     lines += [f"| {int(status)} | {meaning} |" for status, meaning in MEANINGS.items()]
     lines += ["", "A reader that closes the pipe early (`kctl consume orders | head`) is not an error.", ""]
@@ -226,7 +226,7 @@ def _options_table(level: int, title: str, params: list[Parameter]) -> list[str]
 
 
 def _prose(text: str) -> str:
-    """Text of help as Markdown: names in angle brackets and asterisks stay literal."""
+    """Return the text of help as Markdown: names in angle brackets and asterisks stay literal."""
     return text.replace("<", "\\<").replace("*", "\\*").replace("|", "\\|")
 
 

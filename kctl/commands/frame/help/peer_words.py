@@ -247,7 +247,7 @@ ARGUMENT_OPTIONS = {
 
 
 def command_meant(word: str, following: str, nouns: Collection[str]) -> str | None:
-    """The command that is meant by an unknown first word and the word behind it; None if it resembles none."""
+    """Return the command that is meant by an unknown first word and the word behind it; None if it resembles none."""
     if word in VERBS_FIRST and following:
         noun = COMMANDS.get(_bare(following), _bare(following)).partition(" ")[0]
         return f"{noun} {VERBS_FIRST[word]}" if noun in nouns else None
@@ -259,7 +259,7 @@ def command_meant(word: str, following: str, nouns: Collection[str]) -> str | No
 
 
 def verb_meant(noun: str, word: str, verbs: Collection[str]) -> str | None:
-    """The command that is meant by an unknown verb of a noun; None if it resembles none."""
+    """Return the command that is meant by an unknown verb of a noun; None if it resembles none."""
     if (noun, word) in VERBS_OF:
         return VERBS_OF[noun, word]
     known = [verb for verb in VERBS.get(word, ()) if verb in verbs] or difflib.get_close_matches(word, verbs, n=1)
@@ -267,12 +267,12 @@ def verb_meant(noun: str, word: str, verbs: Collection[str]) -> str | None:
 
 
 def root_option_meant(flag: str) -> str | None:
-    """The command or option that is meant by an option in front of all commands."""
+    """Return the command or option that is meant by an option in front of all commands."""
     return ROOT_OPTIONS.get(flag) or OPTIONS.get(flag)
 
 
 def noun_option_meant(noun: str, flag: str, verbs: Collection[str]) -> str | None:
-    """The command that is meant by an option in front of the verb."""
+    """Return the command that is meant by an option in front of the verb."""
     verb = COMMAND_OF_OPTION.get(flag)
     return f"{noun} {verb}" if verb in verbs else OPTIONS.get(flag)
 
@@ -280,7 +280,7 @@ def noun_option_meant(noun: str, flag: str, verbs: Collection[str]) -> str | Non
 def option_meant(
     command: str, flag: str, flags: Collection[str], arguments: Collection[str], verbs: Collection[str]
 ) -> str | None:
-    """The option or argument that an unknown option of a command corresponds to, among its options, arguments
+    """Return the option or argument that an unknown option of a command corresponds to, among its options, arguments
     (metavars) and sister verbs.
     """
     argument = ARGUMENT_OPTIONS.get(flag)
@@ -304,7 +304,7 @@ def option_meant(
 
 
 def _spelled_alike(flag: str, flags: Collection[str]) -> list[str]:
-    """The option that resembles this one most, apart from dashes, which would make all short options alike."""
+    """Return the option that resembles this one most, apart from dashes, which would make all short options alike."""
     names = {one.lstrip("-"): one for one in flags}
     return [names[name] for name in difflib.get_close_matches(flag.lstrip("-"), names, 1, 0.7)]
 

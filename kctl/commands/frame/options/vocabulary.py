@@ -45,7 +45,7 @@ class Vocabulary(NamedTuple):
 
 
 def format_vocabulary(vocabulary: Vocabulary) -> str:
-    """The text that `parse_vocabulary` reads."""
+    """Return the text that `parse_vocabulary` reads."""
     lines: list[Iterable[str]] = [("member", name, summary) for name, summary in vocabulary.members]
     lines += [
         ("option", " ".join(option.flags), "", "", "", option.help)
@@ -58,7 +58,7 @@ def format_vocabulary(vocabulary: Vocabulary) -> str:
 
 
 def parse_vocabulary(text: str) -> Vocabulary:
-    """Reads the text of `format_vocabulary`.  Raises ValueError for another text."""
+    """Read the text of `format_vocabulary`.  Raises ValueError for another text."""
     members, options, arguments = [], [], []
     for line in text.splitlines():
         match line.split("\t"):

@@ -20,12 +20,12 @@ Schema = dict[str, Any]
 
 
 def schema_text(name: str, summary: str, shown: Shown, *, is_line: bool) -> str:
-    """The text of `schema_of`."""
+    """Return the text of `schema_of`."""
     return json_text(schema_of(name, summary, shown, is_line=is_line), indent=2)
 
 
 def schema_of(name: str, summary: str, shown: Shown, *, is_line: bool = False) -> Schema:
-    """The schema of the output of a command with json and yaml, or with `is_line` of one line of jsonl.
+    """Return the schema of the output of a command with json and yaml, or with `is_line` of one line of jsonl.
 
     All members of an object are required.  Others are allowed, because later versions may add some.
     """
@@ -90,7 +90,7 @@ def _property(field: Field, definitions: dict[str, Schema]) -> Schema:
 
 
 def _either(schemas: Iterable[Schema]) -> Schema:
-    """One schema for a value of several types; simple types become one list of names."""
+    """Return one schema for a value of several types; simple types become one list of names."""
     unique: list[Schema] = []
     for one in schemas:
         if one not in unique:

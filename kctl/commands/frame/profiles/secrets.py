@@ -22,7 +22,7 @@ _KEYSTORE = re.compile(r"ssl\.keystore\.location$", re.IGNORECASE)
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The properties in a file.  Raises UsageError."""
+    """Return the properties in a file.  Raises UsageError."""
     try:
         return parse_properties(decode_properties(read_input(path)))
     except OSError as error:
@@ -32,7 +32,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def exposed_files(path: str, properties: Mapping[str, str], more: Sequence[str] = ()) -> list[str]:
-    """The files with secrets that every user of the machine can read.
+    """Return the files with secrets that every user of the machine can read.
 
     These may be the properties file itself, the keystores that it names, and `more` files with secrets.
     """
@@ -53,7 +53,10 @@ def _is_readable_by_all(path: str) -> bool:
 
 
 def resolved(name: str, value: str) -> str:
-    """The value of the property or field `name`, with secrets instead of references to them.  Raises UsageError."""
+    """Return the value of the property or field `name`, with secrets instead of references to them.
+
+    Raises UsageError.
+    """
     return resolve(name, value, Readers(os.environ.__getitem__, _property_of_file, _contents))
 
 
