@@ -35,7 +35,7 @@ BINS_PER_BATCH_MAX = 16
 def compact_folder(
     files: Files, log: CommitLog, *, target_bytes: int, compression: str, clock: Clock, is_dry_run: bool
 ) -> list[CompactedTable]:
-    """Compacts all topics of a folder.
+    """Compact all topics of a folder.
 
     Raises Locked, LostRace, NotCompactable, DataLoss, UnknownFiles and OSError; the log is then as before, or the
     compaction is abandoned by the next run.
@@ -80,7 +80,7 @@ def _compact(
     compression: str,
     clock: Clock,
 ) -> tuple[Positions, list[WrittenFile]]:
-    """Merges some bins in one batch; returns the positions after it."""
+    """Merge some bins in one batch; return the positions after it."""
     batch = positions.last_batch + 1
     merged: dict[str, tuple[Path, int]] = {}
     try:

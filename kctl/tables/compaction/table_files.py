@@ -32,7 +32,7 @@ MERGED = "data/compacted"
 def compact_table(
     files: Files, table: Table, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
 ) -> CompactedTable | None:
-    """Compacts the table in a directory of the target; None if there is none.  Raises TableFailed."""
+    """Compact the table in a directory of the target; None if there is none.  Raises TableFailed."""
     if table.state() is None:
         return None
     if table.has_row_deletes():
@@ -93,7 +93,7 @@ class CompactRequest:
 
 
 def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[CompactedTable]:
-    """Compacts all topics or tables of a target, one after the other.
+    """Compact all topics or tables of a target, one after the other.
 
     Raises UsageError, PackageMissing, TableFailed, Locked, LostRace, NotCompactable, DataLoss and
     UnknownFiles.

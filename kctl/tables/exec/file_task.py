@@ -23,7 +23,7 @@ DEAD_LETTERS = "_dead_letters"
 
 
 def dead_letters_path(path: str) -> str:
-    """The path of the records that could not be decoded, for a data file or its directory."""
+    """Return the path of the records that could not be decoded, for a data file or its directory."""
     return f"{DEAD_LETTERS}/{path}"
 
 
@@ -68,7 +68,7 @@ class FileTask:
         return bool(self.partition_by) and not self.is_for_table
 
     def path_of(self, values: Values) -> str:
-        """The path of the file of a partition."""
+        """Return the path of the file of a partition."""
         by = self.partition_by
         if not by:
             return self.path
@@ -102,7 +102,7 @@ class FileList(NamedTuple):
 
 
 def read_list(files: Files, path: str, identity: str) -> FileList | None:
-    """The list of the task with this planned path, or None.  Raises KctlError if it is of another task."""
+    """Return the list of the task with this planned path, or None.  Raises KctlError if it is of another task."""
     try:
         document = json.loads(files.read(_list_path(path)))
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def read_list(files: Files, path: str, identity: str) -> FileList | None:
 
 
 def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
-    """The list that counts: `own`, or that of the first attempt."""
+    """Return the list that counts: `own`, or that of the first attempt."""
     document: dict[str, Any] = {
         "range": identity,
         "files": [
@@ -139,7 +139,10 @@ def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
 
 
 def is_finished(task: FileTask, files: Files) -> bool:
-    """Whether an earlier attempt has published all files of the task, so that it reads nothing.  Raises KctlError."""
+    """Return whether an earlier attempt has published all files of the task, so that it reads nothing.
+
+    Raises KctlError.
+    """
     if not task.has_list:
         return files.size(task.path) is not None
     found = read_list(files, task.path, task.identity)

@@ -81,7 +81,7 @@ class TopicSource:
     """Offsets of one batch of a streaming query."""
 
     def ranges(self, start: Progress, end: Progress) -> list[OffsetRange]:
-        """The tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
+        """Return the tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
 
         Raises DataLoss if an end is before its start, or if the log does not have the records before a start any more;
         if losses are tolerated, the first offsets are left out, and the second read from where the histories part.
@@ -100,24 +100,25 @@ class TopicSource:
         return found
 
     def starts(self) -> Progress:
-        """The first offsets of a query."""
+        """Return the first offsets of a query."""
         if self.start == source_offsets.LATEST:
             return self.latest()
         earliest = self.earliest()
         return earliest.with_offsets(earliest.offsets | (self.start if isinstance(self.start, dict) else {}))
 
     def earliest(self) -> Progress:
-        """The first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
+        """Return the first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
         return self._run(self._earliest)
 
     def latest(self) -> Progress:
-        """The end of all partitions.  Raises ApiError and ClusterUnreachable."""
+        """Return the end of all partitions.  Raises ApiError and ClusterUnreachable."""
         return self._run(self._latest)
 
     def resumed(
         self, start: Progress, tps: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
-        """Where partitions go on after `start`, and the topic ids: at the beginning if they have no offset there.
+        """Return where partitions go on after `start`, and the topic ids: at the beginning if they have no offset
+        there.
 
         Raises DataLoss as `ranges`.
         """
@@ -156,7 +157,10 @@ class TopicSource:
         return begins | await self._listed(client, absent, EARLIEST), ids
 
     def read(self, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """The records of a range.  Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable."""
+        """Yield the records of a range.
+
+        Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable.
+        """
         decoder = BatchDecoder(self.columns) if self.columns.are_typed else None
         client = ClusterClient(self.settings, BlockingTransport())
         memories = Memories()
@@ -180,7 +184,7 @@ class TopicSource:
             run_blocking(client.close())
 
     def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Performs the work with connections to the cluster."""
+        """Perform the work with connections to the cluster."""
 
         async def send_to() -> T:
             async with ClusterClient(self.settings, BlockingTransport()) as client:
@@ -207,7 +211,7 @@ class TopicSource:
         )
 
     async def _metadata(self, client: ClusterClient) -> ClusterMetadata:
-        """The metadata of the topics.  Raises ApiError for one that does not exist."""
+        """Return the metadata of the topics.  Raises ApiError for one that does not exist."""
         metadata = await client.metadata(self.topics)
         for name in self.topics:
             topic = metadata.topics.get(name)
@@ -231,7 +235,7 @@ class TopicSource:
 
 
 def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
-    """The offsets.  Raises the first error."""
+    """Return the offsets.  Raises the first error."""
     found = {}
     for tp, outcome in outcomes.items():
         if isinstance(outcome, ApiError):
@@ -249,7 +253,7 @@ def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -
 
 
 def with_spark_variants(schema: pa.Schema) -> pa.Schema:
-    """The schema with variants as PySpark has them."""
+    """Return the schema with variants as PySpark has them."""
     return pa.schema([one.with_type(_SPARK_VARIANT) if one.type == VARIANT_TYPE else one for one in schema])
 
 
@@ -340,7 +344,7 @@ class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # 
         return self._source.read(partition.value)
 
     def latest(self) -> Progress:
-        """The last offsets, or those at the start of a query with Trigger.AvailableNow."""
+        """Return the last offsets, or those at the start of a query with Trigger.AvailableNow."""
         self._last = (self._target or self._source.latest()).since(self._last)
         return self._last
 

@@ -57,7 +57,7 @@ class Expiry(NamedTuple):
 
 
 def expiry_of(metadata: TableMetadata, now_ms: int) -> Expiry | None:
-    """What the properties of the table do not keep; None if they keep everything.  Pure."""
+    """Return what the properties of the table do not keep; None if they keep everything.  Pure."""
     max_age_ms = property_as_int(metadata.properties, MAX_AGE_MS)
     if max_age_ms is None:
         return None
@@ -74,7 +74,7 @@ def expiry_of(metadata: TableMetadata, now_ms: int) -> Expiry | None:
 
 
 def _ancestors(metadata: TableMetadata) -> list[Snapshot]:
-    """The current snapshot and its ancestors, newest first, as far as they are known."""
+    """Return the current snapshot and its ancestors, newest first, as far as they are known."""
     by_id = {one.snapshot_id: one for one in metadata.snapshots}
     found: list[Snapshot] = []
     snapshot = metadata.current_snapshot()
@@ -85,7 +85,7 @@ def _ancestors(metadata: TableMetadata) -> list[Snapshot]:
 
 
 def remove_files(table: Table, expiry: Expiry, is_in_table: Callable[[str], bool]) -> None:
-    """Removes the files that only expired snapshots use.  What cannot be removed stays, and belongs to no snapshot.
+    """Remove the files that only expired snapshots use.  What cannot be removed stays, and belongs to no snapshot.
 
     Metadata can name any file; those that are not in the folder of the table stay.
     """
@@ -108,7 +108,7 @@ def _unused_manifests(io: FileIO, expiry: Expiry) -> set[str]:
 
 
 def _replaced_files(io: FileIO, expiry: Expiry) -> set[str]:
-    """Data files that an expired snapshot has replaced or deleted."""
+    """Return the data files that an expired snapshot has replaced or deleted."""
     return {
         entry.data_file.file_path
         for snapshot in expiry.expired
@@ -121,7 +121,7 @@ def _replaced_files(io: FileIO, expiry: Expiry) -> set[str]:
 
 
 def _data_files(table: Table) -> set[str]:
-    """The data files of the current snapshot, which another program may have added again."""
+    """Return the data files of the current snapshot, which another program may have added again."""
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot else []
     return {entry.data_file.file_path for one in manifests for entry in one.fetch_manifest_entry(table.io)}
@@ -137,7 +137,7 @@ _PRIMARY_CODE = 0xFF
 
 
 def catalog_failure(error: BaseException | None, database: str) -> str:
-    """One line if a SQLite error is the cause of this one, else empty.
+    """Return one line if a SQLite error is the cause of this one, else empty.
 
     SQLAlchemy raises errors of its own, which have that of the driver as `orig`.
     """

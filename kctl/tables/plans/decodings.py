@@ -46,7 +46,7 @@ _TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string"
 
 
 def columns_of(text: str, source: str) -> Struct:
-    """The columns of objects with this schema.  Raises UsageError if it is not of objects."""
+    """Return the columns of objects with this schema.  Raises UsageError if it is not of objects."""
     try:
         document = json.loads(text)
         found = _type_of(document, document, frozenset(), TypeCount(source))
@@ -87,7 +87,7 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
 
 
 def _resolved(reference: str, document: Any) -> Any:
-    """The target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
+    """Return the target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
     if not reference.startswith("#"):
         return None
     found = document
@@ -131,11 +131,11 @@ class FieldOptions:
 
     @staticmethod
     def is_in_registry(schema: str) -> bool:
-        """Whether this names a registry and not a file."""
+        """Return whether this names a registry and not a file."""
         return schema == REGISTRY or schema.startswith(_REGISTRY_SUBJECT)
 
     def subject(self, topic: str) -> str:
-        """The subject of a topic."""
+        """Return the subject of a topic."""
         return self.schema.removeprefix(_REGISTRY_SUBJECT) if ":" in self.schema else f"{topic}-{self.name}"
 
 
@@ -159,7 +159,7 @@ class DecodingOptions:
         return any(one.format is not Format.BINARY for one in self.fields)
 
     def require_packages(self) -> None:
-        """Raises PackageMissing."""
+        """Raise PackageMissing unless the packages of the decoders are installed."""
         for one in self.fields:
             if one.format in _PACKAGES and find_spec(_PACKAGES[one.format]) is None:
                 raise PackageMissing(f"{_PACKAGES[one.format]} missing: pip install 'kctl-kafka[registry]'")
@@ -171,7 +171,7 @@ class SchemaSource(Protocol):
     """A schema registry."""
 
     def versions_of(self, subject: str) -> Sequence[Schema]:
-        """All versions of a subject.  Raises RegistryUnreachable and SchemaError."""
+        """Return all versions of a subject.  Raises RegistryUnreachable and SchemaError."""
         ...
 
 
@@ -188,7 +188,7 @@ def decide(
     sample_of: SampleOf,
     is_shared: bool,
 ) -> dict[str, Columns]:
-    """The decodings of the topics.
+    """Return the decodings of the topics.
 
     `is_shared`: all topics have the same columns.  Raises UsageError, SchemaError and RegistryUnreachable.
     """
@@ -215,7 +215,7 @@ def check_held(
     held: Mapping[str, HeldColumns],
     registry: SchemaSource | None,
 ) -> None:
-    """Checks topics without new records: their columns in the export must be those of these formats and schemas.
+    """Check topics without new records: their columns in the export must be those of these formats and schemas.
 
     The registry is only asked about columns that are not objects, so that a run without new records does without it.
     Raises as `decide`.
@@ -229,7 +229,7 @@ def check_held(
 
 
 def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: Decoding) -> Type:
-    """The held type with the fields of the new one."""
+    """Return the held type with the fields of the new one."""
     if held is None or held == Struct():  # no column yet, or one that --select leaves out
         return bounded(decoding.type, options.name)
     if held != decoding.type and (isinstance(held, str) or type(held) is not type(decoding.type)):
@@ -262,7 +262,7 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
 
 
 def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
-    """The columns of all schemas together."""
+    """Return the columns of all schemas together."""
     found: Type | None = None
     for schema in schemas:
         type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)

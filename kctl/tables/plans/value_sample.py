@@ -38,7 +38,8 @@ RecordSample = dict[TopicPartition, list[Record]]
 async def take_records(
     client: ClusterClient, ranges: Sequence[PartitionRange], isolation: IsolationLevel
 ) -> RecordSample:
-    """Records of each range in the order of offsets.  Raises ApiError for errors of leaders, and ClusterUnreachable.
+    """Return the records of each range in the order of offsets.  Raises ApiError for errors of leaders, and
+    ClusterUnreachable.
 
     Batches that cannot be read are left out; the export reports them.
     """
@@ -77,7 +78,7 @@ def _chosen(ranges: Sequence[PartitionRange]) -> dict[TopicPartition, PartitionR
 
 
 def _room(tp: TopicPartition, chosen: Mapping[TopicPartition, PartitionRange]) -> int:
-    """How many records of a partition may be in the sample."""
+    """Return how many records of a partition may be in the sample."""
     return EXPORT_SAMPLE_RECORDS_MAX // sum(other.topic == tp.topic for other in chosen)
 
 

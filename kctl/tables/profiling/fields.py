@@ -91,7 +91,7 @@ class ValueSample:
         self.has_more_fields = False
 
     def add(self, value: bytes, slice_: int) -> None:
-        """Examines a value."""
+        """Examine a value."""
         if len(value) > PROFILE_SAMPLED_VALUE_BYTES_MAX:
             self.kinds[TOO_LARGE] += 1
             return
@@ -102,7 +102,7 @@ class ValueSample:
             self._add_fields(_distinct(parsed), slice_)
 
     def fields(self) -> list[FieldProfile]:
-        """All fields, in the order in which they were found first."""
+        """Return all fields, in the order in which they were found first."""
         return [self._profile(*one) for one in self._fields.items()]
 
     def _add_fields(self, found: Mapping[tuple[str, str], None], slice_: int) -> None:
@@ -130,7 +130,7 @@ class ValueSample:
 
 
 def _examined(value: bytes) -> tuple[Any, str]:
-    """(JSON value, kind)."""
+    """Return (JSON value, kind)."""
     if not value:
         return None, EMPTY
     if value[0] == 0 and len(value) >= 5:
@@ -147,7 +147,7 @@ def _examined(value: bytes) -> tuple[Any, str]:
 
 
 def _distinct(value: dict[str, Any]) -> dict[tuple[str, str], None]:
-    """(path, kind) of the fields of an object, each once and in their order, up to a number of fields."""
+    """Return (path, kind) of the fields of an object, each once and in their order, up to a number of fields."""
     return dict.fromkeys(islice(_walk(value, "", 0), PROFILE_VALUE_FIELDS_MAX))
 
 
@@ -167,13 +167,13 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _shown(name: str) -> str:
-    """The name in a path, in quotes if it has characters of paths."""
+    """Return the name in a path, in quotes if it has characters of paths."""
     name = name.encode("utf-8", "replace").decode()[:FIELD_NAME_CHARACTERS_MAX]
     return name if name and not set(name) & set('."[]') else json.dumps(name, ensure_ascii=False)
 
 
 def kind_of_json(value: Any) -> str:
-    """The kind of a JSON value."""
+    """Return the kind of a JSON value."""
     match value:
         case None:
             return "null"
@@ -203,7 +203,7 @@ def _presence_changes(values: list[int], objects: list[int]) -> list[str]:
 
 
 def _kind_changes(by_slice: list[Counter[str]]) -> list[str]:
-    """Where the most frequent kind, except null, differs from the slice before."""
+    """Return where the most frequent kind, except null, differs from the slice before."""
     changes: list[str] = []
     before = ""
     for slice_, counts in enumerate(by_slice):

@@ -78,7 +78,7 @@ def verify_export(
     files: Files | None = None,
     source: LiveSource | None = None,
 ) -> Verification:
-    """Compares the topic with the export in a target, which is not changed.
+    """Compare the topic with the export in a target, which is not changed.
 
     Raises UsageError, PackageMissing, BrokenExportFolder, TableFailed, UnreadableFile, CorruptRecords, DataLoss,
     ApiError and ClusterUnreachable.
@@ -100,7 +100,7 @@ def verify_export(
 def _with_cluster(
     request: VerifyRequest, position: TopicPosition, work: Callable[[LiveSource], Verification]
 ) -> Verification:
-    """Performs the work with connections to the cluster."""
+    """Perform the work with connections to the cluster."""
     from kctl.tables.exec.reading.fetch import RangeReader, TopicLeaders  # noqa: PLC0415 - only this reads records
 
     client = ClusterClient(request.client, BlockingTransport())

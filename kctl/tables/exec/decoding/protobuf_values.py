@@ -43,7 +43,7 @@ _Value = Callable[[Any], Any]
 
 
 def column_of(codec: ProtobufCodec, name: str) -> Struct:
-    """The columns of the first message type of a schema.  Raises UsageError."""
+    """Return the columns of the first message type of a schema.  Raises UsageError."""
     found = _message_type(codec.first_type, name, frozenset(), TypeCount(name))
     if not isinstance(found, Struct) or not found.fields:
         raise UsageError(f"the first message type of the Protobuf schema of {name} has no fields")
@@ -106,7 +106,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _message_value(descriptor: Descriptor, codec: ProtobufCodec) -> _Value:
-    """A function from a message to what Arrow takes."""
+    """Return a function from a message to what Arrow takes."""
     name = descriptor.full_name
     if name == _TIMESTAMP:
         return _microseconds

@@ -22,7 +22,7 @@ class RegistryDecoder(ABC):
     """Values of one schema without header, or of the schemas whose ids are in their headers."""
 
     def __init__(self, decoding: Decoding) -> None:
-        """Raises SchemaError for invalid schemas."""
+        """Compile the schemas; raise SchemaError for invalid ones."""
         kind = decoding.format.name
         self._readers = {id_: self.reader_of(schema_of_text(id_, kind, text)) for id_, text in decoding.schemas}
         self._arrow = arrow_type(decoding.type)
@@ -30,7 +30,7 @@ class RegistryDecoder(ABC):
 
     @abstractmethod
     def reader_of(self, schema: Schema) -> Callable[[bytes], Any]:
-        """A function from a payload to a value that Arrow takes, which raises SchemaError."""
+        """Return a function from a payload to a value that Arrow takes, which raises SchemaError."""
 
     def decode(self, raw: pa.Array) -> DecodedColumn:
         """See ColumnDecoder."""
@@ -54,7 +54,7 @@ class RegistryDecoder(ABC):
         return self._readers[schema_id](payload)
 
     def _array(self, values: Sequence[Any], misfits: dict[int, str]) -> pa.Array:
-        """The column; values that Arrow refuses, such as too large decimals, become null and misfits."""
+        """Return the column; values that Arrow refuses, such as too large decimals, become null and misfits."""
         try:
             return self._converted(values)
         except _CONVERSION_ERRORS:
@@ -74,7 +74,7 @@ class RegistryDecoder(ABC):
 
 
 def _converter(type_: Type) -> _Convert | None:
-    """A function that turns maps within a value into lists of pairs, as Arrow takes them; None without maps."""
+    """Return a function that turns maps within a value into lists of pairs, as Arrow takes them; None without maps."""
     match type_:
         case Struct(fields):
             inner = {name: convert for name, one in fields if (convert := _converter(one)) is not None}

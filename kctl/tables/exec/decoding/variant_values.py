@@ -14,7 +14,7 @@ class VariantDecoder:
     """JSON objects, lists and other values in UTF-8."""
 
     def __init__(self) -> None:
-        """Raises PackageMissing: an executor may have another pyarrow than the driver."""
+        """Prepare the decoder; raise PackageMissing: an executor may have another pyarrow than the driver."""
         require_variants()
         self._encoder = VariantEncoder()
 

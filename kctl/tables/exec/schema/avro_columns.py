@@ -34,7 +34,7 @@ _LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long
 
 
 def prepared(schema: Schema) -> Schema:
-    """The schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
+    """Return the schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
     names = count()
     try:
         used = {
@@ -73,7 +73,7 @@ def _wrapped(branch: Any, names: count[int]) -> dict[str, Any]:
 
 
 def _is_column(schema: dict[str, Any]) -> bool:
-    """Whether the logical type has a column."""
+    """Return whether the logical type has a column."""
     logical = schema.get("logicalType")
     if logical == "decimal":
         precision: Any = schema.get("precision")
@@ -85,7 +85,7 @@ def _is_column(schema: dict[str, Any]) -> bool:
 
 
 def column_of(parsed: Any, named: dict[str, Any], path: str) -> Type:
-    """The type of a schema as fastavro parses it, after preparation.  Raises UsageError if it has none."""
+    """Return the type of a schema as fastavro parses it, after preparation.  Raises UsageError if it has none."""
     found = _Columns(named, path).column_of(parsed, path, frozenset())
     if found is None:
         raise UsageError(f"the Avro schema of {path} has no values other than null")
@@ -100,7 +100,7 @@ class _Columns:
         self._count = TypeCount(name)
 
     def column_of(self, schema: Any, path: str, within: frozenset[str]) -> Type | None:
-        """The type of a schema at some place; None for what is always null.  Raises UsageError."""
+        """Return the type of a schema at some place; None for what is always null.  Raises UsageError."""
         self._count.add()
         if isinstance(schema, list):
             return self._union(schema, path, within)

@@ -43,7 +43,7 @@ class NotJson(Exception):
 
 
 def parse(text: str | bytes) -> Any:
-    """The JSON value.  Raises NotJson, also for NaN and infinite numbers."""
+    """Return the JSON value.  Raises NotJson, also for NaN and infinite numbers."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -58,7 +58,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def _is_deep(text: str | bytes, value: Any) -> bool:
-    """Whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
+    """Return whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
 
     Python's own bound depends on the stack of the caller, so that two attempts of a task could disagree.
     """
@@ -79,7 +79,7 @@ def _refuse(_constant: str) -> NoReturn:
 
 
 def inferred(texts: Iterable[str | bytes]) -> Struct:
-    """The columns of JSON objects; texts that are not objects are ignored."""
+    """Return the columns of JSON objects; texts that are not objects are ignored."""
     found: Type = Struct()
     for text in texts:
         try:
@@ -133,7 +133,7 @@ def _merged(a: Type, b: Type) -> Type:
 
 
 def _pruned(type_: Type, room: list[int]) -> Type | None:
-    """The type without fields that have no column; `room` is the number of columns that may still be added."""
+    """Return the type without fields that have no column; `room` is the number of columns that may still be added."""
     match type_:
         case Struct(fields):
             kept: list[tuple[str, Type]] = []
@@ -155,7 +155,10 @@ def _pruned(type_: Type, room: list[int]) -> Type | None:
 
 
 def divided(value: Any, type_: Type, path: str, misfits: list[str]) -> tuple[Any, Any]:
-    """(what fits the type, the rest).  Adds a text for each value of another type than its column to `misfits`."""
+    """Return what fits the type, and the rest.
+
+    Adds a text for each value of another type than its column to `misfits`.
+    """
     if value is None:
         return None, NOTHING
     match type_:
@@ -207,7 +210,7 @@ def _is_finite(value: int) -> bool:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether the text has no half of a surrogate pair, which JSON can escape."""
+    """Return whether the text has no half of a surrogate pair, which JSON can escape."""
     try:
         text.encode()
     except UnicodeEncodeError:

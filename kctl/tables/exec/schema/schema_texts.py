@@ -10,7 +10,7 @@ _USED = "kctl.used"
 
 
 def text_of(schema: Schema) -> str:
-    """The schema, with those it uses."""
+    """Return the schema, with those it uses."""
     if not schema.by_reference:
         return schema.text
     used = {name: [one.text, one.references] for name, one in schema.by_reference.items()}
@@ -18,7 +18,7 @@ def text_of(schema: Schema) -> str:
 
 
 def schema_of_text(schema_id: int, kind: str, text: str) -> Schema:
-    """The inverse of `text_of`."""
+    """Return the inverse of `text_of`."""
     if not text.startswith(f'{{"{_USED}"'):
         return Schema(schema_id, kind, text)
     document = json.loads(text)

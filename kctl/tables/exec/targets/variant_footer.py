@@ -41,7 +41,8 @@ class _Element:
 
 
 def annotated(footer: bytes, columns: Collection[str]) -> bytes:
-    """The footer with the type of the named columns, each a group of the required binaries `metadata` and `value`.
+    """Return the footer with the type of the named columns, each a group of the required binaries `metadata` and
+    `value`.
 
     Raises UnknownFooter for other columns, for one that has a type already, and if the footer is not understood.
     """
@@ -82,7 +83,7 @@ def _check(group: _Element, children: list[_Element]) -> None:
 
 
 def _top_level(elements: list[_Element]) -> list[int]:
-    """The indexes of the children of the root."""
+    """Return the indexes of the children of the root."""
     found = []
     index = 1
     for _ in range(elements[0].numbers.get(CHILDREN, 0)):
@@ -161,7 +162,7 @@ class _Reader:
         return self._data[start : self.position]
 
     def field(self, header: int, last: int) -> int:
-        """The number of a field after that with the number `last`."""
+        """Return the number of a field after that with the number `last`."""
         number = last + (header >> 4) if header >> 4 else self.integer()
         if not last < number:
             raise UnknownFooter("fields are not in ascending order")
@@ -173,7 +174,7 @@ class _Reader:
         return header & 0xF, self.unsigned() if count == 0xF else count
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """A value, with all that is in it."""
+        """Skip a value, with all that is in it."""
         if depth > DEPTH_MAX:
             raise UnknownFooter("it has too many levels")
         match kind:
