@@ -565,5 +565,6 @@ def _token_secret_key(config: BrokerConfig) -> str | None:
 
 def _text(endpoints: Iterable[Endpoint]) -> str:
     return ",".join(
-        f"{each.listener}://{f'[{each.host}]' if ':' in each.host else each.host}:{each.port}" for each in endpoints
+        f"{endpoint.listener}://{f'[{endpoint.host}]' if ':' in endpoint.host else endpoint.host}:{endpoint.port}"
+        for endpoint in endpoints
     )

@@ -204,7 +204,7 @@ async def _found(zookeeper: ZooKeeper, path: str) -> _Owned | None:
     except NoNodeError:
         return None
     try:
-        where = ", ".join(f"{each.host}:{each.port}" for each in decode_broker(path, data).endpoints)
+        where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in decode_broker(path, data).endpoints)
     except ValueError as error:
         log.warning("the registration that was found is invalid path=%s error=%s", path, error)
         where = "an unknown address"

@@ -33,11 +33,11 @@ T = TypeVar("T")
 def visit_all(hosted: Iterable[T], visit: Callable[[T], int]) -> int:
     """Call `visit` for each of them now; return the sum of its results."""
     size = 0
-    for each in hosted:
+    for object_ in hosted:
         try:
-            size += visit(each)
+            size += visit(object_)
         except Exception:
-            log.exception("cannot check an object, continuing with the next object=%r", each)
+            log.exception("cannot check an object, continuing with the next object=%r", object_)
             size += 1
     return size
 
@@ -67,7 +67,7 @@ class Turns:
         `visit` returns how many usual objects took as long as this one.
         """
         is_idle = not self._walks
-        self._walks.append(visit_all((each,), visit) for each in waiting)
+        self._walks.append(visit_all((object_,), visit) for object_ in waiting)
         if is_idle:
             self._run()
 
@@ -211,8 +211,8 @@ class HostedObjects(Mapping[str, HostedT]):
         while self._leaving:
             objects = self._leaving[0].objects
             if objects:
-                key, each = objects.popitem()
-                self.remove(key, each)
-                yield each
+                key, object_ = objects.popitem()
+                self.remove(key, object_)
+                yield object_
             else:
                 self._leaving.popleft()

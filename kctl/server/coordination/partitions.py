@@ -204,7 +204,7 @@ async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, 
             if records >= RECORDS_PER_TURN:
                 records = 0
                 await asyncio.sleep(0)
-    for skipped in sorted(replay.skipped, key=lambda each: each.offset):
+    for skipped in sorted(replay.skipped, key=lambda skip: skip.offset):
         log.warning(
             "skipping records that cannot be read topic=%s partition=%d offset=%d last_offset=%d keys=%s error=%s",
             partition.topic,

@@ -30,7 +30,7 @@ class AlterConfigsHandler:
     async def handle(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
         """Serve one request and return the response."""
         outcomes = await outcomes_of_resources(
-            request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
+            request.resources, lambda resource: self._alter(resource, context, validate_only=request.validate_only)
         )
         return AlterConfigsResponse(
             responses=[

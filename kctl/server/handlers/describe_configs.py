@@ -146,7 +146,7 @@ class DescribeConfigsHandler:
                 return own
             return describe_topic(self._configs, own) if own else without_overrides
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            return [_logger(each, level) for each, level in logger_levels().items()]
+            return [_logger(logger, level) for logger, level in logger_levels().items()]
         return describe_broker(self._configs) if name else describe_broker_defaults(self._configs)
 
     async def _are_kept_confirmed(self) -> bool:

@@ -73,4 +73,4 @@ class DescribeUserScramCredentialsHandler:
         credentials = iterations_by_mechanism(config)
         if not credentials:
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"User {user} has no SCRAM credentials.")
-        infos += [CredentialInfo(mechanism=each, iterations=count) for each, count in credentials.items()]
+        infos += [CredentialInfo(mechanism=mechanism, iterations=count) for mechanism, count in credentials.items()]

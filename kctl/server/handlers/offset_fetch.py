@@ -91,7 +91,7 @@ class OffsetFetchHandler:
             return self._long_response(request, context, names, None)
         error, found = self._coordinator.committed(request.group_id, names, require_stable=request.require_stable)
         hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found))
-        return _response(_partitions({tp: each for tp, each in found.items() if tp.topic not in hidden}), error)
+        return _response(_partitions({tp: offset for tp, offset in found.items() if tp.topic not in hidden}), error)
 
     async def _long_response(
         self,
@@ -118,7 +118,7 @@ class OffsetFetchHandler:
             found.update(committed)
             if denied and if_denied is not None:
                 refused.update((tp, if_denied) for tp in batch if tp.topic in denied)
-            metadata_left -= sum(len(each.metadata or "") for _, each in committed.values())
+            metadata_left -= sum(len(offset.metadata or "") for _, offset in committed.values())
             if metadata_left < 0:
                 return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
         partitions = _partitions({**found, **refused})

@@ -462,10 +462,10 @@ class LoopLag:
         """
         kinds = {"wall": self.wall, "cpu": self.cpu}
         figures = [
-            f"{kind}_p99.9_ms={each.percentile_ms(0.999):.1f} {kind}_max_ms={each.max_ms:.1f} "
-            f"{kind}_above_20_ms={each.above(20)}"
-            for kind, each in kinds.items()
-            if each.count
+            f"{kind}_p99.9_ms={durations.percentile_ms(0.999):.1f} {kind}_max_ms={durations.max_ms:.1f} "
+            f"{kind}_above_20_ms={durations.above(20)}"
+            for kind, durations in kinds.items()
+            if durations.count
         ]
         return " ".join([f"iterations={self.wall.count}", *figures])
 

@@ -245,7 +245,9 @@ class MetricsEndpoint:
 
     def _has_made_room(self) -> bool:
         """Close the connection that has waited longest for its client, if that is long."""
-        waiting = {task: each.since_s for task, each in self._connections.items() if each.since_s is not None}
+        waiting = {
+            task: connection.since_s for task, connection in self._connections.items() if connection.since_s is not None
+        }
         task = min(waiting, key=waiting.__getitem__, default=None)
         if task is None or asyncio.get_running_loop().time() - waiting[task] < _CLIENT_WAIT_S:
             return False

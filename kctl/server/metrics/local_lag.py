@@ -69,9 +69,9 @@ class LocalLag:
     def clear(self) -> None:
         """Free the contents, one after the other."""
         contents: list[dict[Any, Any]] = [group.offsets for group in self.groups]
-        for each in (*contents, self.logs, self.searches, self.missing):
-            while each:
-                each.popitem()
+        for dictionary in (*contents, self.logs, self.searches, self.missing):
+            while dictionary:
+                dictionary.popitem()
 
 
 class _Read(NamedTuple):
@@ -133,12 +133,12 @@ def lag_of_groups(local: LocalLag, now_ms: int) -> list[GroupLag]:
 
     return [
         GroupLag(
-            Outcome(each.group_id),
-            each.state,
-            each.member_count,
-            tuple(lag_of(tp, each.offsets[tp]) for tp in sorted(each.offsets)),
+            Outcome(group.group_id),
+            group.state,
+            group.member_count,
+            tuple(lag_of(tp, group.offsets[tp]) for tp in sorted(group.offsets)),
         )
-        for each in local.groups
+        for group in local.groups
     ]
 
 

@@ -89,9 +89,9 @@ class Acceptor:
     def measurements(self) -> ListeningState:
         """Return the state of the open connections."""
         return ListeningState(
-            timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
+            timings=[timing for connection in self._connections if (timing := connection.peer.timing) is not None],
             queued_requests=len(self._turns),
-            queued_responses=sum(each.is_writing for each in self._connections),
+            queued_responses=sum(connection.is_writing for connection in self._connections),
             received_bytes=self._buffers.used_bytes,
             received_bytes_max=self._settings.request_bytes_max,
             malformed_requests=self.malformed_count,
@@ -113,7 +113,9 @@ class Acceptor:
             self._close_listener(sock)
         if self._handshakes is not None:
             self._handshakes.close(listener)
-        for connection in [each for each in self._connections if each.peer.listener == listener]:
+        for connection in [
+            open_connection for open_connection in self._connections if open_connection.peer.listener == listener
+        ]:
             connection.close()
 
     def start(self) -> None:
@@ -265,9 +267,11 @@ class Acceptor:
 
     def _close_least_active(self) -> None:
         """Make room for the protected listener: close the connection that has been idle for the longest time."""
-        closable = [each for each in self._connections if self._limits.is_closable(each.peer.listener)]
+        closable = [
+            connection for connection in self._connections if self._limits.is_closable(connection.peer.listener)
+        ]
         if closable:
-            chosen = min(closable, key=lambda each: (each.was_active, each.last_active_s))
+            chosen = min(closable, key=lambda connection: (connection.was_active, connection.last_active_s))
             log.info(
                 "idle connection closed listener=%s peer=%s reason=%s",
                 chosen.peer.listener,
@@ -311,7 +315,7 @@ class Acceptor:
 
     def _released(self, peer: Peer) -> None:
         self._limits.released(peer.listener, peer.client_host[1:])
-        for listener in [each for each in self._full if self._limits.has_slot(self._listeners[each].listener)]:
+        for listener in [full for full in self._full if self._limits.has_slot(self._listeners[full].listener)]:
             self._resume_accepting(listener)
 
     def _malformed(self, peer: Peer, reason: str) -> None:

@@ -144,7 +144,7 @@ class PeerSecurity:
 
 def protocol_of(config: BrokerConfig, listener: str) -> str:
     """Return the security protocol of a listener of this broker."""
-    return next(each.security_protocol for each in listener_endpoints(config) if each.listener == listener)
+    return next(endpoint.security_protocol for endpoint in listener_endpoints(config) if endpoint.listener == listener)
 
 
 def peer_properties(properties: Mapping[str, str], listener: str) -> dict[str, str]:

@@ -195,7 +195,7 @@ def _write(archive: tarfile.TarFile, name: str, text: str) -> int:
 
 
 def _overview(results: Sequence[Result]) -> str:
-    lines = [f"{each.name}: {each.problem or f'{each.size} bytes'}" for each in results]
+    lines = [f"{result.name}: {result.problem or f'{result.size} bytes'}" for result in results]
     return "\n".join(
         ["Values of secrets are replaced by [hidden].  Names of hosts, topics and files are not.", *lines, ""]
     )
@@ -286,7 +286,7 @@ def process_numbers() -> dict[str, str]:
     return {
         "pid": str(os.getpid()),
         "threads": str(threading.active_count()),
-        "garbage_collections": ",".join(str(each["collections"]) for each in gc.get_stats()),
+        "garbage_collections": ",".join(str(generation["collections"]) for generation in gc.get_stats()),
     }
 
 

@@ -202,7 +202,7 @@ class DevCluster:
         for warning in dict.fromkeys(warnings):
             on_warning(warning)
         zookeeper, *brokers = self.members(layout)
-        return [zookeeper, *(replace(one, problem=why) for one, why in zip(brokers, problems, strict=True))]
+        return [zookeeper, *(replace(broker, problem=why) for broker, why in zip(brokers, problems, strict=True))]
 
     def secure_setup(self, layout: Layout) -> SecureSetup | None:
         """Return the certificates and the user, made if they are not there; None without --secure.
@@ -226,7 +226,7 @@ class DevCluster:
             problem = self._stop_broker(number)
             stopped.append(replace(self._broker(layout, number), problem=problem))
         problem = None
-        if layout.zookeeper is None and not any(one.problem for one in stopped):
+        if layout.zookeeper is None and not any(broker.problem for broker in stopped):
             problem = self._stop_zookeeper()
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
 

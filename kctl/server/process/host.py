@@ -193,7 +193,7 @@ class DataFolder:
         try:
             state: dict[str, Any] = json.loads(self._state_path.read_text(encoding="utf-8"))
             # A newer version may have more fields.
-            known = {each.name for each in fields(RunningBroker)}
+            known = {declared.name for declared in fields(RunningBroker)}
             running = RunningBroker(**{name: value for name, value in state.items() if name in known})
             return replace(running, log_dirs=tuple(running.log_dirs))
         except (OSError, ValueError, TypeError, AttributeError):
@@ -295,7 +295,7 @@ def process_folders(root: DataFolder) -> list[DataFolder]:
 
 def brokers_in(root: DataFolder) -> list[tuple[DataFolder, RunningBroker | None]]:
     """Return the broker of a data folder, or those of --processes, each with its own folder."""
-    return [(each, each.running()) for each in process_folders(root) or [root]]
+    return [(folder, folder.running()) for folder in process_folders(root) or [root]]
 
 
 def _lock(fd: int) -> bool:
@@ -415,7 +415,10 @@ class BrokerHost:
             version=__version__,
             metrics_url=self._broker.metrics_url,
             log_dirs=self._broker.configs.current.log_directories,
-            listeners={each.listener: address_text(each.host, each.port) for each in self._broker.advertised},
+            listeners={
+                advertised.listener: address_text(advertised.host, advertised.port)
+                for advertised in self._broker.advertised
+            },
             stop_with=self._stop_with,
             problem=self._broker.leadership_problem,
         )

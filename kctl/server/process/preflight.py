@@ -204,7 +204,7 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
         await certificates.load([endpoint])
     except ConfigError as error:
         given = listener_properties(view.static, endpoint.listener)
-        stores = [_of(each) for each in await in_thread(partial(store_problems, given))]
+        stores = [_of(problem) for problem in await in_thread(partial(store_problems, given))]
         if any(name.startswith("ssl.keystore.") for name in given):
             return list(dict.fromkeys([_of(error), *stores]))
         message = f"listener {endpoint.listener}: {error.reason}{_DYNAMIC}"
@@ -217,7 +217,9 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
 def _stores(view: ConfigView) -> list[Finding]:
     """Return the problems of all key stores and trust stores, for listeners that cannot be told from the properties."""
     listeners = dict.fromkeys(["", *(found[1] for name in view.static if (found := _TLS_OF_LISTENER.match(name)))])
-    problems = [problem for each in listeners for problem in store_problems(listener_properties(view.static, each))]
+    problems = [
+        problem for listener in listeners for problem in store_problems(listener_properties(view.static, listener))
+    ]
     return list(dict.fromkeys(map(_of, problems)))
 
 
@@ -270,7 +272,7 @@ def _log_directories(config: BrokerConfig, *, is_running: bool) -> Iterator[Find
         if resolved in seen:
             yield _error("log.dirs", f"{text} is the same directory as {seen[resolved]}; keep one of them")
             continue
-        outer = next((seen[each] for each in resolved.parents if each in seen), None)
+        outer = next((seen[parent] for parent in resolved.parents if parent in seen), None)
         if outer is not None:
             yield _error("log.dirs", f"{text} is inside of {outer}, whose folders are those of partitions; move it")
         seen[resolved] = text
@@ -307,7 +309,7 @@ def _identities(config: BrokerConfig, found: Mapping[Path, MetaProperties]) -> I
 
 def _unwritable(path: Path) -> str | None:
     """Return why this user cannot create or write the directory."""
-    existing = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    existing = next(candidate for candidate in (path, *path.parents) if os.path.lexists(candidate))
     where = "" if existing == path else f"cannot be created: {existing} "
     if not existing.is_dir():
         return f"{where}is not a directory"

@@ -234,10 +234,10 @@ def set_up(
     refuse_client_section(os.environ)
     set_up_logging(log_stream_of_start(log_stream), options.log_format, options.process)
     examined = [broker.examine() for broker in brokers]
-    problems = dict.fromkeys(problem for each in examined for problem in each.problems)
+    problems = dict.fromkeys(problem for examination in examined for problem in examination.problems)
     if problems:
         raise BrokerConfigError(tuple(problems))
-    for warning in dict.fromkeys(warning for each in examined for warning in each.warnings):
+    for warning in dict.fromkeys(warning for examination in examined for warning in examination.warnings):
         if on_warning is None:
             continue
         if options.log_format is LogFormat.JSON and not is_detached():

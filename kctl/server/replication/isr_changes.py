@@ -256,13 +256,16 @@ class ControllerStates:
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode.of(response.error_code))
         return {
-            TopicPartition(topic.topic_name, each.partition_index): LeaderAndIsr(
-                each.leader_id, each.leader_epoch, tuple(each.isr), partition_epoch=each.partition_epoch
+            TopicPartition(topic.topic_name, partition.partition_index): LeaderAndIsr(
+                partition.leader_id,
+                partition.leader_epoch,
+                tuple(partition.isr),
+                partition_epoch=partition.partition_epoch,
             )
-            if each.error_code == ErrorCode.NONE
-            else ErrorCode.of(each.error_code)
+            if partition.error_code == ErrorCode.NONE
+            else ErrorCode.of(partition.error_code)
             for topic in response.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     async def _drop_connection(self) -> None:

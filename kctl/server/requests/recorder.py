@@ -285,10 +285,10 @@ def _paths_of_errors(message: type, above: tuple[str, ...] = ()) -> list[tuple[s
     """Return the names of the nested lists that lead to a field error_code; empty for a field of the message itself."""
     found: list[tuple[str, ...]] = []
     hints = get_type_hints(message)
-    for each in fields(message):
-        if each.name == "error_code":
+    for field in fields(message):
+        if field.name == "error_code":
             found.append(above)
-        for item in get_args(hints[each.name]):
+        for item in get_args(hints[field.name]):
             if isinstance(item, type) and is_dataclass(item):
-                found += _paths_of_errors(item, (*above, each.name))
+                found += _paths_of_errors(item, (*above, field.name))
     return found

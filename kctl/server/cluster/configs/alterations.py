@@ -74,23 +74,33 @@ def altered(
                 overrides.pop(name, None)
             case Operation.APPEND:
                 entries = _entries(overrides, name, properties)
-                overrides[name] = ",".join([*entries, *(each for each in _split(value) if each not in entries)])
+                overrides[name] = ",".join([*entries, *(added for added in _split(value) if added not in entries)])
             case Operation.SUBTRACT:
                 removed = set(_split(value))
-                kept = [each for each in _entries(overrides, name, properties) if each not in removed]
+                kept = [entry for entry in _entries(overrides, name, properties) if entry not in removed]
                 overrides[name] = ",".join(kept)
     return overrides
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:
     """Raise ApiError(INVALID_REQUEST) for alterations that are invalid for any resource."""
-    repeated = sorted(name for name, count in Counter(each.name for each in alterations).items() if count > 1)
+    repeated = sorted(
+        name for name, count in Counter(alteration.name for alteration in alterations).items() if count > 1
+    )
     if repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(repeated)}")
-    _refuse_nulls([each.name for each in alterations if each.value is None and each.operation != Operation.DELETE])
-    for each in alterations:
-        if each.operation not in _OPERATIONS:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {each.operation} for config {each.name}")
+    _refuse_nulls(
+        [
+            alteration.name
+            for alteration in alterations
+            if alteration.value is None and alteration.operation != Operation.DELETE
+        ]
+    )
+    for alteration in alterations:
+        if alteration.operation not in _OPERATIONS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Unknown operation {alteration.operation} for config {alteration.name}"
+            )
 
 
 def check_topic_overrides(overrides: Mapping[str, str]) -> None:

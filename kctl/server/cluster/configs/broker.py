@@ -85,6 +85,6 @@ class BrokerConfigUpdates:
         logs = self._replicas.logs
         every = [*logs.logs.values(), *logs.futures.logs.values()]
         for start in range(0, len(every), RECONFIGURED_LOGS_PER_TURN):
-            for each in every[start : start + RECONFIGURED_LOGS_PER_TURN]:
-                self._replicas.configure(each)
+            for log in every[start : start + RECONFIGURED_LOGS_PER_TURN]:
+                self._replicas.configure(log)
             await asyncio.sleep(0)

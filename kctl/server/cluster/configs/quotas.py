@@ -79,7 +79,11 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 def entity_path(entity: Entity) -> str:
     """Return the path of the entity's quotas below /config, for example `users/alice/clients/<default>`."""
-    return "/".join(f"{FOLDERS[each]}/{_path_element(entity[each])}" for each in EntityType if each in entity)
+    return "/".join(
+        f"{FOLDERS[entity_type]}/{_path_element(entity[entity_type])}"
+        for entity_type in EntityType
+        if entity_type in entity
+    )
 
 
 def entity_name(path_element: str) -> str | None:

@@ -159,8 +159,8 @@ def _batches(sized: Iterable[tuple[int, T]], cost_max: int) -> Iterator[list[T]]
     """Yield lists of objects whose costs are `cost_max` together, or more if the last one alone exceeds it."""
     batch: list[T] = []
     left = cost_max
-    for cost, each in sized:
-        batch.append(each)
+    for cost, object_ in sized:
+        batch.append(object_)
         left -= cost
         if left <= 0:
             yield batch

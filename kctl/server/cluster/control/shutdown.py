@@ -75,4 +75,7 @@ class ControlledShutdown:
             await connection.close()
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode.of(response.error_code))
-        return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]
+        return [
+            TopicPartition(partition.topic_name, partition.partition_index)
+            for partition in response.remaining_partitions
+        ]

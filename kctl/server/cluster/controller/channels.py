@@ -104,7 +104,7 @@ class BrokerChannels:
         """Return the number of queued requests, and how long requests have waited, by broker; empty without a
         request.
         """
-        found = {broker_id: (len(each.queue), each.queue.times) for broker_id, each in self._remote.items()}
+        found = {broker_id: (len(channel.queue), channel.queue.times) for broker_id, channel in self._remote.items()}
         if self._local.queue is not None:
             found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
         return found
@@ -143,7 +143,7 @@ class BrokerChannels:
                 channel.endpoint = endpoint
 
     def _endpoint(self, live: LiveBroker) -> Endpoint | None:
-        return next((each for each in live.registration.endpoints if each.listener == self._listener), None)
+        return next((endpoint for endpoint in live.registration.endpoints if endpoint.listener == self._listener), None)
 
     def _deliver(self, broker_id: int, request: ControlRequest, state: ControllerState) -> None:
         live = state.brokers.get(broker_id)
@@ -330,13 +330,13 @@ def _leader_and_isr_errors(
 ) -> dict[TopicPartition, ErrorCode]:
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     errors = {
-        TopicPartition(names[topic.topic_id], each.partition_index): ErrorCode.of(each.error_code)
+        TopicPartition(names[topic.topic_id], error.partition_index): ErrorCode.of(error.error_code)
         for topic in response.topics
         if topic.topic_id in names
-        for each in topic.partition_errors
+        for error in topic.partition_errors
     }
-    for each in response.partition_errors:
-        errors[TopicPartition(each.topic_name, each.partition_index)] = ErrorCode.of(each.error_code)
+    for error in response.partition_errors:
+        errors[TopicPartition(error.topic_name, error.partition_index)] = ErrorCode.of(error.error_code)
     return errors
 
 
@@ -345,11 +345,11 @@ def _stop_replica_errors(request: StopReplicaRequest, response: StopReplicaRespo
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
         return {
-            TopicPartition(topic.topic_name, each.partition_index): code
+            TopicPartition(topic.topic_name, state.partition_index): code
             for topic in request.topic_states
-            for each in topic.partition_states
+            for state in topic.partition_states
         }
     return {
-        TopicPartition(each.topic_name, each.partition_index): ErrorCode.of(each.error_code)
-        for each in response.partition_errors
+        TopicPartition(error.topic_name, error.partition_index): ErrorCode.of(error.error_code)
+        for error in response.partition_errors
     }

@@ -142,15 +142,15 @@ def _by_topic(
     """Return the states of the partitions, grouped by topic, in the order of the first partition of each topic."""
     topics: dict[str, TopicState] = {}
     partitions: dict[str, list[PartitionState]] = {}
-    for number, each in enumerate(updates):
+    for number, update in enumerate(updates):
         if is_slice_full(number):
             yield
-        name = each.topic_partition[0]
+        name = update.topic_partition[0]
         states = partitions.get(name)
         if states is None:
             states = partitions[name] = []
-            topics[name] = topic_state(topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=states)
-        states.append(partition_state(each))
+            topics[name] = topic_state(topic_name=name, topic_id=update.topic_id or ZERO_UUID, partition_states=states)
+        states.append(partition_state(update))
     return list(topics.values())
 
 

@@ -70,8 +70,8 @@ class FrontToBack:
         """Continue in the segment that holds `offset`."""
         segments = self._log.segments
         self._segment: Segment = max(
-            (each for each in segments if each.base_offset <= offset),
-            key=lambda each: each.base_offset,
+            (segment for segment in segments if segment.base_offset <= offset),
+            key=lambda segment: segment.base_offset,
             default=segments[0],
         )
         self._cutter = BatchCutter(self._segment.base_offset, start_offset=offset)

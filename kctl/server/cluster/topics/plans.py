@@ -90,7 +90,7 @@ class PartitionRoom:
 def replica_count(requested: CreatableTopic, config: BrokerConfig) -> int:
     """About how many replicas a valid request is for."""
     if requested.assignments:
-        return sum(1 + len(each.broker_ids) for each in requested.assignments)
+        return sum(1 + len(assignment.broker_ids) for assignment in requested.assignments)
     factor = requested.replication_factor
     return _partition_count(requested, config) * (
         config.default_replication_factor if factor == BROKER_DEFAULT else factor

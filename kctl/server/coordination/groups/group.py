@@ -421,7 +421,7 @@ class Group:
         member.member_id = new_member_id
         member.timer_due_ms = None
         # Keeps its position in the order of members.
-        self.members = {each.member_id: each for each in self.members.values()}
+        self.members = {present.member_id: present for present in self.members.values()}
         self.static_members[member.group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
             self.pending_sync.remove(old_member_id)

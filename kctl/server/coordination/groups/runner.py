@@ -243,7 +243,9 @@ class GroupRunner:
             transactions.end_when_loaded(end)
             return
         found = (self.hosted.get(group_id) for group_id in transactions.end(end.producer_id))
-        self._run_soon(TransactionCompleted(end.producer_id, end.committed), [one for one in found if one is not None])
+        self._run_soon(
+            TransactionCompleted(end.producer_id, end.committed), [group for group in found if group is not None]
+        )
 
     async def load_all(self, partition: LedPartition[HostedGroup]) -> None:
         """Read the partition and add its groups."""

@@ -267,7 +267,7 @@ class MarkerSender:
         """Handle the results of these partitions; those without a result are retried."""
         if job.is_over:
             return
-        outcomes = {each: errors.get(each, ErrorCode.REQUEST_TIMED_OUT) for each in partitions}
+        outcomes = {tp: errors.get(tp, ErrorCode.REQUEST_TIMED_OUT) for tp in partitions}
         fenced = next((error for error in outcomes.values() if error in _FENCED), None)
         if fenced is not None:
             log.warning(
@@ -367,6 +367,6 @@ def _errors_of(response: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartiti
     for marker in response.markers:
         of_producer = errors.setdefault(marker.producer_id, {})
         for topic in marker.topics:
-            for each in topic.partitions:
-                of_producer[TopicPartition(topic.name, each.partition_index)] = ErrorCode.of(each.error_code)
+            for partition in topic.partitions:
+                of_producer[TopicPartition(topic.name, partition.partition_index)] = ErrorCode.of(partition.error_code)
     return errors

@@ -40,9 +40,9 @@ def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
         timeout_ms=value.transaction_timeout_ms,
         state=state,
         partitions=tuple(
-            TopicPartition(each.topic, index)
-            for each in value.transaction_partitions or ()
-            for index in each.partition_ids
+            TopicPartition(partition.topic, index)
+            for partition in value.transaction_partitions or ()
+            for index in partition.partition_ids
         ),
         last_update_ms=value.transaction_last_update_timestamp_ms,
         start_ms=value.transaction_start_timestamp_ms,

@@ -102,12 +102,12 @@ def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | Non
         """min.insync.replicas that are not in sync; negative if more are."""
         return min_isr[partition.topic_partition.topic] - len(partition.isr)
 
-    yield Family(UNDER_REPLICATED, led(lambda each: int(len(each.isr) < len(each.replicas))))
-    yield Family(IN_SYNC, led(lambda each: len(each.isr)))
-    yield Family(REPLICAS, led(lambda each: len(each.replicas)))
-    yield Family(STABLE_LAG, led(lambda each: each.high_watermark - each.last_stable_offset))
-    yield Family(UNDER_MIN_ISR, led(lambda each: int(missing(each) > 0)))
-    yield Family(AT_MIN_ISR, led(lambda each: int(missing(each) == 0)))
+    yield Family(UNDER_REPLICATED, led(lambda partition: int(len(partition.isr) < len(partition.replicas))))
+    yield Family(IN_SYNC, led(lambda partition: len(partition.isr)))
+    yield Family(REPLICAS, led(lambda partition: len(partition.replicas)))
+    yield Family(STABLE_LAG, led(lambda partition: partition.high_watermark - partition.last_stable_offset))
+    yield Family(UNDER_MIN_ISR, led(lambda partition: int(missing(partition) > 0)))
+    yield Family(AT_MIN_ISR, led(lambda partition: int(missing(partition) == 0)))
     yield from _of_logs(sources, labels)
 
 

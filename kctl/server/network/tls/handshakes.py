@@ -146,7 +146,9 @@ class TlsHandshakes:
 
     def close(self, listener: str | None = None) -> None:
         """Close all sockets, or those of one listener."""
-        for handshake in [each for each in self._open if listener in {None, each.peer.listener}]:
+        for handshake in [
+            open_handshake for open_handshake in self._open if listener in {None, open_handshake.peer.listener}
+        ]:
             self._end(handshake)
 
     def _on_event(self, handshake: _Handshake) -> None:

@@ -175,8 +175,8 @@ class ListenerCertificates:
         try:
             properties = self._configs.properties
             is_changed = any(
-                each is None or each.settings != _settings(self._endpoints[name], properties)
-                for name, each in self._loaded.items()
+                loaded is None or loaded.settings != _settings(self._endpoints[name], properties)
+                for name, loaded in self._loaded.items()
             )
         except ConfigError:
             is_changed = True  # Reloading logs the error.

@@ -121,7 +121,7 @@ def unexpected_data(root: DataFolder, count: int | None, given: Mapping[str, str
 
 
 def _paths(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [path.strip() for path in text.split(",") if path.strip()]
 
 
 def _moved(port: str, shift: int) -> str:

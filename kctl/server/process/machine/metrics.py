@@ -86,7 +86,7 @@ class MachineMetrics:
 
     async def _read(self, form: Format) -> list[bytes]:
         running = [broker.folder.running() for broker in self._brokers]
-        found = await asyncio.gather(*(asyncio.to_thread(_families, each, form) for each in running if each))
+        found = await asyncio.gather(*(asyncio.to_thread(_families, broker, form) for broker in running if broker))
         pieces = [form.metrics(self._own())]
         pieces += await asyncio.to_thread(lambda: list(merged(families for families in found if families)))
         return [*pieces, form.end]

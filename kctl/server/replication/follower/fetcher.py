@@ -140,12 +140,12 @@ class ReplicaFetcher:
     @property
     def partitions(self) -> list[Partition]:
         """The partitions that are fetched."""
-        return [each.partition for each in self._following.values()]
+        return [following.partition for following in self._following.values()]
 
     @property
     def lags(self) -> dict[TopicPartition, int]:
         """How many records of the leader this replica did not have after the latest fetch."""
-        return {tp: each.lag for tp, each in self._following.items()}
+        return {tp: following.lag for tp, following in self._following.items()}
 
     async def close(self) -> None:
         """Stop the fetcher and close its connection."""
@@ -187,18 +187,20 @@ class ReplicaFetcher:
         """
         now_ms, session = self._clock.monotonic_ms(), self._leader.session
         untruncated: dict[TopicPartition, _Following] = {}
-        for topic_partition, each in list(self._unexamined.items()):
-            is_due = each.not_before_ms <= now_ms
-            if is_due and each.needs_truncation:
-                untruncated[topic_partition] = each
-            each.is_fetched = (
-                is_due and not each.needs_truncation and (each.is_caught_up or not self._is_throttled(topic_partition))
+        for topic_partition, following in list(self._unexamined.items()):
+            is_due = following.not_before_ms <= now_ms
+            if is_due and following.needs_truncation:
+                untruncated[topic_partition] = following
+            following.is_fetched = (
+                is_due
+                and not following.needs_truncation
+                and (following.is_caught_up or not self._is_throttled(topic_partition))
             )
-            if not each.is_fetched:
+            if not following.is_fetched:
                 session.forget(topic_partition)
                 continue
-            session.put(topic_partition, _position(each, has_epoch=self._leader.supports_divergence))
-            if each.is_caught_up:
+            session.put(topic_partition, _position(following, has_epoch=self._leader.supports_divergence))
+            if following.is_caught_up:
                 del self._unexamined[topic_partition]
         return untruncated
 
@@ -250,8 +252,8 @@ class ReplicaFetcher:
         if not requested:
             return
         last_epochs = {
-            tp: LastEpoch(each.partition.log.leader_epochs.latest_epoch, each.leader_epoch)
-            for tp, each in requested.items()
+            tp: LastEpoch(followed.partition.log.leader_epochs.latest_epoch, followed.leader_epoch)
+            for tp, followed in requested.items()
         }
         for topic_partition, result in await self._leader.epoch_end_offsets(last_epochs):
             found = requested.get(topic_partition)

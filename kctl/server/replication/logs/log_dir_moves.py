@@ -112,7 +112,7 @@ class LogDirMoves:
         if not self._logs.is_directory_online(path):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
         found, copy = self._logs.get(tp), self._logs.futures.get(tp)
-        is_there = path in {each.log_directory.path for each in (found, copy) if each is not None}
+        is_there = path in {replica_log.log_directory.path for replica_log in (found, copy) if replica_log is not None}
         partition = self._replicas.partitions.get(tp)
         if partition is not None:
             self._replicas.partition(*tp)

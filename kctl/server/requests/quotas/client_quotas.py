@@ -220,10 +220,10 @@ class ClientQuotas:
     def _make_room(self, now_ms: int) -> None:
         """Remove the meters of groups without requests for an hour; if there are too many, some not in use."""
         meters = [quota.meters for quota in self._quotas.values()]
-        forgotten = sum(each.make_room() for each in meters)
+        forgotten = sum(meter.make_room() for meter in meters)
         if now_ms >= self._forget_inactive_ms:
             self._forget_inactive_ms = now_ms + _FORGET_EVERY_MS
-            forgotten += sum(each.forget_inactive(now_ms) for each in meters)
+            forgotten += sum(meter.forget_inactive(now_ms) for meter in meters)
         if forgotten:
             # Otherwise clients would continue to use meters that are no longer shared.
             self._forget_known()

@@ -213,7 +213,9 @@ class ZooKeeperAcls:
             ) -> list[AclEntry]:
                 kept = []
                 for entry in entries:
-                    index = next((each for each in indexes if filters[each].selects_entry(entry)), None)
+                    index = next(
+                        (filter_index for filter_index in indexes if filters[filter_index].selects_entry(entry)), None
+                    )
                     if index is None:
                         kept.append(entry)
                     else:
@@ -232,8 +234,8 @@ class ZooKeeperAcls:
         """
         named: dict[ResourcePattern, list[int]] = {}
         searching: list[int] = []
-        for index, each in enumerate(filters):
-            exact = each.exact_patterns()
+        for index, acl_filter in enumerate(filters):
+            exact = acl_filter.exact_patterns()
             if not exact:
                 searching.append(index)
             for pattern in exact:

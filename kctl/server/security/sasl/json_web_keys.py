@@ -231,22 +231,22 @@ def parse_keys(data: bytes) -> Keys:
     if not isinstance(listed, list) or len(listed) > JWKS_KEYS_MAX:
         raise KeysUnreadable(f"the key set is not a list of at most {JWKS_KEYS_MAX} keys")
     keys: Keys = {}
-    for position, each in enumerate(listed):
-        if not isinstance(each, dict) or each.get("use", "sig") != "sig":
+    for position, listed_key in enumerate(listed):
+        if not isinstance(listed_key, dict) or listed_key.get("use", "sig") != "sig":
             continue
-        kind, curve = str(each.get("kty")), each.get("crv")
+        kind, curve = str(listed_key.get("kty")), listed_key.get("crv")
         possible = _ALGORITHMS.get((kind, None if kind == "RSA" else str(curve)), ())
         by_algorithm = {}
         for algorithm in possible:
-            if each.get("alg", algorithm) == algorithm:
+            if listed_key.get("alg", algorithm) == algorithm:
                 try:
-                    key = PyJWK(each, algorithm)
+                    key = PyJWK(listed_key, algorithm)
                 except (PyJWTError, ValueError, TypeError, KeyError):
                     break
                 if kind != "RSA" or key.key.key_size >= _RSA_BITS_MIN:
                     by_algorithm[algorithm] = key
         if by_algorithm:
-            key_id = each.get("kid")
+            key_id = listed_key.get("kid")
             # Keys of different types may have the same id (RFC 7517, section 4.5).
             keys.setdefault(key_id if isinstance(key_id, str) else f"({position})", {}).update(by_algorithm)
     if not keys:

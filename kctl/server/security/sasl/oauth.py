@@ -98,7 +98,9 @@ class TokenVerifier:
         if not isinstance(subject, str) or not subject.strip() or len(subject) > _NAME_MAX or not _is_text(subject):
             raise TokenInvalid(f"claim {rules.subject_claim} is not a name")
         scope = claims.get(rules.scope_claim, "")
-        if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
+        if not isinstance(scope, str) and not (
+            isinstance(scope, list) and all(isinstance(scope_name, str) for scope_name in scope)
+        ):
             raise TokenInvalid(f"claim {rules.scope_claim} is neither a string nor a list of strings")
         return Subject(subject, int(expiry_s * 1000))
 

@@ -160,10 +160,10 @@ def changed(assignment: TopicAssignment, changes: Mapping[int, PartitionChange])
     """Return the assignment with changes of some of its partitions."""
     return replace(
         assignment,
-        replicas={**assignment.replicas, **{partition: each.replicas for partition, each in changes.items()}},
-        adding_replicas=_without_empty(assignment.adding_replicas, {p: each.adding for p, each in changes.items()}),
+        replicas={**assignment.replicas, **{partition: change.replicas for partition, change in changes.items()}},
+        adding_replicas=_without_empty(assignment.adding_replicas, {p: change.adding for p, change in changes.items()}),
         removing_replicas=_without_empty(
-            assignment.removing_replicas, {p: each.removing for p, each in changes.items()}
+            assignment.removing_replicas, {p: change.removing for p, change in changes.items()}
         ),
     )
 

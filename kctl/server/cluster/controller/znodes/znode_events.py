@@ -133,10 +133,10 @@ class ZnodeEvents:
         topics = await self._with_ids(self._topics_read)
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
         written = await znode_reader.read_written_states(self._zookeeper, partitions)
-        leaders = {topic_partition: each.state for topic_partition, each in written.items()}
+        leaders = {topic_partition: state.state for topic_partition, state in written.items()}
         returned = {
-            topic_partition: frozenset(b for b in each.state.isr if b in brokers and brokers[b].epoch > each.zxid)
-            for topic_partition, each in written.items()
+            topic_partition: frozenset(b for b in state.state.isr if b in brokers and brokers[b].epoch > state.zxid)
+            for topic_partition, state in written.items()
         }
         deletions = await znode_reader.read_deletions(self._zookeeper)
         # The states read above include all changes announced so far.

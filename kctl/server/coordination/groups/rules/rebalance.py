@@ -295,8 +295,8 @@ def _complete_join(group: Group, now: Now) -> MemberSteps:
 
 def _respond_to_joins(group: Group, now: Now) -> MemberSteps:
     joined: list[JoinedMember] = []
-    for each in _joined_members(group):
-        joined.append(each)
+    for joined_member in _joined_members(group):
+        joined.append(joined_member)
         yield ()
     for member in group.members.values():
         out: list[Action] = []
