@@ -95,12 +95,12 @@ def cluster_id_problem(cluster_id: str) -> str | None:
     return None
 
 
-def topic_names_collide(one: str, other: str) -> bool:
+def topic_names_collide(name: str, other: str) -> bool:
     """Return whether two topics would have equal metric names, where '.' is replaced by '_'.
 
     Kafka's Topic.hasCollision.
     """
-    return one.replace(".", "_") == other.replace(".", "_")
+    return name.replace(".", "_") == other.replace(".", "_")
 
 
 def java_hash(text: str) -> int:

@@ -341,7 +341,7 @@ class ConfinedFiles:
 
     def __init__(self, files: Files, directories: Iterable[str]) -> None:
         self._files = files
-        self._roots = frozenset(posixpath.abspath(str(each)) for each in directories)
+        self._roots = frozenset(posixpath.abspath(str(directory)) for directory in directories)
         self._prefixes = tuple(f"{root.rstrip('/')}/" for root in self._roots)
 
     def _inside(self, path: str) -> str:

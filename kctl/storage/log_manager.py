@@ -210,9 +210,9 @@ class LogManager:
         has_retired = False
         for tp in partitions:
             copy, log = self.futures.remove(tp), self._remove(tp)
-            for each in (copy, log):
-                if each is not None:
-                    self._retire(each)
+            for closed_log in (copy, log):
+                if closed_log is not None:
+                    self._retire(closed_log)
             if log is not None:
                 self.high_watermarks.pop(tp, None)
                 self.checkpoints.forget(tp)

@@ -206,13 +206,13 @@ class SimZooKeeperSession:
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Perform all operations or none.  Raises the error of the first that is refused."""
-        request = requests.Multi(tuple(_request_of(each) for each in operations))
+        request = requests.Multi(tuple(_request_of(operation) for operation in operations))
         response = await self._request(operations[0].path if operations else "/", request)
         assert isinstance(response, responses.Results)
         if response.failure is not None:
             index, code = response.failure
             raise refusals.refused(code, operations[index].path)
-        return [_result_of(each) for each in response.results]
+        return [_result_of(result) for result in response.results]
 
     def break_connection(self) -> None:
         """Break the connection; the client does not reconnect before `heal`."""

@@ -508,9 +508,9 @@ class Log:
         snapshots = self.snapshots.files(at_most=offset, at_least=self.log_start_offset)
         start = max(snapshots[0][0] if snapshots else self.log_start_offset, first)
         segments = [
-            ReplayedFile(each.base_offset, each.file, each.size)
-            for each in self._segments.from_index(self._segments.floor_index(start))
-            if each.base_offset < offset
+            ReplayedFile(segment.base_offset, segment.file, segment.size)
+            for segment in self._segments.from_index(self._segments.floor_index(start))
+            if segment.base_offset < offset
         ]
         return ProducerReload(
             offset,
