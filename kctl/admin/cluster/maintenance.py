@@ -96,7 +96,10 @@ async def elect_preferred(
     if not partitions:
         return []
     elections = await elect_leaders(client, ElectionType.PREFERRED, partitions, before)
-    return [one if one.is_needed else replace(one, outcome=Outcome(str(one.tp))) for one in elections]
+    return [
+        election if election.is_needed else replace(election, outcome=Outcome(str(election.tp)))
+        for election in elections
+    ]
 
 
 async def leaders_of(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -105,7 +108,7 @@ async def leaders_of(client: ClusterClient, partitions: Collection[TopicPartitio
         return {}
     metadata = await client.metadata({tp.topic for tp in partitions})
     found = {tp: partition_of(metadata, tp) for tp in partitions}
-    return {tp: NO_LEADER if one is None else one.leader for tp, one in found.items()}
+    return {tp: NO_LEADER if partition is None else partition.leader for tp, partition in found.items()}
 
 
 # Plans the maintenance of a broker: which partitions it must not lead meanwhile, and how they get their leaders back.
@@ -134,12 +137,12 @@ class MaintenancePlan:
     @property
     def targets(self) -> Assignment:
         """The new order of replicas, of the partitions where it changes."""
-        return {one.tp: one.target for one in self.handovers if one.target != one.current}
+        return {handover.tp: handover.target for handover in self.handovers if handover.target != handover.current}
 
     @property
     def origins(self) -> Assignment:
         """The present order of the same partitions."""
-        return {one.tp: one.current for one in self.handovers if one.target != one.current}
+        return {handover.tp: handover.current for handover in self.handovers if handover.target != handover.current}
 
 
 def plan_maintenance(metadata: ClusterMetadata, broker: int) -> MaintenancePlan:
@@ -148,22 +151,24 @@ def plan_maintenance(metadata: ClusterMetadata, broker: int) -> MaintenancePlan:
         raise absent_broker(broker, metadata.brokers)
     handovers, unavailable = [], []
     for topic in metadata.topics.values():
-        for one in topic.partitions:
-            tp = TopicPartition(topic.name, one.partition)
-            if broker not in one.replicas:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition)
+            if broker not in partition.replicas:
                 continue
-            if not [other for other in one.isr if other != broker and other in metadata.brokers]:
+            if not [other for other in partition.isr if other != broker and other in metadata.brokers]:
                 unavailable.append(tp)
-            elif one.leader == broker or one.replicas[0] == broker:
-                handovers.append(Handover(tp, one.leader, one.replicas, _order_without(one, broker, metadata)))
+            elif partition.leader == broker or partition.replicas[0] == broker:
+                handovers.append(
+                    Handover(tp, partition.leader, partition.replicas, _order_without(partition, broker, metadata))
+                )
     return MaintenancePlan(handovers, unavailable)
 
 
 def _order_without(partition: Partition, broker: int, metadata: ClusterMetadata) -> tuple[int, ...]:
     """Return the broker last, and a live in-sync replica first; the order of the others stays."""
-    others = [one for one in partition.replicas if one != broker]
-    first = next(one for one in others if one in partition.isr and one in metadata.brokers)
-    return (first, *(one for one in others if one != first), broker)
+    others = [replica for replica in partition.replicas if replica != broker]
+    first = next(other for other in others if other in partition.isr and other in metadata.brokers)
+    return (first, *(other for other in others if other != first), broker)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,11 @@ def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tu
         text = "".join(line + "\n" for line in text.split("\n") if line.startswith(names))
     try:
         families = text_string_to_metric_families(text)
-        return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]
+        return [
+            Sample(sample.name, dict(sample.labels), float(sample.value))
+            for family in families
+            for sample in family.samples
+        ]
     except (ValueError, KeyError, IndexError) as error:
         raise ClusterUnreachable(f"{host}:{port} does not respond with metrics: {error}") from None
 

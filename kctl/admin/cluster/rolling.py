@@ -38,7 +38,7 @@ class RollingRestart:
 
     def __init__(self, settings: ClientSettings, brokers: Mapping[int, Broker]) -> None:
         """`brokers` are all brokers of the cluster: any of them may be the one that does not respond."""
-        addresses = dict.fromkeys((*settings.bootstrap, *((one.host, one.port) for one in brokers.values())))
+        addresses = dict.fromkeys((*settings.bootstrap, *((broker.host, broker.port) for broker in brokers.values())))
         self._settings = settings._replace(bootstrap=tuple(addresses))
         self._brokers = frozenset(brokers)
         self._transport = AsyncioTransport()

@@ -80,7 +80,7 @@ def command_for(template: str, broker: Broker) -> list[str]:
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name not in values:
-            known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+            known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
             raise UsageError(f"--restart-command: {{{name}}} is none of {known}")
         if not _SAFE.fullmatch(values[name]) or (name == "host" and "/" in values[name]):
             raise UsageError(f"broker {broker.node_id}: its {name} {values[name]!r} must not be part of a command")
@@ -98,7 +98,7 @@ def _step(metadata: ClusterMetadata, min_insync_replicas: Mapping[str, int], bro
                 continue
             replicas += 1
             leaders += partition.leader == broker_id
-            others = [one for one in partition.isr if one != broker_id]
+            others = [replica for replica in partition.isr if replica != broker_id]
             tp = TopicPartition(topic.name, partition.partition)
             if not others:
                 unavailable.append(tp)

@@ -102,12 +102,12 @@ class CopyCounts:
     @property
     def selected(self) -> int:
         """Selected records of all partitions."""
-        return sum(one.selected for one in self.partitions.values())
+        return sum(partition.selected for partition in self.partitions.values())
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Positions of all source partitions."""
-        return {tp: one.position for tp, one in self.partitions.items()}
+        return {tp: partition.position for tp, partition in self.partitions.items()}
 
 
 class Copier:

@@ -99,14 +99,14 @@ def distrusted(
     facts: Mapping[TopicPartition, PartitionFacts], now: ProgressMark
 ) -> tuple[list[Distrust], list[TopicPartition]]:
     """Return the partitions whose progress cannot be trusted, and those whose topics could not be compared."""
-    marks = {tp: parse_mark(one.commit.metadata) for tp, one in facts.items() if one.commit is not None}
+    marks = {tp: parse_mark(state.commit.metadata) for tp, state in facts.items() if state.commit is not None}
     partitions_then = max((mark.partitions for mark in marks.values() if mark is not None), default=0)
     found: list[Distrust] = []
     unidentified: list[TopicPartition] = []
-    for tp, one in sorted(facts.items()):
-        if one.commit is None:
+    for tp, state in sorted(facts.items()):
+        if state.commit is None:
             is_new = 0 < partitions_then <= tp.partition
-            if one.target_end > 0 and not is_new:
+            if state.target_end > 0 and not is_new:
                 text = "no progress is committed, but the target has had records: the progress may have expired"
                 found.append(Distrust(tp, text))
             continue
@@ -114,11 +114,13 @@ def distrusted(
         problem = None if mark is None else other_topic(mark, now)
         if problem is not None:
             found.append(Distrust(tp, problem))
-        elif one.history is not None:
-            text = f"records up to {one.commit.offset} were read, but the log has lost {one.history.range_text} of them"
-            found.append(Distrust(tp, text, _parting(one.history, mark, now)))
-        elif one.commit.offset > one.end:
-            found.append(Distrust(tp, f"records up to {one.commit.offset} were read, but the log ends at {one.end}"))
+        elif state.history is not None:
+            lost = f"the log has lost {state.history.range_text} of them"
+            text = f"records up to {state.commit.offset} were read, but {lost}"
+            found.append(Distrust(tp, text, _parting(state.history, mark, now)))
+        elif state.commit.offset > state.end:
+            text = f"records up to {state.commit.offset} were read, but the log ends at {state.end}"
+            found.append(Distrust(tp, text))
         elif mark is None or not is_identified(mark, now):
             unidentified.append(tp)
     return found, unidentified

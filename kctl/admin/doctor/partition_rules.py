@@ -93,7 +93,9 @@ def one_failure_away(snapshot: Snapshot) -> Findings:
                 stops[replica].add(topic.name)
         if len(in_sync) == 1:
             last_copy[in_sync[0]] += 1
-    for broker_id in sorted(stops.keys() | last_copy.keys(), key=lambda one: (-last_copy[one], -len(stops[one]), one)):
+    for broker_id in sorted(
+        stops.keys() | last_copy.keys(), key=lambda broker: (-last_copy[broker], -len(stops[broker]), broker)
+    ):
         effects = []
         if stops[broker_id]:
             effects.append(f"stops writes with acks=all to {counted(len(stops[broker_id]), 'topic')}")

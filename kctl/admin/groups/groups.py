@@ -109,15 +109,21 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
         found = await _described(client, connection, names)
-        known = [name for name, one in found.items() if isinstance(one, GroupDescription) and one.outcome.is_done]
+        known = [
+            name
+            for name, description in found.items()
+            if isinstance(description, GroupDescription) and description.outcome.is_done
+        ]
         for name, offsets in (await _committed(client, connection, known)).items():
             found[name] = _with_offsets(found[name], offsets, connection.address)
         return found
 
     found = await on_coordinators(client, group_ids, send_to)
     return [
-        GroupDescription(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
-        for name, one in found.items()
+        GroupDescription(Outcome(name, description.code, str(description)))
+        if isinstance(description, ApiError)
+        else description
+        for name, description in found.items()
     ]
 
 
@@ -133,7 +139,8 @@ async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> li
 
     found = await on_coordinators(client, group_ids, send_to)
     return [
-        Outcome(name, one.code, str(one)) if isinstance(one, ApiError) else one for name, one in sorted(found.items())
+        Outcome(name, outcome.code, str(outcome)) if isinstance(outcome, ApiError) else outcome
+        for name, outcome in sorted(found.items())
     ]
 
 
@@ -241,12 +248,12 @@ def _with_offsets(
 
 def _partitions_of(group: GroupDescription) -> set[TopicPartition]:
     """Return the partitions with a committed offset or assigned to a member."""
-    return {one.tp for one in group.offsets} | {tp for member in group.members for tp in member.assignment}
+    return {offset.tp for offset in group.offsets} | {tp for member in group.members for tp in member.assignment}
 
 
 def _with_ends(group: GroupDescription, ends: Outcomes[OffsetAt]) -> tuple[GroupOffset, ...]:
     """Return committed offsets, and assigned partitions without one, with the ends of their logs."""
-    known = {one.tp: one for one in group.offsets}
+    known = {offset.tp: offset for offset in group.offsets}
     return tuple(
         _with_end(known.get(tp) or GroupOffset(tp, -1, -1, "", -1), ends[tp]) for tp in sorted(_partitions_of(group))
     )

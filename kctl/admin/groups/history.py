@@ -234,12 +234,12 @@ class CommitHistory:
             responses = await fetch_batches(
                 connection, positions, limits=_LIMITS, isolation=IsolationLevel.READ_COMMITTED
             )
-            return {one.tp: self._add(one, groups) for one in responses}
+            return {response.tp: self._add(response, groups) for response in responses}
 
         pending = [tp for tp in ends if self._cursors[tp].position < ends[tp]]
         while pending and left_bytes > 0:
             outcomes = await on_leaders(client, pending, send)
-            left_bytes -= sum(one for one in outcomes.values() if isinstance(one, int))
+            left_bytes -= sum(size for size in outcomes.values() if isinstance(size, int))
             # A partition without progress has an error, or nothing more to read before its end.
             pending = [tp for tp in pending if outcomes[tp] and self._is_behind(tp, ends[tp], outcomes[tp])]
         self._failed = {tp for tp in requested if tp not in ends or self._cursors[tp].position < ends[tp]}
@@ -257,10 +257,10 @@ class CommitHistory:
                 if cursor.is_clipped:
                     cursor.since_ms, cursor.is_clipped = max(cursor.since_ms, header.max_timestamp), False
                 if is_visible and header.last_offset >= cursor.position:
-                    for one in group_records(fetched.records, header, groups):
-                        if isinstance(one, CommitRecord) and one.value is not None:
-                            position = Position(one.time_ms, one.value.offset)
-                            self._keep(self.commits.setdefault((one.group, one.tp), []), position)
+                    for record in group_records(fetched.records, header, groups):
+                        if isinstance(record, CommitRecord) and record.value is not None:
+                            position = Position(record.time_ms, record.value.offset)
+                            self._keep(self.commits.setdefault((record.group, record.tp), []), position)
                 cursor.position = max(cursor.position, header.next_offset)
         except CorruptBatch:
             return ApiError(ErrorCode.CORRUPT_MESSAGE)
@@ -322,8 +322,10 @@ async def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> Fe
             connection, dict.fromkeys(tps, position), limits=_HISTORY_LIMITS, isolation=_ISOLATION
         )
         return {
-            one.tp: one if one.error is ErrorCode.NONE else ApiError(one.error, f"{one.tp}: {one.error.description}")
-            for one in responses
+            response.tp: response
+            if response.error is ErrorCode.NONE
+            else ApiError(response.error, f"{response.tp}: {response.error.description}")
+            for response in responses
         }
 
     outcome = (await on_leaders(client, [tp], send))[tp]
@@ -441,7 +443,7 @@ class OffsetsAt:
     @property
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
         """The offsets that were committed at that time."""
-        return {tp: one for tp, one in self.offsets.items() if one is not None}
+        return {tp: offset for tp, offset in self.offsets.items() if offset is not None}
 
     @property
     def unknown(self) -> list[TopicPartition]:

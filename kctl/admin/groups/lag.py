@@ -180,7 +180,9 @@ class LagReader:
         if self.options.matching is None:
             return offsets
         chosen = set(self.options.matching(sorted({tp.topic for known in offsets.values() for tp in known})))
-        return {name: {tp: one for tp, one in known.items() if tp.topic in chosen} for name, known in offsets.items()}
+        return {
+            name: {tp: offset for tp, offset in known.items() if tp.topic in chosen} for name, known in offsets.items()
+        }
 
     def _is_selected(self, tp: TopicPartition) -> bool:
         topics = self.options.topics
@@ -213,9 +215,9 @@ class LagReader:
         since_ms = now_ms - self.options.window_ms
         found = await list_offsets(client, dict.fromkeys(led, since_ms), known=known) if led else {}
         return {
-            tp: Position(since_ms, led[tp].end if one.offset < 0 else one.offset)
-            for tp, one in found.items()
-            if not isinstance(one, ApiError)
+            tp: Position(since_ms, led[tp].end if offset.offset < 0 else offset.offset)
+            for tp, offset in found.items()
+            if not isinstance(offset, ApiError)
         }
 
     async def _unread(
@@ -316,21 +318,24 @@ async def read_cluster_lag(client: ClusterClient, reader: LagReader, now_ms: int
     groups = await reader.read(client, [group.group_id for group in listed if group.type not in OTHER_TYPES], now_ms)
     topics = [topic for topic in metadata.topics.values() if topic.error is ErrorCode.NONE]
     led = [
-        TopicPartition(topic.name, one.partition)
+        TopicPartition(topic.name, partition.partition)
         for topic in topics
-        for one in topic.partitions
-        if one.leader in metadata.brokers
+        for partition in topic.partitions
+        if partition.leader in metadata.brokers
     ]
     ends = await list_offsets_at(client, led, (EARLIEST, LATEST)) if led else {}
     partitions = [
         (
-            tp := TopicPartition(topic.name, one.partition),
+            tp := TopicPartition(topic.name, partition.partition),
             PartitionSummary(
-                one.leader if one.leader in metadata.brokers else NO_LEADER, one.replicas, one.isr, _log(ends.get(tp))
+                partition.leader if partition.leader in metadata.brokers else NO_LEADER,
+                partition.replicas,
+                partition.isr,
+                _log(ends.get(tp)),
             ),
         )
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     return ClusterLag(
         {broker.node_id: broker.address for broker in metadata.brokers.values()},

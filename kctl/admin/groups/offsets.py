@@ -75,9 +75,9 @@ async def commit_offsets(
     async def send_to(connection: Connection) -> Outcomes:
         response = await connection.send(request, OffsetCommitResponse)
         results = {
-            TopicPartition(topic.name, one.partition_index): one.error_code
+            TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         raise_if(next(iter(results.values()), 0), *COORDINATOR_MOVED)
         return {tp: _outcome(tp, code) for tp, code in results.items()}
@@ -103,9 +103,9 @@ async def delete_offsets(client: ClusterClient, group_id: str, partitions: Colle
         if response.error_code:
             return {tp: _outcome(tp, response.error_code) for tp in partitions}
         return {
-            (tp := TopicPartition(topic.name, one.partition_index)): _outcome(tp, one.error_code)
+            (tp := TopicPartition(topic.name, partition.partition_index)): _outcome(tp, partition.error_code)
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     return await _on_coordinator(client, group_id, partitions, send_to)
@@ -167,9 +167,9 @@ def committed_of(groups: Iterable[GroupDescription]) -> dict[str, dict[TopicPart
     """Return the committed offsets of the groups; groups without any are left out."""
     found = {
         group.outcome.name: {
-            one.tp: CommittedOffset(one.committed_offset, one.leader_epoch, one.metadata)
-            for one in group.offsets
-            if one.committed_offset >= 0
+            offset.tp: CommittedOffset(offset.committed_offset, offset.leader_epoch, offset.metadata)
+            for offset in group.offsets
+            if offset.committed_offset >= 0
         }
         for group in groups
     }

@@ -50,7 +50,7 @@ class StreamsReset:
     @property
     def is_possible(self) -> bool:
         """True if all offsets were found and all topics may be deleted."""
-        return not self.problems and all(one.outcome.is_done for one in (*self.inputs, *self.intermediates))
+        return not self.problems and all(input_.outcome.is_done for input_ in (*self.inputs, *self.intermediates))
 
 
 async def plan_streams_reset(
@@ -90,9 +90,9 @@ async def execute_streams_reset(
 ) -> tuple[dict[TopicPartition, Outcome], dict[str, Outcome]]:
     """Commit the offsets and, if that has succeeded, delete the topics; return the outcomes of both."""
     offsets = {
-        one.tp: CommittedOffset(one.new, metadata="")
-        for one in (*plan.inputs, *plan.intermediates)
-        if one.new is not None
+        input_.tp: CommittedOffset(input_.new, metadata="")
+        for input_ in (*plan.inputs, *plan.intermediates)
+        if input_.new is not None
     }
     committed = await commit_offsets(client, application_id, offsets) if offsets else {}
     if not plan.internal_topics or not all(outcome.is_done for outcome in committed.values()):

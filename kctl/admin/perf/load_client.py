@@ -82,7 +82,7 @@ class SizeDistribution:
     weights: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not all(0 <= one.low <= one.high for one in self.ranges):
+        if not all(0 <= range_.low <= range_.high for range_ in self.ranges):
             raise UsageError("a range of sizes must begin with the smaller size")
         if self.largest > PERF_PAYLOAD_BYTES_MAX:
             raise UsageError(f"a record can have at most {PERF_PAYLOAD_BYTES_MAX} bytes")
@@ -92,13 +92,13 @@ class SizeDistribution:
     @property
     def largest(self) -> int:
         """The largest size."""
-        return max(one.high for one in self.ranges)
+        return max(range_.high for range_ in self.ranges)
 
     @property
     def mean(self) -> float:
         """The mean size."""
         weighted = zip(self.ranges, self.weights, strict=True)
-        return sum((one.low + one.high) / 2 * weight for one, weight in weighted) / sum(self.weights)
+        return sum((range_.low + range_.high) / 2 * weight for range_, weight in weighted) / sum(self.weights)
 
 
 def random_values(sizes: SizeDistribution, random: Random) -> Iterator[bytes]:
@@ -109,8 +109,8 @@ def random_values(sizes: SizeDistribution, random: Random) -> Iterator[bytes]:
     block = random.randbytes(max(_BLOCK_BYTES, 2 * sizes.largest))
     bounds = list(itertools.accumulate(sizes.weights))
     while True:
-        one = sizes.ranges[bisect.bisect_right(bounds, random.randrange(bounds[-1])) if len(bounds) > 1 else 0]
-        size = one.low if one.low == one.high else random.randint(one.low, one.high)
+        range_ = sizes.ranges[bisect.bisect_right(bounds, random.randrange(bounds[-1])) if len(bounds) > 1 else 0]
+        size = range_.low if range_.low == range_.high else random.randint(range_.low, range_.high)
         start = random.randrange(len(block) - size + 1)
         yield block[start : start + size]
 

@@ -175,7 +175,7 @@ def _chain(led: _Led, counts: Counter[int]) -> list[int] | None:
                 while chain[-1] != start:
                     chain.append(previous[chain[-1]])
                 return chain[::-1]
-            for other in sorted(led[broker], key=lambda one: (counts[one], one)):
+            for other in sorted(led[broker], key=lambda broker_id: (counts[broker_id], broker_id)):
                 if other not in previous and led[broker][other]:
                     previous[other] = broker
                     queue.append(other)
@@ -193,7 +193,7 @@ def _leave(led: _Led, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
 
 
 def _others(led: _Led, replicas: tuple[int, ...]) -> Iterable[int]:
-    return [one for one in replicas[1:] if one in led] if replicas[0] in led else []
+    return [replica for replica in replicas[1:] if replica in led] if replicas[0] in led else []
 
 
 def _swapped(replicas: tuple[int, ...], first: int) -> tuple[int, ...]:
@@ -227,7 +227,7 @@ class _Disk:
 
     def __init__(self, log_dir: LogDir) -> None:
         self.path = log_dir.path
-        self.sizes = {one.tp: one.size_bytes for one in log_dir.replicas}
+        self.sizes = {replica.tp: replica.size_bytes for replica in log_dir.replicas}
         self.load = sum(self.sizes.values())
         self._free = log_dir.usable_bytes
 
@@ -251,14 +251,14 @@ def plan_disks(
     directory cannot be emptied.
     """
     by_broker: dict[int, list[LogDir]] = {}
-    for log_dir in sorted(log_dirs, key=lambda one: (one.broker_id, one.path)):
+    for log_dir in sorted(log_dirs, key=lambda directory: (directory.broker_id, directory.path)):
         if log_dir.error is ErrorCode.NONE:
             by_broker.setdefault(log_dir.broker_id, []).append(log_dir)
     targets: dict[tuple[int, TopicPartition], str] = {}
     for broker_id, own in by_broker.items():
         here = {tp for broker, tp in movable if broker == broker_id}
-        emptied = [_Disk(one) for one in own if (broker_id, one.path) in drained]
-        kept = [_Disk(one) for one in own if (broker_id, one.path) not in drained]
+        emptied = [_Disk(directory) for directory in own if (broker_id, directory.path) in drained]
+        kept = [_Disk(directory) for directory in own if (broker_id, directory.path) not in drained]
         moves = _drain(broker_id, emptied, kept, here)
         moves.update(_balance(kept, here))
         targets.update({(broker_id, tp): path for tp, path in sorted(moves.items())})
@@ -273,7 +273,9 @@ def _drain(
     for disk in emptied:
         for tp in _largest_first(disk, movable):
             size = disk.sizes[tp]
-            receiver = min((one for one in kept if one.fits(size)), key=lambda one: (one.load, one.path), default=None)
+            receiver = min(
+                (disk for disk in kept if disk.fits(size)), key=lambda disk: (disk.load, disk.path), default=None
+            )
             if receiver is None:
                 reason = "has space for it" if kept else "is online"
                 raise KctlError(f"{tp} cannot leave {disk.path} of broker {broker_id}: no other log directory {reason}")
@@ -324,26 +326,26 @@ def _largest_first(disk: _Disk, movable: Collection[TopicPartition]) -> list[Top
 
 def disk_changes(log_dirs: Iterable[LogDir], targets: LogDirTargets) -> list[DiskChange]:
     """Return the change of each log directory, by broker and path."""
-    found = sorted(log_dirs, key=lambda one: (one.broker_id, one.path))
-    sizes = {(one.broker_id, replica.tp): replica.size_bytes for one in found for replica in one.replicas}
+    found = sorted(log_dirs, key=lambda log_dir: (log_dir.broker_id, log_dir.path))
+    sizes = {(log_dir.broker_id, replica.tp): replica.size_bytes for log_dir in found for replica in log_dir.replicas}
     received: dict[tuple[int, str], list[int]] = {}
     for (broker_id, tp), path in targets.items():
         received.setdefault((broker_id, path), []).append(sizes[broker_id, tp])
     changes = []
-    for one in found:
-        before = [replica.size_bytes for replica in one.replicas]
-        gone = [replica.size_bytes for replica in one.replicas if (one.broker_id, replica.tp) in targets]
-        new = received.get((one.broker_id, one.path), [])
+    for log_dir in found:
+        before = [replica.size_bytes for replica in log_dir.replicas]
+        gone = [replica.size_bytes for replica in log_dir.replicas if (log_dir.broker_id, replica.tp) in targets]
+        new = received.get((log_dir.broker_id, log_dir.path), [])
         changes.append(
             DiskChange(
-                broker_id=one.broker_id,
-                path=one.path,
+                broker_id=log_dir.broker_id,
+                path=log_dir.path,
                 bytes_before=sum(before),
                 bytes_after=sum(before) - sum(gone) + sum(new),
                 bytes_received=sum(new),
                 replicas_before=len(before),
                 replicas_after=len(before) - len(gone) + len(new),
-                free_bytes=one.usable_bytes,
+                free_bytes=log_dir.usable_bytes,
             )
         )
     return changes

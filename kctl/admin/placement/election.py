@@ -55,8 +55,8 @@ def expected_leader(kind: ElectionType, partition: Partition, live: Container[in
 
     Kafka's Election.scala (2.8), based on metadata.
     """
-    alive = [one for one in partition.replicas if one in live and one not in partition.offline_replicas]
-    in_sync = [one for one in alive if one in partition.isr]
+    alive = [replica for replica in partition.replicas if replica in live and replica not in partition.offline_replicas]
+    in_sync = [replica for replica in alive if replica in partition.isr]
     if kind is ElectionType.PREFERRED:
         preferred = partition.replicas[0] if partition.replicas else NO_LEADER
         if partition.leader == preferred:
@@ -75,12 +75,16 @@ def predict_elections(
     predicted = [
         _predict(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
     ]
-    return [one for one in predicted if partitions is not None or one.is_needed]
+    return [election for election in predicted if partitions is not None or election.is_needed]
 
 
 def all_partitions(metadata: ClusterMetadata) -> list[TopicPartition]:
     """Return all partitions of the cluster."""
-    return [TopicPartition(topic.name, one.partition) for topic in metadata.topics.values() for one in topic.partitions]
+    return [
+        TopicPartition(topic.name, partition.partition)
+        for topic in metadata.topics.values()
+        for partition in topic.partitions
+    ]
 
 
 async def elect_leaders(
@@ -106,10 +110,10 @@ async def elect_leaders(
             raise ApiError(ErrorCode.of(response.error_code))
         outcomes: dict[TopicPartition, Outcome] = {}
         for topic in response.replica_election_results:
-            for one in topic.partition_result:
-                raise_if(one.error_code, ErrorCode.NOT_CONTROLLER)
-                tp = TopicPartition(topic.topic, one.partition_id)
-                outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
+            for result in topic.partition_result:
+                raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
+                tp = TopicPartition(topic.topic, result.partition_id)
+                outcomes[tp] = outcome_of(str(tp), result.error_code, result.error_message)
         after = await _metadata_after(client, connection, before, outcomes)
         return [
             Election(tp, _leader(before, tp), _leader(after, tp), outcome) for tp, outcome in sorted(outcomes.items())

@@ -116,7 +116,7 @@ class Situation:
 async def look(client: ClusterClient, targets: Assignment | None, log_dirs: LogDirTargets | None = None) -> Situation:
     """Query the state of these targets, or of all ongoing reassignments for None."""
     ongoing = await list_reassignments(client)
-    requested = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
+    requested = {tp: reassignment.target for tp, reassignment in ongoing.items()} if targets is None else targets
     metadata = await client.metadata({tp.topic for tp in requested})
     found = {tp: partition for tp in requested if (partition := partition_of(metadata, tp)) is not None}
     brokers = {broker for tp, partition in found.items() for broker in (*partition.replicas, *requested[tp])}
@@ -183,7 +183,9 @@ async def find_copies(client: ClusterClient, partitions: Collection[TopicPartiti
     metadata = await client.metadata(None if partitions is None else {tp.topic for tp in partitions})
     if partitions is None:
         partitions = [
-            TopicPartition(name, one.partition) for name, topic in metadata.topics.items() for one in topic.partitions
+            TopicPartition(name, partition.partition)
+            for name, topic in metadata.topics.items()
+            for partition in topic.partitions
         ]
     found = [tp for tp in partitions if partition_of(metadata, tp) is not None]
     sizes = await replica_sizes(client, metadata.brokers, found) if found else ReplicaSizes({})

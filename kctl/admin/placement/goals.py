@@ -150,22 +150,22 @@ async def read_placement(client: ClusterClient) -> PlacementReading:
 def placement_state(metadata: ClusterMetadata, sizes: ReplicaSizes) -> PlacementState:
     """Return the state of all partitions; the size of a partition is that of its leader, else of any replica."""
     found = {
-        TopicPartition(topic.name, one.partition): one
+        TopicPartition(topic.name, partition.partition): partition
         for topic in metadata.topics.values()
-        for one in topic.partitions
-        if one.replicas  # A broker that has not received the topic yet may report none.
+        for partition in topic.partitions
+        if partition.replicas  # A broker that has not received the topic yet may report none.
     }
     known: dict[TopicPartition, int] = {}
-    for tp, one in found.items():
-        reported = (sizes.of(broker, tp) for broker in (one.leader, *one.replicas))
+    for tp, partition in found.items():
+        reported = (sizes.of(broker, tp) for broker in (partition.leader, *partition.replicas))
         size = next((size for size in reported if size is not None), None)
         if size is not None:
             known[tp] = size
     return PlacementState(
         racks={broker.node_id: broker.rack for broker in metadata.brokers.values()},
-        replicas={tp: one.replicas for tp, one in found.items()},
+        replicas={tp: partition.replicas for tp, partition in found.items()},
         sizes=known,
         free_bytes=sizes.usable_bytes,
-        in_sync={tp: one.isr for tp, one in found.items()},
-        leaders={tp: one.leader for tp, one in found.items()},
+        in_sync={tp: partition.isr for tp, partition in found.items()},
+        leaders={tp: partition.leader for tp, partition in found.items()},
     )

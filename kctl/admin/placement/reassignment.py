@@ -58,11 +58,11 @@ async def list_reassignments(
         response = await connection.send(request, ListPartitionReassignmentsResponse)
         _raise_whole(response.error_code, response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): Ongoing(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            TopicPartition(topic.name, partition.partition_index): Ongoing(
+                tuple(partition.replicas), tuple(partition.adding_replicas), tuple(partition.removing_replicas)
             )
             for topic in sorted(response.topics, key=lambda topic: topic.name)
-            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         }
 
     return await client.on_controller(send_to)
@@ -89,9 +89,9 @@ async def alter_reassignments(
         _raise_whole(response.error_code, response.error_message)
         outcomes = {}
         for topic in response.responses:
-            for one in topic.partitions:
-                tp = TopicPartition(topic.name, one.partition_index)
-                outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                outcomes[tp] = outcome_of(str(tp), partition.error_code, partition.error_message)
         return {tp: outcomes[tp] for tp in sorted(outcomes)}
 
     return await client.on_controller(send_to)

@@ -129,12 +129,12 @@ class Restored:
     @property
     def brokers(self) -> list[int]:
         """Brokers whose rates were restored."""
-        return sorted({one.broker_id for one, _ in self.settings if one.broker_id is not None})
+        return sorted({setting.broker_id for setting, _ in self.settings if setting.broker_id is not None})
 
     @property
     def topics(self) -> list[str]:
         """Topics whose lists were restored."""
-        return sorted({one.name for one, _ in self.settings if one.type is ResourceType.TOPIC})
+        return sorted({setting.name for setting, _ in self.settings if setting.type is ResourceType.TOPIC})
 
 
 async def set_throttles(

@@ -336,7 +336,7 @@ def _equal(left: Json, right: Json) -> bool:
 def _contains(container: Json, value: Json) -> bool:
     """Return whether a list has the element, an object the name, or a text the part."""
     if isinstance(container, list):
-        return any(_equal(one, value) for one in container)
+        return any(_equal(element, value) for element in container)
     return isinstance(container, (dict, str)) and isinstance(value, str) and value in container
 
 

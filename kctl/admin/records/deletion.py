@@ -88,10 +88,10 @@ async def offsets_of_time(
     """Return the first offsets at or after the time, TO_END if there is none.  Raises ApiError."""
     found = await list_offsets(client, dict.fromkeys(partitions, time_ms))
     offsets = {}
-    for tp, one in found.items():
-        if isinstance(one, ApiError):
-            raise ApiError(one.code, f"{tp}: {one}")
-        offsets[tp] = TO_END if one.offset == NO_OFFSET else one.offset
+    for tp, offset in found.items():
+        if isinstance(offset, ApiError):
+            raise ApiError(offset.code, f"{tp}: {offset}")
+        offsets[tp] = TO_END if offset.offset == NO_OFFSET else offset.offset
     return offsets
 
 
@@ -111,11 +111,11 @@ async def delete_records(client: ClusterClient, offsets: Mapping[TopicPartition,
         )
         response = await connection.send(request, DeleteRecordsResponse)
         return {
-            TopicPartition(topic.name, one.partition_index): (
-                ApiError(ErrorCode.of(one.error_code)) if one.error_code else one.low_watermark
+            TopicPartition(topic.name, partition.partition_index): (
+                ApiError(ErrorCode.of(partition.error_code)) if partition.error_code else partition.low_watermark
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     return await on_leaders(client, offsets, send_to)

@@ -47,7 +47,7 @@ class RecordFilter:
         """Return whether the record is selected; the cheapest parts are compared first."""
         if self.key is not None and record.key != self.key:
             return False
-        if self.headers and not all(_has(record, one) for one in self.headers):
+        if self.headers and not all(_has(record, header) for header in self.headers):
             return False
         if self.search is not None and not self.search(tp, record):
             return False
@@ -171,8 +171,8 @@ def masking(rules: MaskingRules, to_substitute: Callable[[str], Substitute]) -> 
         raise UsageError(f"more than {_RULES_MAX:,} masking rules")
     if not rules.paths and not rules.regexes:
         return None
-    paths = tuple(_path(one) for one in rules.paths)
-    return Masking(paths, tuple(to_substitute(one) for one in rules.regexes))
+    paths = tuple(_path(path) for path in rules.paths)
+    return Masking(paths, tuple(to_substitute(regex) for regex in rules.regexes))
 
 
 def _path(text: str) -> Path:
@@ -215,7 +215,7 @@ def _mask(value: Any, path: tuple[str | int, ...]) -> bool:
     elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
         places = [(value, step)]
     elif isinstance(value, list) and isinstance(step, str):
-        return any([_mask(one, path) for one in value])  # noqa: C419 - all elements, not up to the first
+        return any([_mask(element, path) for element in value])  # noqa: C419 - all elements, not up to the first
     else:
         return False
     found = False
@@ -230,7 +230,9 @@ def _mask(value: Any, path: tuple[str | int, ...]) -> bool:
 
 def _dumped(value: Any) -> str:
     if isinstance(value, _Members):
-        return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_dumped(one)}" for name, one in value) + "}"
+        return (
+            "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_dumped(member)}" for name, member in value) + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(_dumped, value)) + "]"
     return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)

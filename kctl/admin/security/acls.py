@@ -46,8 +46,8 @@ async def list_acls(client: ClusterClient, filters: Sequence[AclFilter] = ()) ->
 
     async def describe(connection: Connection) -> list[AclBinding]:
         found: set[AclBinding] = set()
-        for each in filters or (AclFilter(),):
-            found.update(await _describe(connection, each))
+        for acl_filter in filters or (AclFilter(),):
+            found.update(await _describe(connection, acl_filter))
         return sorted(found)
 
     return await client.on_any_broker(describe)
@@ -93,7 +93,7 @@ async def delete_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> 
         outcomes = []
         for binding, result in zip(bindings, response.filter_results, strict=True):
             raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
-            failed = next((each for each in result.matching_acls if each.error_code), None) or result
+            failed = next((acl for acl in result.matching_acls if acl.error_code), None) or result
             outcomes.append(outcome_of(str(binding), failed.error_code, failed.error_message))
         return outcomes
 
@@ -131,8 +131,8 @@ def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
             resource.resource_name,
             PatternType(resource.pattern_type),
         )
-        for each in resource.acls:
-            entry = AclEntry(each.principal, each.host, Operation(each.operation), Permission(each.permission_type))
+        for acl in resource.acls:
+            entry = AclEntry(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type))
             yield AclBinding(pattern, entry)
     except ValueError as error:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the broker has an ACL of an unknown kind: {error}") from error
@@ -279,7 +279,7 @@ def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]]
         for operation in operations:
             supported = SUPPORTED_OPERATIONS[pattern.type]
             if operation is not Operation.ALL and operation not in supported:
-                names = ", ".join(each.label for each in (*supported, Operation.ALL))
+                names = ", ".join(candidate.label for candidate in (*supported, Operation.ALL))
                 raise UsageError(f"{pattern.type.label} has no operation {operation.label}, only {names}")
         for entry in rules.entries(operations):
             found[AclBinding(pattern, entry)] = None
@@ -362,24 +362,24 @@ def read_document(text: bytes, path: str) -> list[AclBinding]:
     if not isinstance(acls, list) or unknown:
         raise UsageError(f'{path}: expected "version" and a list "acls" and nothing else')
     found: dict[AclBinding, None] = {}
-    for number, each in enumerate(acls, start=1):
+    for number, acl in enumerate(acls, start=1):
         try:
-            found[binding_of(each)] = None
+            found[binding_of(acl)] = None
         except ValueError as error:
             raise UsageError(f"{path}: ACL {number}: {error}") from None
     return list(found)
 
 
-def binding_of(each: Any) -> AclBinding:
+def binding_of(document: Any) -> AclBinding:
     """Return the ACL that an object of the document describes.  Raises ValueError."""
-    if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
         raise ValueError("expected an object whose values are text")
-    unknown = each.keys() - {*_REQUIRED, *_OPTIONAL}
-    missing = [name for name in _REQUIRED if name not in each]
+    unknown = document.keys() - {*_REQUIRED, *_OPTIONAL}
+    missing = [name for name in _REQUIRED if name not in document]
     if unknown or missing:
         reason = f"has no {missing[0]}" if missing else f"has an unknown field {min(unknown)}"
         raise ValueError(reason)
-    given = _OPTIONAL | each
+    given = _OPTIONAL | document
     pattern = ResourcePattern(
         ResourceType.of_label(given["resource_type"]),
         given["resource_name"],

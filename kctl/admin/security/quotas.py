@@ -194,7 +194,9 @@ async def describe_scram_users(client: ClusterClient, names: Sequence[str] = ())
 def deciding_quota(found: Sequence[EntityQuotas], key: str, user: str, client_id: str) -> DecidingQuota:
     """Return which of the quotas with this key applies to a user and client id."""
     values = {
-        _quota_entity(one.entity): one.quotas[key] for one in found if key in one.quotas and _is_of_client(one.entity)
+        _quota_entity(quota.entity): quota.quotas[key]
+        for quota in found
+        if key in quota.quotas and _is_of_client(quota.entity)
     }
     matching = [entity for entity in candidates(user, client_id) if entity in values]
     if not matching:
@@ -212,10 +214,10 @@ def deciding_quota(found: Sequence[EntityQuotas], key: str, user: str, client_id
 def deciding_ip_quota(found: Sequence[EntityQuotas], ip: str) -> DecidingQuota:
     """Return the quota for connections from an address, which is in its usual form; an entity need not be."""
     values = {
-        _usual_address(name): one.quotas[CONNECTION_CREATION_RATE]
-        for one in found
-        for kind, name in one.entity
-        if kind == EntityType.IP and CONNECTION_CREATION_RATE in one.quotas
+        _usual_address(name): quota.quotas[CONNECTION_CREATION_RATE]
+        for quota in found
+        for kind, name in quota.entity
+        if kind == EntityType.IP and CONNECTION_CREATION_RATE in quota.quotas
     }
     names = {ip: f"ip {ip}", None: "ip (default)"}
     matching = [(text, values[name]) for name, text in names.items() if name in values]

@@ -44,7 +44,7 @@ async def create_token(
     client: ClusterClient, renewers: Sequence[str], *, max_lifetime_ms: int = BROKER_DEFAULT
 ) -> DelegationToken:
     """Return a token of the caller.  Raises ApiError."""
-    pairs = [each.partition(":") for each in renewers]
+    pairs = [renewer.partition(":") for renewer in renewers]
     request = CreateDelegationTokenRequest(
         renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, _, name in pairs],
         max_lifetime_ms=max_lifetime_ms,
@@ -71,7 +71,7 @@ async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -
 
     Raises ApiError.
     """
-    pairs = [each.partition(":") for each in owners]
+    pairs = [owner.partition(":") for owner in owners]
     request = DescribeDelegationTokenRequest(
         owners=[DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, _, name in pairs]
         or None
@@ -84,15 +84,15 @@ async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -
     _check(response.error_code)
     tokens = [
         DelegationToken(
-            token_id=each.token_id,
-            owner=f"{each.principal_type}:{each.principal_name}",
-            renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in each.renewers),
-            issue_ms=each.issue_timestamp,
-            expiry_ms=each.expiry_timestamp,
-            max_ms=each.max_timestamp,
-            hmac=bytes(each.hmac),
+            token_id=token.token_id,
+            owner=f"{token.principal_type}:{token.principal_name}",
+            renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers),
+            issue_ms=token.issue_timestamp,
+            expiry_ms=token.expiry_timestamp,
+            max_ms=token.max_timestamp,
+            hmac=bytes(token.hmac),
         )
-        for each in response.tokens
+        for token in response.tokens
     ]
     return sorted(tokens, key=lambda token: (token.issue_ms, token.token_id))
 

@@ -76,14 +76,14 @@ async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> 
         return [DescribedUser(outcome_of(name, response.error_code, response.error_message)) for name in sorted(names)]
     return [
         DescribedUser(
-            outcome_of(each.user, each.error_code, each.error_message),
+            outcome_of(result.user, result.error_code, result.error_message),
             {
                 Mechanism(info.mechanism): info.iterations
-                for info in sorted(each.credential_infos, key=lambda info: info.mechanism)
+                for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
                 if _is_known(info.mechanism)
             },
         )
-        for each in sorted(response.results, key=lambda each: each.user)
+        for result in sorted(response.results, key=lambda result: result.user)
     ]
 
 
@@ -156,15 +156,15 @@ _ATTEMPTS_MAX = 20
 
 async def describe_users_in_zookeeper(zookeeper: ZooKeeper, names: Collection[str] = ()) -> list[DescribedUser]:
     """Return the users with SCRAM credentials, by name; without names all of them."""
-    requested = sorted(names) or [paths.desanitize(each) for each in await _children(zookeeper)]
+    requested = sorted(names) or [paths.desanitize(name) for name in await _children(zookeeper)]
     described = []
     for user in requested:
         try:
             config, _ = await _read(zookeeper, user)
             iterations = {
-                each: parse_credential(each, config[each.config_key]).iterations
-                for each in Mechanism
-                if each.config_key in config
+                mechanism: parse_credential(mechanism, config[mechanism.config_key]).iterations
+                for mechanism in Mechanism
+                if mechanism.config_key in config
             }
         except (ValueError, ScramError) as error:
             described.append(DescribedUser(Outcome(user, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
@@ -179,10 +179,12 @@ async def describe_users_in_zookeeper(zookeeper: ZooKeeper, names: Collection[st
 async def set_password_in_zookeeper(zookeeper: ZooKeeper, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
     """Create or replace the credentials of a user, all or none."""
     texts = {
-        each.config_key: credential_text(
-            credential_of_password(each, new.password, salt=secrets.token_bytes(SALT_BYTES), iterations=new.iterations)
+        mechanism.config_key: credential_text(
+            credential_of_password(
+                mechanism, new.password, salt=secrets.token_bytes(SALT_BYTES), iterations=new.iterations
+            )
         )
-        for each in new.mechanisms
+        for mechanism in new.mechanisms
     }
     return dict.fromkeys(new.mechanisms, await _change(zookeeper, user, lambda config: {**config, **texts}))
 
@@ -191,7 +193,7 @@ async def delete_credentials_in_zookeeper(
     zookeeper: ZooKeeper, user: str, mechanisms: Sequence[Mechanism]
 ) -> dict[Mechanism, Outcome]:
     """Remove credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
-    keys = {each.config_key for each in mechanisms}
+    keys = {mechanism.config_key for mechanism in mechanisms}
 
     def without(config: Mapping[str, str]) -> Mapping[str, str]:
         if not keys <= config.keys():
@@ -243,7 +245,7 @@ async def _children(zookeeper: ZooKeeper) -> list[str]:
         elements = await zookeeper.children(paths.config_entity("users"))
     except NoNodeError:
         return []
-    return [each for each in elements if each != paths.DEFAULT_ENTITY]
+    return [name for name in elements if name != paths.DEFAULT_ENTITY]
 
 
 def _not_found(user: str) -> Outcome:

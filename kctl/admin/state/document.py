@@ -74,19 +74,19 @@ class Scope:
 
     def has_topic(self, name: str) -> bool:
         """Return whether the topic is covered; names that begin with two underscores only if the pattern does too."""
-        return any(_matches(each, name) and name.startswith("__") <= each.startswith("__") for each in self.topics)
+        return any(_matches(topic, name) and name.startswith("__") <= topic.startswith("__") for topic in self.topics)
 
     def has_acl(self, binding: AclBinding) -> bool:
         """Return whether the ACL is covered, which depends on its principal."""
-        return any(_matches(each, binding.entry.principal) for each in self.acls)
+        return any(_matches(acl, binding.entry.principal) for acl in self.acls)
 
     def has_quota(self, entity: Entity) -> bool:
         """Return whether the quotas of the entity are covered."""
-        return any(_matches(each, entity_key(entity)) for each in self.quotas)
+        return any(_matches(quota, entity_key(entity)) for quota in self.quotas)
 
     def has_user(self, name: str) -> bool:
         """Return whether the user is covered."""
-        return any(_matches(each, name) for each in self.users)
+        return any(_matches(user, name) for user in self.users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _state(document: Yaml) -> DesiredState:
     topics = _mapping(top.get("topics") or {}, "topics", None)
     acls, quotas, users = (top.get(name) for name in _SECTIONS[1:])
     return DesiredState(
-        topics={name: _topic(name, each) for name, each in topics.items()},
+        topics={name: _topic(name, topic) for name, topic in topics.items()},
         acls=None if acls is None else _acls(acls),
         quotas=None if quotas is None else _quotas(quotas),
         users=None if users is None else _users(users),
@@ -154,7 +154,9 @@ def _state(document: Yaml) -> DesiredState:
 
 def _scope(value: Yaml) -> Scope:
     given = _mapping(value, "managed", _SECTIONS)
-    return Scope(**{name: tuple(_text(one, f"managed {name}") for one in _list(given[name], name)) for name in given})
+    return Scope(
+        **{name: tuple(_text(pattern, f"managed {name}") for pattern in _list(given[name], name)) for name in given}
+    )
 
 
 def _topic(name: str, value: Yaml) -> DesiredTopic:
@@ -166,15 +168,15 @@ def _topic(name: str, value: Yaml) -> DesiredTopic:
         _number(given.get("replication_factor"), f"replication_factor of {what}", INT16_MAX),
         None
         if configs is None
-        else {key: _text(each, f"{key} of {what}") for key, each in _mapping(configs, what, None).items()},
+        else {key: _text(config, f"{key} of {what}") for key, config in _mapping(configs, what, None).items()},
     )
 
 
 def _acls(value: Yaml) -> list[AclBinding]:
     found: dict[AclBinding, None] = {}
-    for number, each in enumerate(_list(value, "acls"), start=1):
+    for number, acl in enumerate(_list(value, "acls"), start=1):
         try:
-            found[binding_of(each)] = None
+            found[binding_of(acl)] = None
         except ValueError as error:
             raise ValueError(f"ACL {number}: {error}") from None
     return list(found)
@@ -182,9 +184,9 @@ def _acls(value: Yaml) -> list[AclBinding]:
 
 def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
     found: dict[Entity, dict[str, float]] = {}
-    for number, each in enumerate(_list(value, "quotas"), start=1):
+    for number, quota in enumerate(_list(value, "quotas"), start=1):
         what = f"quota {number}"
-        given = _mapping(each, what, (*_ENTITY_FIELDS, "values"))
+        given = _mapping(quota, what, (*_ENTITY_FIELDS, "values"))
         entity = tuple(
             (kind.value, parse_name(_text(given[name], f"{name} of {what}")))
             for name, kind in _ENTITY_FIELDS.items()
@@ -202,12 +204,12 @@ def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
 
 def _users(value: Yaml) -> dict[UserKey, DesiredUser]:
     found: dict[UserKey, DesiredUser] = {}
-    for number, each in enumerate(_list(value, "users"), start=1):
+    for number, user in enumerate(_list(value, "users"), start=1):
         what = f"user {number}"
-        given = _mapping(each, what, ("name", "mechanism", "iterations", "password"))
+        given = _mapping(user, what, ("name", "mechanism", "iterations", "password"))
         mechanism = Mechanism.named(_text(given.get("mechanism"), f"mechanism of {what}"))
         if mechanism is None:
-            raise ValueError(f"{what}: mechanism must be one of {', '.join(one.config_key for one in Mechanism)}")
+            raise ValueError(f"{what}: mechanism must be one of {', '.join(known.config_key for known in Mechanism)}")
         password = given.get("password")
         if password is not None and not (isinstance(password, str) and is_reference(password)):
             raise ValueError(

@@ -238,7 +238,7 @@ async def _list_resources(connection: Connection, kind: ResourceType) -> list[st
     response = await connection.send(request, ListConfigResourcesResponse, version=version)
     if response.error_code:
         raise ApiError(ErrorCode.of(response.error_code))
-    return sorted(one.resource_name for one in response.config_resources if one.resource_type == kind)
+    return sorted(resource.resource_name for resource in response.config_resources if resource.resource_type == kind)
 
 
 async def alter_configs(
@@ -259,7 +259,7 @@ async def alter_configs(
                 f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3): use the "
                 "kafka-configs of its version"
             )
-            return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
+            return {unsupported: Outcome(unsupported.name, ErrorCode.UNSUPPORTED_VERSION, text) for unsupported in some}
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -291,7 +291,11 @@ def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEn
         case ConfigOperation.SET:
             return change.value
         case ConfigOperation.DELETE:
-            others = [] if before is None else [one for one in before.synonyms if one.source != resource.own_source]
+            others = (
+                []
+                if before is None
+                else [synonym for synonym in before.synonyms if synonym.source != resource.own_source]
+            )
             return others[0].value if others else None
         case ConfigOperation.APPEND:
             added = [item for item in _items(change.value) if item not in _items(present)]

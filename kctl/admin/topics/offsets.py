@@ -106,7 +106,7 @@ def _partitions_in(topics: Collection[Topic]) -> list[TopicPartition]:
     for topic in topics:
         if topic.error is not ErrorCode.NONE and not (topic.error in _NOT_YET and topic.partitions):
             raise topic_error(topic.name, topic.error)
-    return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+    return [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
 
 
 async def offset_ranges(

@@ -127,8 +127,12 @@ async def create_topics(
 
     created = await client.on_controller(send_to)
     if not validate_only:
-        done = {one.outcome.name for one in created if one.outcome.is_done}
-        counts = {one.name: max(one.partitions, len(one.assignment), 1) for one in topics if one.name in done}
+        done = {created_topic.outcome.name for created_topic in created if created_topic.outcome.is_done}
+        counts = {
+            requested.name: max(requested.partitions, len(requested.assignment), 1)
+            for requested in topics
+            if requested.name in done
+        }
         await _wait_until_known(client, counts)
     return created
 

@@ -78,9 +78,9 @@ async def describe_producers(
         request = DescribeProducersRequest(topics=list(topics.values()))
         response = await connection.send(request, DescribeProducersResponse)
         return {
-            TopicPartition(topic.name, one.partition_index): _producers(one)
+            TopicPartition(topic.name, partition.partition_index): _producers(partition)
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     if broker is None:
@@ -107,7 +107,12 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
             ]
         )
         response = await connection.send(request, WriteTxnMarkersResponse)
-        results = [one.error_code for result in response.markers for topic in result.topics for one in topic.partitions]
+        results = [
+            partition.error_code
+            for result in response.markers
+            for topic in result.topics
+            for partition in topic.partitions
+        ]
         if not results:
             text = "The broker's response does not contain this partition."
             return dict.fromkeys(tps, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
@@ -123,17 +128,17 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
 def _producers(partition: PartitionResponse) -> list[ActiveProducer] | ApiError:
     if partition.error_code:
         return ApiError(ErrorCode.of(partition.error_code), partition.error_message)
-    return [_producer(one) for one in partition.active_producers]
+    return [_producer(producer) for producer in partition.active_producers]
 
 
-def _producer(one: ProducerState) -> ActiveProducer:
+def _producer(producer: ProducerState) -> ActiveProducer:
     return ActiveProducer(
-        one.producer_id,
-        one.producer_epoch,
-        one.coordinator_epoch,
-        one.last_sequence,
-        one.last_timestamp,
-        one.current_txn_start_offset,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.coordinator_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+        producer.current_txn_start_offset,
     )
 
 
@@ -187,8 +192,8 @@ async def list_transactions(
         if response.error_code:
             return outcome_of(str(broker_id), response.error_code)
         return [
-            ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
-            for one in response.transaction_states
+            ListedTransaction(state.transactional_id, broker_id, state.producer_id, state.transaction_state)
+            for state in response.transaction_states
         ]
 
     listed: list[ListedTransaction] = []
@@ -209,12 +214,14 @@ async def describe_transactions(client: ClusterClient, transactional_ids: Collec
     async def send_to(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
         response = await connection.send(request, DescribeTransactionsResponse)
-        return {one.transactional_id: _described(one, connection.address) for one in response.transaction_states}
+        return {state.transactional_id: _described(state, connection.address) for state in response.transaction_states}
 
     found = await on_coordinators(client, transactional_ids, send_to, CoordinatorType.TRANSACTION)
     return [
-        Transaction(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
-        for name, one in found.items()
+        Transaction(Outcome(name, transaction.code, str(transaction)))
+        if isinstance(transaction, ApiError)
+        else transaction
+        for name, transaction in found.items()
     ]
 
 
@@ -232,7 +239,7 @@ def _described(found: TransactionState, coordinator: str) -> Transaction | ApiEr
         found.transaction_state,
         found.transaction_timeout_ms,
         found.transaction_start_time_ms,
-        tuple(sorted(TopicPartition(one.topic, number) for one in found.topics for number in one.partitions)),
+        tuple(sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions)),
     )
 
 
@@ -251,19 +258,21 @@ async def find_hanging(
         if isinstance(result, ApiError):
             failed.append(Outcome(str(tp), result.code, str(result)))
             continue
-        by_id = sorted(result, key=lambda one: one.producer_id)
+        by_id = sorted(result, key=lambda producer: producer.producer_id)
         candidates.extend(
-            OpenTransaction(tp, one) for one in by_id if one.has_transaction and one.last_timestamp_ms < idle_since_ms
+            OpenTransaction(tp, producer)
+            for producer in by_id
+            if producer.has_transaction and producer.last_timestamp_ms < idle_since_ms
         )
     if not candidates:
         return [], failed
-    owners, failed_brokers = await _owners(client, {one.producer.producer_id for one in candidates})
+    owners, failed_brokers = await _owners(client, {candidate.producer.producer_id for candidate in candidates})
     if failed_brokers:
         return [], failed + failed_brokers
     return [
-        OpenTransaction(one.tp, one.producer, owner.outcome.name if owner else None)
-        for one in candidates
-        if not is_coordinated(one, owner := owners.get(one.producer.producer_id))
+        OpenTransaction(candidate.tp, candidate.producer, owner.outcome.name if owner else None)
+        for candidate in candidates
+        if not is_coordinated(candidate, owner := owners.get(candidate.producer.producer_id))
     ], failed
 
 
@@ -275,14 +284,16 @@ async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | Non
     return owners.get(producer_id)
 
 
-def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
+def is_coordinated(candidate: OpenTransaction, owner: Transaction | None) -> bool:
     """Return whether the coordinator has the transaction in its state and will end it in this partition."""
-    return owner is not None and owner.producer_id == one.producer.producer_id and one.tp in owner.partitions
+    return (
+        owner is not None and owner.producer_id == candidate.producer.producer_id and candidate.tp in owner.partitions
+    )
 
 
 async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
     """Return the transactional ids by producer id, and the coordinators with an error."""
     listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
-    described = await describe_transactions(client, [one.transactional_id for one in listed])
-    failed += [one.outcome for one in described if not one.outcome.is_done]
-    return {one.producer_id: one for one in described if one.outcome.is_done}, failed
+    described = await describe_transactions(client, [listed_id.transactional_id for listed_id in listed])
+    failed += [description.outcome for description in described if not description.outcome.is_done]
+    return {description.producer_id: description for description in described if description.outcome.is_done}, failed
