@@ -142,7 +142,9 @@ def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_
 
 def _passwords(desired: DesiredState, changes: list[Change]) -> dict[str, str]:
     """Return the secrets that are needed, by their references.  Raises UsageError."""
-    users = {key: user for key, user in (desired.users or {}).items() if any(each.target == key for each in changes)}
+    users = {
+        key: user for key, user in (desired.users or {}).items() if any(change.target == key for change in changes)
+    }
     return {
         user.password: resolved(f"password of {key.name}", user.password)
         for key, user in users.items()

@@ -238,7 +238,7 @@ async def _copy(
         if of_groups:
             console.show(Mirrored, of_groups)
     _summarise(console, copier, copying, "")
-    return ExitStatus.FAILED if any(one.error for one in of_groups) else ExitStatus.DONE
+    return ExitStatus.FAILED if any(group.error for group in of_groups) else ExitStatus.DONE
 
 
 def _remedy(copying: Copying) -> str:
@@ -394,9 +394,13 @@ def _with_choice(
         where = f"offset {positions[tp].offset}" if tp in positions else "--from"
         console.warn(f"{tp}: {problem.reason}; continuing at {where}")
     if undecided:
-        shown = [f"{one.tp}: {one.reason}" for one in undecided[:_DISTRUST_SHOWN]]
+        shown = [f"{distrust.tp}: {distrust.reason}" for distrust in undecided[:_DISTRUST_SHOWN]]
         more = [f"and {len(undecided) - _DISTRUST_SHOWN} more partitions"] if len(undecided) > _DISTRUST_SHOWN else []
-        rewind = "'--progress rewind' (continue where the logs part), " if all(one.parting for one in undecided) else ""
+        rewind = (
+            "'--progress rewind' (continue where the logs part), "
+            if all(distrust.parting for distrust in undecided)
+            else ""
+        )
         raise Refused(
             f"the progress of group '{copying.resume_group}' cannot be trusted: {'; '.join([*shown, *more])}.  "
             f"Nothing was copied.  Choose '--progress accept' (continue at the offsets that are committed), {rewind}or "
@@ -427,14 +431,22 @@ async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, 
 
 def _rows(copier: Copier, status: str) -> list[CopiedRow]:
     return [
-        CopiedRow(tp.partition, *copier.plan.bounds[tp], one.position, one.read, one.selected, one.size, status)
-        for tp, one in sorted(copier.counts.partitions.items())
+        CopiedRow(
+            tp.partition,
+            *copier.plan.bounds[tp],
+            counts_of_partition.position,
+            counts_of_partition.read,
+            counts_of_partition.selected,
+            counts_of_partition.size,
+            status,
+        )
+        for tp, counts_of_partition in sorted(copier.counts.partitions.items())
     ]
 
 
 def _summarise(console: Console, copier: Copier, copying: Copying, problem: str) -> None:
     counts = copier.counts
-    read = sum(one.read for one in counts.partitions.values())
+    read = sum(partition.read for partition in counts.partitions.values())
     what = "would be copied" if copying.is_dry_run else "sent" if problem else "copied"
     console.note(
         f"{counts.selected:,} of {counted(read, 'record')} {what} from {copying.source} to {copying.target}"
@@ -650,7 +662,7 @@ def copy(
         resume_group=resume_group,
         progress=progress,
         transactional_id=transactional_id,
-        groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
+        groups=tuple(dict.fromkeys(group for group in (groups or "").split(",") if group)),
         is_dry_run=dry_run,
     )
     if not dry_run:

@@ -201,11 +201,11 @@ def _rules(names: Sequence[str]) -> set[str]:
     return set(names)
 
 
-def _row(one: Ranked, options: str) -> FindingRow:
-    found = one.finding
+def _row(finding: Ranked, options: str) -> FindingRow:
+    found = finding.finding
     return FindingRow(
         found.severity.label,
-        one.rule,
+        finding.rule,
         found.subject,
         found.cause,
         list(found.evidence),
@@ -261,5 +261,5 @@ def _block(label: str, text: str, width: int, console: Console) -> Iterator[str]
         yield " " * _INDENT + line
 
 
-def _not_seen(one: Unseen) -> str:
-    return f"{one.what} could not be read: {one.reason}" + (f"; {one.remedy}" if one.remedy else "")
+def _not_seen(unseen: Unseen) -> str:
+    return f"{unseen.what} could not be read: {unseen.reason}" + (f"; {unseen.remedy}" if unseen.remedy else "")

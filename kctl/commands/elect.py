@@ -136,7 +136,7 @@ def _partitions_of(metadata: ClusterMetadata, topic: str) -> list[TopicPartition
     found = metadata.topics[topic]
     if not found.partitions:
         raise topic_error(topic, found.error)
-    return [TopicPartition(topic, one.partition) for one in found.partitions]
+    return [TopicPartition(topic, partition.partition) for partition in found.partitions]
 
 
 def _row(election: Election, *, dry_run: bool) -> ElectionRow:

@@ -182,12 +182,12 @@ def add(
     """
     run: Invocation = ctx.obj
     properties = dict(property_ or ())
-    for each, value in properties.items():
-        check_given(each, value)
+    for key, value in properties.items():
+        check_given(key, value)
     if cluster_id is not None and pin_cluster_id:
         raise UsageError("--cluster-id and --pin-cluster-id cannot be combined")
     for client in Client:
-        check_properties({each: value for each, value in properties.items() if not has_reference(value)}, client)
+        check_properties({key: value for key, value in properties.items() if not has_reference(value)}, client)
     if unknown := unknown_names(properties):
         raise UsageError(f"--property: not a property of Kafka's clients: {', '.join(unknown)}")
     if default_timeout is not None:

@@ -214,7 +214,7 @@ def alter(
     async def look(client: ClusterClient) -> list[EntityQuotas]:
         return (await describe_quotas(client, [FilterPart(*part) for part in entity], is_strict=True))[0]
 
-    before = next((one.quotas for one in run.on_cluster(look)), {})
+    before = next((quota.quotas for quota in run.on_cluster(look)), {})
     if not dry_run:
         run.consent(f"Change the quotas of {entity_text(entity)}?")
     outcome: Outcome = run.on_cluster(lambda client: alter_quotas(client, entity, changes, validate_only=dry_run))
@@ -307,18 +307,18 @@ def check(
     decided = [deciding_quota(found, key, user, client_id) for key in CLIENT_KEYS]
     if address is not None:
         decided.append(deciding_ip_quota(found, address))
-    run.console.show(CheckRow, [_row(one) for one in decided])
+    run.console.show(CheckRow, [_row(quota) for quota in decided])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE
 
 
-def _row(one: DecidingQuota) -> CheckRow:
+def _row(quota: DecidingQuota) -> CheckRow:
     return CheckRow(
-        one.key,
-        None if one.value is None else number_text(one.value),
-        one.entity,
-        one.shared_by,
-        [f"{entity}: {number_text(value)}" for entity, value in one.overridden],
+        quota.key,
+        None if quota.value is None else number_text(quota.value),
+        quota.entity,
+        quota.shared_by,
+        [f"{entity}: {number_text(value)}" for entity, value in quota.overridden],
     )
 
 
@@ -368,7 +368,8 @@ def describe(
     parts = [FilterPart(kind, name) for kind, name in named.items()]
     found, throttle_ms = run.on_cluster(lambda client: describe_quotas(client, parts))
     items = [
-        QuotaItem(dict(one.entity), {key: number_text(one.quotas[key]) for key in sorted(one.quotas)}) for one in found
+        QuotaItem(dict(quota.entity), {key: number_text(quota.quotas[key]) for key in sorted(quota.quotas)})
+        for quota in found
     ]
     items.sort(key=lambda item: [(kind not in item.entity, item.entity.get(kind) or "") for kind in EntityType])
     run.console.show(QuotaRow, items, rows=[row for item in items for row in _rows(item)])

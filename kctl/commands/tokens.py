@@ -96,10 +96,10 @@ def secret_token_row(token: DelegationToken) -> SecretTokenRow:
 
 def check_principals(principals: Sequence[str], option: str) -> None:
     """Raise UsageError unless all have the form User:name."""
-    for each in principals:
-        kind, colon, name = each.partition(":")
+    for principal in principals:
+        kind, colon, name = principal.partition(":")
         if not (kind and colon and name):
-            raise UsageError(f"{option} {each}: principals are written as User:name")
+            raise UsageError(f"{option} {principal}: principals are written as User:name")
 
 
 # `kctl tokens create`.

@@ -53,7 +53,7 @@ PASSWORD_VARIABLE = "KCTL_USER_PASSWORD"  # noqa: S105 - the name of a variable
 PASSWORD_CHARACTERS_MAX = 1_000
 ITERATIONS_MAX = 16_384
 DEFAULT_MECHANISM = Mechanism.SCRAM_SHA_512
-MECHANISM_NAMES = ", ".join(each.config_key for each in Mechanism)
+MECHANISM_NAMES = ", ".join(mechanism.config_key for mechanism in Mechanism)
 
 NAME = typer.Argument(help="Name of the user.", metavar="USER")
 MECHANISMS = typer.Option(
@@ -215,7 +215,7 @@ def user_rows(described: DescribedUser) -> list[UserRow]:
     outcome = described.outcome
     if not outcome.is_done:
         return [UserRow(outcome.name, None, None, **outcome_error(outcome))]
-    return [UserRow(outcome.name, each.config_key, count) for each, count in described.iterations.items()]
+    return [UserRow(outcome.name, mechanism.config_key, count) for mechanism, count in described.iterations.items()]
 
 
 def user_change_rows(outcomes: Mapping[Mechanism, Outcome], status: str) -> list[UserChangeRow]:
@@ -223,14 +223,14 @@ def user_change_rows(outcomes: Mapping[Mechanism, Outcome], status: str) -> list
     mechanisms: dict[Outcome, list[Mechanism]] = {}
     for mechanism, outcome in outcomes.items():
         mechanisms.setdefault(outcome, []).append(mechanism)
-    return [user_change_row(outcome, each, status) for outcome, each in mechanisms.items()]
+    return [user_change_row(outcome, of_user, status) for outcome, of_user in mechanisms.items()]
 
 
 def user_change_row(outcome: Outcome, mechanisms: Sequence[Mechanism], status: str) -> UserChangeRow:
     """Return the outcome of a change; `status` is shown if it succeeded."""
     return UserChangeRow(
         user=outcome.name,
-        mechanisms=[each.config_key for each in mechanisms],
+        mechanisms=[mechanism.config_key for mechanism in mechanisms],
         status=status if outcome.is_done else None,
         **outcome_error(outcome),
     )
@@ -301,7 +301,7 @@ def set_user_password(
     if outcome.error is ErrorCode.RESOURCE_NOT_FOUND:
         outcome = Outcome(name) if is_new else outcome
     elif outcome.is_done and is_new:
-        known = ", ".join(each.config_key for each in described.iterations)
+        known = ", ".join(mechanism.config_key for mechanism in described.iterations)
         outcome = Outcome(name, ErrorCode.DUPLICATE_RESOURCE, f"the user exists, with {known}; use kctl users alter")
     if outcome.is_done and not mechanism_names and not is_new:
         mechanisms = tuple(described.iterations)
@@ -439,12 +439,12 @@ def delete(
         on_zookeeper=lambda session: users.describe_users_in_zookeeper(session, [name]),
     )
     outcome, chosen = described.outcome, chosen or tuple(described.iterations)
-    missing = [each.config_key for each in chosen if each not in described.iterations]
+    missing = [candidate.config_key for candidate in chosen if candidate not in described.iterations]
     if outcome.is_done and missing:
         text = f"the user has no credential of {', '.join(missing)}; nothing is deleted"
         outcome = Outcome(name, ErrorCode.RESOURCE_NOT_FOUND, text)
     if outcome.is_done and not dry_run:
-        run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?")
+        run.consent(f"Delete {', '.join(candidate.config_key for candidate in chosen)} of {name}?")
         outcomes = on_users(
             run,
             ensemble,

@@ -158,7 +158,7 @@ def hosts_of_stored_acls(hosts: list[str] | None) -> list[str]:
 def hosts_without_effect(acls: Iterable[AclBinding]) -> list[str]:
     """Return a sentence for each host of the ACLs that is the address of no client."""
     sentences = []
-    for host in sorted({each.entry.host for each in acls}):
+    for host in sorted({acl.entry.host for acl in acls}):
         if (address := _host_address(host)) != host:
             remedy = "" if address is None else f"; write {address}"
             sentences.append(f"ACLs with the host '{host}' never apply, because no client has this address{remedy}")
@@ -180,7 +180,7 @@ def operation_of(text: str) -> Operation:
     except ValueError:
         operation = Operation.ANY
     if operation is Operation.ANY:
-        names = ", ".join(each.label for each in Operation if each is not Operation.ANY)
+        names = ", ".join(known.label for known in Operation if known is not Operation.ANY)
         raise UsageError(f"'{text}' is not an operation; use one of {names}")
     return operation
 
@@ -374,7 +374,7 @@ def check(
     requested = operation_of(operation)
     kind, name = _resource(resource)
     if requested not in SUPPORTED_OPERATIONS[kind]:
-        names = ", ".join(each.label for each in SUPPORTED_OPERATIONS[kind])
+        names = ", ".join(known.label for known in SUPPORTED_OPERATIONS[kind])
         raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
     address = None if host is None else _address(host)
     if from_ is None:
@@ -435,7 +435,7 @@ async def _settings(client: ClusterClient) -> BrokerSettings:
         return BrokerSettings(AccessPolicy(), names)
     super_users, is_open = (entry_named(described, name) for name in names)
     # A broker without the property does not return it; sensitive properties are returned without a value.
-    unknown = [each.name for each in (super_users, is_open) if each is not None and each.value is None]
+    unknown = [given.name for given in (super_users, is_open) if given is not None and given.value is None]
     principals = parse_super_users((super_users.value if super_users else None) or "")
     allows = is_open is not None and (is_open.value or "").lower() == "true"
     return BrokerSettings(AccessPolicy(principals, allows_without_acl=allows), unknown)

@@ -107,10 +107,10 @@ def overrides_of(
 ) -> dict[str, str]:
     """Return the properties of -o and of the options that stand for properties.  Raises UsageError."""
     overrides: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
+    for property_text in given:
+        name, equals, value = property_text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"-o {each}: properties are given as name=value")
+            raise UsageError(f"-o {property_text}: properties are given as name=value")
         overrides[name.strip()] = value
     shorthands: tuple[tuple[str, str, str | None], ...] = (
         ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
@@ -311,10 +311,10 @@ def _setup(
     planned = replace(options, overrides={**options.overrides, **listeners})
     machine = machine_of(planned, processes, port_step)
     started = [planned] if machine is None else machine.processes()
-    for each in started:
-        if each.folder.is_locked():
+    for broker_options in started:
+        if broker_options.folder.is_locked():
             continue  # With --processes: a broker whose supervisor was killed, which is waited for.
-        for problem in port_problems(each.examine().config):
+        for problem in port_problems(broker_options.examine().config):
             raise KctlError(problem.message)
     return prepare(options.folder.security.absolute(), hosts)
 
@@ -322,10 +322,12 @@ def _setup(
 def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True) -> None:
     """Write the files of --secure, and what to try next; not between log lines in JSON."""
     kctl = _own_command()
-    addresses = ",".join(each.address for _, each in brokers_in(folder) if each is not None)
+    addresses = ",".join(served.address for _, served in brokers_in(folder) if served is not None)
     where = "" if addresses == f"127.0.0.1:{process.DEFAULT_PORT}" else f" --bootstrap-server {addresses}"
     if secure is not None:
-        secured = (each.listeners.get("SASL_SSL", each.address) for _, each in brokers_in(folder) if each is not None)
+        secured = (
+            served.listeners.get("SASL_SSL", served.address) for _, served in brokers_in(folder) if served is not None
+        )
         secure.write_client_files(",".join(secured))
         where = f" --command-config {shlex.quote(str(secure.client_properties))}"
     if not is_shown:

@@ -130,7 +130,9 @@ def roll(
     """
     run: Invocation = ctx.obj
     timeout_s = broker_timeout / 1000
-    chosen = [parse_integer(each, "the id of a broker", low=0) for each in brokers.split(",")] if brokers else None
+    chosen = (
+        [parse_integer(broker_id, "the id of a broker", low=0) for broker_id in brokers.split(",")] if brokers else None
+    )
     if restart_command is not None and data_dir is not None:
         raise UsageError("--restart-command and --data-dir contradict each other: give one of them")
     restarter = _Cluster(run, data_dir) if restart_command is None else _Command(run, restart_command)
@@ -393,7 +395,7 @@ def maintenance(
                 "on without them"
             )
         _refuse_moving(ongoing, plan_on.targets)
-        tps = [one.tp for one in plan_on.handovers]
+        tps = [handover.tp for handover in plan_on.handovers]
         if tps and not dry_run:
             run.consent(f"Move {counted(len(tps), 'partition')} to other leaders than broker {broker}?")
             # Saved first.  An earlier record of the same replicas stays: it has the order before any maintenance.
@@ -431,9 +433,9 @@ class _Work:
             outcomes = await reorder_replicas(client, targets)
             refused = {tp: outcome for tp, outcome in outcomes.items() if not outcome.is_done}
             elections = await elect_preferred(client, [tp for tp in partitions if tp not in refused], self._metadata)
-            leaders = {one.tp: one.leader for one in elections}
+            leaders = {election.tp: election.leader for election in elections}
             leaders |= await leaders_of(client, set(everything) - leaders.keys())
-            return {one.tp: one.outcome for one in elections} | refused, leaders
+            return {election.tp: election.outcome for election in elections} | refused, leaders
 
         outcomes, leaders = self._run.on_cluster_concurrently(work)
         outcomes |= late

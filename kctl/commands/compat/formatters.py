@@ -139,13 +139,13 @@ def _transaction_28(transactional_id: str, value: TransactionLogValue) -> str:
 def _partitions_28(value: TransactionLogValue) -> str:
     table = ScalaHashTable()
     topics = value.transaction_partitions if value.transaction_status != _EMPTY_STATE else None
-    for one in topics or ():
-        partitions = set(one.partition_ids)
+    for topic_value in topics or ():
+        partitions = set(topic_value.partition_ids)
         table.expect(len(partitions))
         for partition in partitions:
             # TopicPartition.hashCode
-            hash_code = signed(31 * (31 + partition) + java_hash(one.topic))
-            table.add((one.topic, partition), hash_code, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
+            hash_code = signed(31 * (31 + partition) + java_hash(topic_value.topic))
+            table.add((topic_value.topic, partition), hash_code, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
     return ", ".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
 
 

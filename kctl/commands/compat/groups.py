@@ -75,7 +75,9 @@ def describe_as_kafka(
 
 def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
     """Return the output of --list, with --state and since 3.8 --type; groups in the order of the brokers' responses."""
-    known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
+    known = {
+        known_group.group_id: known_group for known_group in groups if known_group.protocol_type in ("", PROTOCOL_TYPE)
+    }
     names = java_order(known)
     with_types = with_types and compat != KAFKA_28
     if not with_states and not with_types:
@@ -110,11 +112,11 @@ def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
         "HOST",
         "CLIENT-ID",
     ]
-    table = [titles, *([group.outcome.name, *_offset_cells(one, member)] for one, member in rows)]
+    table = [titles, *([group.outcome.name, *_offset_cells(offset, member)] for offset, member in rows)]
     widths = [_width(column, _NAME_WIDTH) for column in zip(*table[1:], strict=True)]
     widths = [widths[0], widths[1], 10, 15, 15, 15, widths[6], widths[7], 0]
     if with_epoch:
-        epochs = ["LEADER-EPOCH", *(_number(one.leader_epoch) for one, _ in rows)]
+        epochs = ["LEADER-EPOCH", *(_number(offset.leader_epoch) for offset, _ in rows)]
         table = [[*cells[:3], epoch, *cells[3:]] for cells, epoch in zip(table, epochs, strict=True)]
         widths.insert(3, 15)
     lines = [_line(cells, widths) for cells in table]
@@ -206,8 +208,8 @@ def _why_none(groups: Iterable[GroupDescription]) -> str | None:
 
 def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
     """Yield the members with the most partitions first, then the partitions without a member."""
-    known = {one.tp: one for one in group.offsets}
-    unread = {one.tp for one in group.offsets if one.committed_offset >= 0}
+    known = {offset.tp: offset for offset in group.offsets}
+    unread = {offset.tp for offset in group.offsets if offset.committed_offset >= 0}
     for member in sorted(group.members, key=lambda member: -len(member.assignment)):
         unread.difference_update(member.assignment)
         partitions: Sequence[TopicPartition] = member.assignment
@@ -230,10 +232,14 @@ def _by_partition(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     return sorted(partitions, key=lambda tp: tp.partition)
 
 
-def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
-    lag = one.log_end_offset - one.committed_offset if one.committed_offset >= 0 <= one.log_end_offset else None
+def _offset_cells(offset: GroupOffset, member: GroupMember | None) -> list[str]:
+    lag = (
+        offset.log_end_offset - offset.committed_offset
+        if offset.committed_offset >= 0 <= offset.log_end_offset
+        else None
+    )
     return [
-        *(one.tp.topic, str(one.tp.partition), _number(one.committed_offset), _number(one.log_end_offset)),
+        *(offset.tp.topic, str(offset.tp.partition), _number(offset.committed_offset), _number(offset.log_end_offset)),
         _MISSING if lag is None else str(lag),
         *((member.member_id, _host(member), member.client_id) if member else (_MISSING,) * 3),
     ]
@@ -244,11 +250,11 @@ def _assignments(compat: str, members: Iterable[GroupMember]) -> list[str]:
     texts = (
         sorted(
             f"({','.join(sorted(map(str, them)))})" if compat == KAFKA_3 else f"{topic}({_numbers(them)})"
-            for topic, them in _by_topic(one.assignment).items()
+            for topic, them in _by_topic(member.assignment).items()
         )
-        for one in members
+        for member in members
     )
-    return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in texts)]
+    return ["ASSIGNMENT", *(", ".join(names) or _MISSING for names in texts)]
 
 
 def _assignments_4(group: GroupDescription) -> list[str]:
@@ -256,15 +262,15 @@ def _assignments_4(group: GroupDescription) -> list[str]:
     while members differ.
     """
     columns = [
-        ["CURRENT-EPOCH", *(_cell(one.member_epoch) for one in group.members)],
-        ["CURRENT-ASSIGNMENT", *(_assignment_4(one.assignment) for one in group.members)],
+        ["CURRENT-EPOCH", *(_cell(member.member_epoch) for member in group.members)],
+        ["CURRENT-ASSIGNMENT", *(_assignment_4(member.assignment) for member in group.members)],
         ["TARGET-EPOCH", *[_cell(group.target_assignment_epoch)] * len(group.members)],
-        ["TARGET-ASSIGNMENT", *(_assignment_4(one.target_assignment or ()) for one in group.members)],
+        ["TARGET-ASSIGNMENT", *(_assignment_4(member.target_assignment or ()) for member in group.members)],
     ]
     widths = [15, _width(columns[1][1:], _ASSIGNMENT_WIDTH), 15, _width(columns[3][1:], _ASSIGNMENT_WIDTH)]
-    kinds = {one.member_type for one in group.members}
+    kinds = {member.member_type for member in group.members}
     if kinds >= {CLASSIC, CONSUMER}:
-        columns.append(["UPGRADED", *(_UPGRADED[one.member_type] for one in group.members)])
+        columns.append(["UPGRADED", *(_UPGRADED[member.member_type] for member in group.members)])
         widths.append(0)
     return [_line(cells, widths) for cells in zip(*columns, strict=True)]
 
@@ -334,9 +340,9 @@ def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
     if compat == KAFKA_28 or scenario is not Scenario.TIME:
         return ""
     return "".join(
-        f"\nWarn: Partition {one.partition} from topic {one.topic} is empty. Falling back to latest known offset.\n"
-        for one in resets
-        if one.held is not None and one.new == one.held.end
+        f"\nWarn: Partition {reset.partition} from topic {reset.topic} is empty. Falling back to latest known offset.\n"
+        for reset in resets
+        if reset.held is not None and reset.new == reset.held.end
     )
 
 
@@ -345,8 +351,8 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
     topics.
     """
     of_group: dict[str, dict[TopicPartition, Reset]] = {}
-    for one in resets:
-        of_group.setdefault(one.group, {})[one.tp] = one
+    for reset in resets:
+        of_group.setdefault(reset.group, {})[reset.tp] = reset
     is_java = compat != KAFKA_28
     groups = java_order(of_group) if is_java else scala_map_order(java_copy_order(of_group))
     ordered: list[Reset] = []
@@ -380,4 +386,4 @@ def _in_scope(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[To
 
 
 def _offsets(resets: Iterable[Reset]) -> list[tuple[str, TopicPartition, int]]:
-    return [(one.group, one.tp, one.new) for one in resets if one.new is not None]
+    return [(reset.group, reset.tp, reset.new) for reset in resets if reset.new is not None]

@@ -101,7 +101,7 @@ def _member_28(member: MemberMetadata, *, is_consumer: bool) -> str:
         return f"{member.member_id}={_hex(member.assignment)}"
     assignment = decode_assignment(member.assignment)
     partitions = ", ".join(
-        f"{one.topic}-{partition}" for one in assignment.assigned_partitions for partition in one.partitions
+        f"{topic.topic}-{partition}" for topic in assignment.assigned_partitions for partition in topic.partitions
     )
     user_data = _hex(assignment.user_data or b"")
     return f"{member.member_id}=[{partitions}]" + (f":{user_data}" if user_data else "")
@@ -168,7 +168,7 @@ def as_json(message: Any, version: int) -> dict[str, Any]:
 
 def _json_value(value: Any, version: int) -> Any:
     if isinstance(value, list):
-        return [_json_value(each, version) for each in value]
+        return [_json_value(element, version) for element in value]
     if isinstance(value, (bytes, memoryview)):
         return _bytes(bytes(value))
     if isinstance(value, UUID):
@@ -231,7 +231,7 @@ def _assignment(data: bytes) -> dict[str, Any]:
 
 
 def _partitions(topics: Iterable[TopicPartitions]) -> list[dict[str, Any]]:
-    return [{"topic": one.topic, "partitions": one.partitions} for one in topics]
+    return [{"topic": topic.topic, "partitions": topic.partitions} for topic in topics]
 
 
 def _bytes(data: bytes | None) -> str | None:
@@ -395,13 +395,13 @@ def _transaction(data: bytes) -> str:
     if not 0 <= status < len(TRANSACTION_STATES):
         raise MalformedRequest(f"transaction status {status}")
     table = ScalaHashTable()
-    for one in (value.transaction_partitions or []) if status != _EMPTY_STATE else []:
-        partitions = set(one.partition_ids)
+    for topic in (value.transaction_partitions or []) if status != _EMPTY_STATE else []:
+        partitions = set(topic.partition_ids)
         table.expect(len(partitions))
         for partition in partitions:
             # TopicPartition.hashCode
-            hashed = signed(31 * (31 + partition) + java_hash(one.topic))
-            table.add((one.topic, partition), hashed, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
+            hashed = signed(31 * (31 + partition) + java_hash(topic.topic))
+            table.add((topic.topic, partition), hashed, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
     listed = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
     return (
         f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={TRANSACTION_STATES[status]},"
@@ -418,7 +418,7 @@ def _json(value: object) -> str:
     """Return a value as Jackson writes it: control characters in upper-case hexadecimal, doubles as Double.toString."""
     match value:
         case dict():
-            return f"{{{','.join(f'{_json(name)}:{_json(each)}' for name, each in value.items())}}}"
+            return f"{{{','.join(f'{_json(name)}:{_json(member)}' for name, member in value.items())}}}"
         case list():
             return f"[{','.join(map(_json, value))}]"
         case float():

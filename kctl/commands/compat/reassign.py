@@ -113,10 +113,10 @@ def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
     if not ongoing:
         return "No partition reassignments found.\n"
     lines = ["Current partition reassignments:"]
-    for tp, one in sorted(ongoing.items()):
-        adding = f" adding: {_numbers(one.adding)}." if one.adding else ""
-        removing = f" removing: {_numbers(one.removing)}." if one.removing else ""
-        lines.append(f"{tp}: replicas: {_numbers(one.replicas)}.{adding}{removing}")
+    for tp, reassignment in sorted(ongoing.items()):
+        adding = f" adding: {_numbers(reassignment.adding)}." if reassignment.adding else ""
+        removing = f" removing: {_numbers(reassignment.removing)}." if reassignment.removing else ""
+        lines.append(f"{tp}: replicas: {_numbers(reassignment.replicas)}.{adding}{removing}")
     return "\n".join(lines) + "\n"
 
 

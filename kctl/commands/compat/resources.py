@@ -22,20 +22,25 @@ _TYPE_NAMES = {EntityType.USER: "user-principal", EntityType.CLIENT_ID: "client-
 def quotas(found: Sequence[EntityQuotas]) -> str:
     """Return the output of `--describe` for quotas, in the order of the client's HashMap."""
     by_hash: dict[int, list[EntityQuotas]] = {}
-    for one in found:
-        by_hash.setdefault(_hash(one.entity), []).append(one)
-    ordered = [one for number in java_order(by_hash, room=len(found)) for one in by_hash[number]]
-    return "".join(f"Quota configs for {_entity(one.entity)} are {_values(one)}\n" for one in ordered)
+    for quotas_of_entity in found:
+        by_hash.setdefault(_hash(quotas_of_entity.entity), []).append(quotas_of_entity)
+    ordered = [
+        quotas_of_entity for number in java_order(by_hash, room=len(found)) for quotas_of_entity in by_hash[number]
+    ]
+    return "".join(
+        f"Quota configs for {_entity(quotas_of_entity.entity)} are {_values(quotas_of_entity)}\n"
+        for quotas_of_entity in ordered
+    )
 
 
 def scram_users(found: Iterable[ScramUser]) -> str:
     """Return the output of `--describe` for SCRAM credentials of users."""
     return "".join(
-        f"SCRAM credential configs for user-principal '{one.outcome.name}' are "
-        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in one.credentials)
+        f"SCRAM credential configs for user-principal '{user.outcome.name}' are "
+        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in user.credentials)
         + "\n"
-        for one in found
-        if one.outcome.is_done
+        for user in found
+        if user.outcome.is_done
     )
 
 
@@ -68,7 +73,7 @@ def not_described(compat: str, resource: ConfigResource) -> str:
 
 
 def _property(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(f"{one.source}:{one.name}={_java_text(one.value)}" for one in entry.synonyms)
+    synonyms = ", ".join(f"{synonym.source}:{synonym.name}={_java_text(synonym.value)}" for synonym in entry.synonyms)
     sensitive = "true" if entry.is_sensitive else "false"
     return f"  {entry.name}={_java_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
@@ -95,9 +100,9 @@ def _entity(entity: Entity) -> str:
     )
 
 
-def _values(one: EntityQuotas) -> str:
-    keys = java_order(one.quotas, room=len(one.quotas))
-    return ", ".join(f"{key}={java_double(one.quotas[key])}" for key in keys)
+def _values(quotas_of_entity: EntityQuotas) -> str:
+    keys = java_order(quotas_of_entity.quotas, room=len(quotas_of_entity.quotas))
+    return ", ".join(f"{key}={java_double(quotas_of_entity.quotas[key])}" for key in keys)
 
 
 def _hash(entity: Entity) -> int:
@@ -126,7 +131,7 @@ def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[A
     """Return the output of --list --principal."""
     return "".join(
         f"ACLs for principal `{principal}`\n"
-        + listed(compat, [each for each in acls if each.entry.principal == principal])
+        + listed(compat, [acl for acl in acls if acl.entry.principal == principal])
         for principal in principals
     )
 
@@ -162,7 +167,7 @@ def _by_pattern(acls: Iterable[AclBinding]) -> Iterable[tuple[ResourcePattern, l
 
 
 def _entries(entries: Iterable[AclEntry]) -> str:
-    return "\n".join(f"\t{_entry(each)}" for each in entries)
+    return "\n".join(f"\t{_entry(entry)}" for entry in entries)
 
 
 def _pattern(pattern: ResourcePattern) -> str:

@@ -124,7 +124,11 @@ def _declared(subject: str) -> Mapping[str, Property | None]:
             from kctl.config.dynamic import DYNAMIC_ONLY_PROPERTIES  # noqa: PLC0415 - rarely needed
 
             declared = {**_declared("broker"), **DYNAMIC_ONLY_PROPERTIES}
-            return {name: each for name, each in declared.items() if each and each.dynamic is not Dynamic.READ_ONLY}
+            return {
+                name: property_
+                for name, property_ in declared.items()
+                if property_ and property_.dynamic is not Dynamic.READ_ONLY
+            }
         case "client":
             from kctl.client.properties.table import PROPERTIES  # noqa: PLC0415 - rarely needed
 

@@ -220,5 +220,11 @@ def _quoted(text: str, quote: str) -> str | None:
     if quote == "'":
         return text.replace("'", "'\\''")
     if quote:  # bash expands the history at ! within these, whatever is before it.
-        return None if "!" in text else "".join(f"\\{each}" if each in '\\"$`' else each for each in text)
-    return "".join(each if each in _PLAIN or not each.isascii() else f"\\{each}" for each in text)
+        return (
+            None
+            if "!" in text
+            else "".join(f"\\{character}" if character in '\\"$`' else character for character in text)
+        )
+    return "".join(
+        character if character in _PLAIN or not character.isascii() else f"\\{character}" for character in text
+    )

@@ -171,7 +171,7 @@ def _alter_clients(
     entities = [tuple((part.type.value, part.name) for part in parts) for parts in filters]
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
-        before = {one.entity: one.quotas for one in await describe.quotas_of(cluster, filters)}
+        before = {quota.entity: quota.quotas for quota in await describe.quotas_of(cluster, filters)}
         if compat:
             _refuse_unset_quotas(requested, [before.get(entity, {}) for entity in entities])
         outcomes = [await alter_quotas(cluster, entity, requested, validate_only=dry_run) for entity in entities]
@@ -202,7 +202,9 @@ def _refuse_unset(changes: Sequence[ConfigChange], before: Described) -> None:
 
 def _refuse_unset_quotas(changes: Sequence[QuotaChange], before: Sequence[Mapping[str, float]]) -> None:
     """Raise KctlError for the removal of a quota that is not set, which Kafka's tool refuses."""
-    _refuse(one.key for one in changes if one.value is None and any(one.key not in quotas for quotas in before))
+    _refuse(
+        change.key for change in changes if change.value is None and any(change.key not in quotas for quotas in before)
+    )
 
 
 def _refuse(names: Iterable[str]) -> None:

@@ -325,7 +325,7 @@ def describe(
         found = await describe_configs(
             cluster, resources, names=property_, synonyms=with_synonyms, own_only=not all_ and property_ is None
         )
-        return [_item(one, found[one]) for one in resources]
+        return [_item(resource, found[resource]) for resource in resources]
 
     return _show(run, run.on_brokers(query), with_synonyms=all_)
 
@@ -353,7 +353,7 @@ def _describe_as_kafka(
         if type_ == "broker" and not names:
             resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
         found = await describe_configs(cluster, resources, is_sorted=False)
-        return [(one, found[one]) for one in resources]
+        return [(resource, found[resource]) for resource in resources]
 
     status = ExitStatus.DONE
     for resource, entries in run.on_brokers(query):
@@ -381,11 +381,13 @@ def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_:
     quotas, users = run.on_cluster(query)
     if compat:
         run.console.verbatim(config_compat.quotas(quotas) + config_compat.scram_users(users))
-        return ExitStatus.DONE if all(one.outcome.is_done for one in users) else ExitStatus.FAILED
+        return ExitStatus.DONE if all(described_user.outcome.is_done for described_user in users) else ExitStatus.FAILED
     items = {
-        name: ResourceItem(type_, name, [_client_item(key, str(number_text(one.quotas[key]))) for key in one.quotas])
-        for one in quotas
-        for name in [shown_name(one.entity)]
+        name: ResourceItem(
+            type_, name, [_client_item(key, str(number_text(quota.quotas[key]))) for key in quota.quotas]
+        )
+        for quota in quotas
+        for name in [shown_name(quota.entity)]
     }
     for user in users:
         name = shown_name(((EntityType.USER, user.outcome.name),))
@@ -412,7 +414,7 @@ def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome) -> Resou
                 source=entry.source,
                 read_only=entry.is_read_only,
                 sensitive=entry.is_sensitive,
-                synonyms=[SynonymItem(one.name, one.value, one.source) for one in entry.synonyms],
+                synonyms=[SynonymItem(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms],
             )
             for entry in (found if isinstance(found, list) else [])
         ],
@@ -430,4 +432,7 @@ def _property_rows(item: ResourceItem) -> list[ConfigRow]:
 
 
 def _synonym_texts(config: ConfigItem) -> list[str]:
-    return [f"{one.source}:{one.property}={'' if one.value is None else one.value}" for one in config.synonyms]
+    return [
+        f"{synonym.source}:{synonym.property}={'' if synonym.value is None else synonym.value}"
+        for synonym in config.synonyms
+    ]

@@ -157,8 +157,10 @@ def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
         filters = describe.filters(type_, names, None)
         found = run.on_cluster(lambda client: describe.quotas_of(client, filters))
         quotas: dict[str, Values] = {name: {} for name in names}
-        for one in found:
-            quotas[describe.shown_name(one.entity)] = {key: str(number_text(one.quotas[key])) for key in one.quotas}
+        for quotas_of_entity in found:
+            quotas[describe.shown_name(quotas_of_entity.entity)] = {
+                key: str(number_text(quotas_of_entity.quotas[key])) for key in quotas_of_entity.quotas
+            }
         return quotas
 
     async def query(client: ClusterClient) -> Side:
@@ -167,7 +169,7 @@ def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
         return {
             type_and_name(resource)[1]: entries
             if isinstance(entries, Outcome)
-            else {one.name: one.value for one in entries if not own or one.source == resource.own_source}
+            else {entry.name: entry.value for entry in entries if not own or entry.source == resource.own_source}
             for resource, entries in described.items()
         }
 
@@ -204,10 +206,14 @@ def _compare(
             type_,
             name,
             other,
-            one.property,
-            one.here,
-            one.there,
-            "different" if one.is_here and one.is_there else "only here" if one.is_here else "only there",
+            difference.property,
+            difference.here,
+            difference.there,
+            "different"
+            if difference.is_here and difference.is_there
+            else "only here"
+            if difference.is_here
+            else "only there",
         )
-        for one in config_differences(here, there, chosen)
+        for difference in config_differences(here, there, chosen)
     ]

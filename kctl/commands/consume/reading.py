@@ -341,7 +341,7 @@ async def _copy(
 
 
 def _before(records: list[Record], end: int) -> list[Record]:
-    return records if records[-1].offset < end else [one for one in records if one.offset < end]
+    return records if records[-1].offset < end else [record for record in records if record.offset < end]
 
 
 def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writers:

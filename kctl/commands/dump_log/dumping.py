@@ -443,13 +443,13 @@ def salvage_log(console: Console, inputs: Inputs, target: str, progress: Progres
 def lost_text(lost: Sequence[LostRange]) -> str | None:
     """For example `1677 to 1967 and from 3001 lost`; None if no offset is lost."""
     texts = []
-    for one in lost:
-        if one.last is None:
-            texts.append(f"from {one.first}")
-        elif one.last > one.first:
-            texts.append(f"{one.first} to {one.last}")
-        elif one.last == one.first:
-            texts.append(str(one.first))
+    for range_ in lost:
+        if range_.last is None:
+            texts.append(f"from {range_.first}")
+        elif range_.last > range_.first:
+            texts.append(f"{range_.first} to {range_.last}")
+        elif range_.last == range_.first:
+            texts.append(str(range_.first))
     if not texts:
         return None
     if len(texts) > LOST_SHOWN_MAX:
@@ -459,7 +459,7 @@ def lost_text(lost: Sequence[LostRange]) -> str | None:
 
 
 def _show(console: Console, found: Sequence[tuple[str, LogSummary]], inputs: Inputs) -> ExitStatus:
-    items = [_item(name, one, inputs) for name, one in found]
+    items = [_item(name, summary, inputs) for name, summary in found]
     rows = [
         _row(item, lost_text(summary.lost) or ("no offset lost" if summary.lost else None))
         for item, (_, summary) in zip(items, found, strict=True)
@@ -488,7 +488,8 @@ def _item(name: str, summary: LogSummary, inputs: Inputs) -> SummaryItem:
         lost_offsets=summary.lost_offsets,
         lost_bytes=summary.lost_bytes,
         lost=[
-            LostItem(inputs.name_of(one.path), one.first, one.last, one.size_bytes, one.reason) for one in summary.lost
+            LostItem(inputs.name_of(range_.path), range_.first, range_.last, range_.size_bytes, range_.reason)
+            for range_ in summary.lost
         ],
         error=CORRUPT if places else None,
         message=message + summary.lost[0].reason if places else None,

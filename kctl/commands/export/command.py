@@ -453,7 +453,7 @@ def _field(name: str, format_: str, schema: str) -> FieldOptions:
 
 def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> RegistrySettings | None:
     """Return the settings of the registry; raise UsageError if it is missing, or not needed."""
-    if not any(one.needs_registry for one in decoding.fields):
+    if not any(field.needs_registry for field in decoding.fields):
         if url is not None:
             raise UsageError(
                 "--schema-registry requires --value or --key avro or protobuf, or a schema of the registry"

@@ -87,7 +87,7 @@ def _items(text: str | None) -> list[str]:
 
 def _packages(decoding: DecodingOptions, *, uses_tls: bool, target: str) -> list[str]:
     """Return the packages that tasks need beside those of every task."""
-    formats = {one.format for one in decoding.fields}
+    formats = {field.format for field in decoding.fields}
     needed = {
         "cryptography": uses_tls,
         "obstore": is_object_store(target),

@@ -162,7 +162,11 @@ def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
         return ""
     flags = [flag for param in error.ctx.command.params for flag in flags_of(param)]
     for flag, following in pairwise(arguments):
-        meant = [one for one in flags if flag.startswith("--") and one.endswith(flag[1:]) and one != flag]
+        meant = [
+            candidate
+            for candidate in flags
+            if flag.startswith("--") and candidate.endswith(flag[1:]) and candidate != flag
+        ]
         if following == extra[1].rstrip(")") and meant:
             return f"  {flag} takes no value; did you mean {meant[0]}?"
     return ""
@@ -175,7 +179,7 @@ def _option_meant(flag: str, context: Any) -> str | None:
     return option_meant(
         context.command_path.partition(" ")[2],
         flag,
-        [one for param in params for one in flags_of(param)],
+        [candidate for param in params for candidate in flags_of(param)],
         [metavar_of(param) for param in params if is_argument(param)],
         list(getattr(group, "members", ())),
     )
@@ -191,7 +195,7 @@ def all_commands() -> dict[str, dict[str, Any]]:
     for noun, member in NOUNS.items():
         loaded = load(member)
         members = loaded.members if isinstance(loaded, LazyGroup) else {noun: member}
-        found[noun] = {verb: load(one) for verb, one in members.items()}
+        found[noun] = {verb: load(load_command) for verb, load_command in members.items()}
     return found
 
 

@@ -91,13 +91,15 @@ async def _lost(client: ClusterClient, saved: GroupOffsets, resets: Collection[R
         if tp.topic in changed
     }
     for group, offsets in saved.items():
-        for tp, outcome in (await check_positions(client, {tp: one.position for tp, one in offsets.items()})).items():
+        for tp, outcome in (
+            await check_positions(client, {tp: offset.position for tp, offset in offsets.items()})
+        ).items():
             if isinstance(outcome, Divergence):
                 lost.setdefault((group, tp), f"{group}, {outcome}")
-    for one in resets:
-        if one.held is not None and one.unclamped is not None and one.unclamped > one.held.end:
-            text = f"{one.group}, {one.tp}: the saved offset {one.unclamped} is after the end, {one.held.end}"
-            lost.setdefault((one.group, one.tp), text)
+    for reset in resets:
+        if reset.held is not None and reset.unclamped is not None and reset.unclamped > reset.held.end:
+            text = f"{reset.group}, {reset.tp}: the saved offset {reset.unclamped} is after the end, {reset.held.end}"
+            lost.setdefault((reset.group, reset.tp), text)
     return [lost[key] for key in sorted(lost)]
 
 
@@ -110,13 +112,15 @@ def in_scope(
     """
     scope: Mapping[str, list[int] | None] | None = None
     if (pattern := topic_pattern(topic_regex)) is not None:
-        scope = dict.fromkeys(matching_topics(pattern, (tp.topic for one in saved.values() for tp in one)))
+        scope = dict.fromkeys(
+            matching_topics(pattern, (tp.topic for offsets_of_group in saved.values() for tp in offsets_of_group))
+        )
     if topics or scope is not None:
         scope = group_reset.parse_scope(topics, topic_regex, all_topics=False) or scope
     chosen = {
         group: {
-            tp: one
-            for tp, one in offsets.items()
+            tp: offset
+            for tp, offset in offsets.items()
             if scope is None or (tp.topic in scope and tp.partition in (scope[tp.topic] or [tp.partition]))
         }
         for group, offsets in saved.items()
@@ -157,7 +161,7 @@ def restore_offsets(
     """
     target = Target(
         Scenario.FILE,
-        file={group: {tp: one.offset for tp, one in offsets.items()} for group, offsets in saved.items()},
+        file={group: {tp: offset.offset for tp, offset in offsets.items()} for group, offsets in saved.items()},
     )
 
     async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset], list[str]]:
@@ -182,7 +186,9 @@ def restore_offsets(
             back_up(run, groups, reason, backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets, saved))
     shown = status if outcomes else f"would be {status}"
-    rows = [reset_row(one, shown, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    rows = [
+        reset_row(planned, shown, outcomes.get((planned.group, planned.tp)) if outcomes else None) for planned in resets
+    ]
     run.console.show(ResetRow, rows)
     if not execute:
         run.console.note("nothing was changed; give --execute to commit these offsets")
@@ -387,7 +393,7 @@ def history(
         is_complete = await read_group_records(client, group, past.add, since_ms=since_ms)
         if not past.has_any:
             await _check(client, group, since_ms)
-        shown = {one.tp.topic for one in past.commits}
+        shown = {commit.tp.topic for commit in past.commits}
         await check_partitions(client, {name: None for name in topic or () if name not in shown})
         return is_complete
 
@@ -400,7 +406,7 @@ def history(
         run.console.note(
             f"no commit of group '{group}' since {format_time(since_ms)} was found; --since goes back further"
         )
-    run.console.show(CommitRow, [_row(group, one) for one in past.commits])
+    run.console.show(CommitRow, [_row(group, commit) for commit in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
 
@@ -421,19 +427,19 @@ def _matching(pattern: NamePattern) -> Callable[[str], bool]:
     return matches
 
 
-def _row(group: str, one: PastCommit) -> CommitRow:
-    committed, who = one.committed, one.committer
+def _row(group: str, commit: PastCommit) -> CommitRow:
+    committed, who = commit.committed, commit.committer
     return CommitRow(
         group=group,
-        time_ms=one.time_ms,
-        time=format_time(one.time_ms),
-        topic=one.tp.topic,
-        partition=one.tp.partition,
+        time_ms=commit.time_ms,
+        time=format_time(commit.time_ms),
+        topic=commit.tp.topic,
+        partition=commit.tp.partition,
         offset=committed.offset if committed else None,
         leader_epoch=known(committed.leader_epoch) if committed else None,
         metadata=committed.metadata if committed else None,
         change="committed" if committed else "deleted",
-        generation=one.generation,
+        generation=commit.generation,
         member_id=who.member_id if who else None,
         client_id=who.client_id if who else None,
         host=who.host if who else None,

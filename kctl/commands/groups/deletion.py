@@ -120,7 +120,7 @@ def delete(
     async def act(client: ClusterClient) -> list[Outcome]:
         chosen = [name for name in requested if name not in unsaved]
         deleted = await delete_groups(client, chosen) if chosen else []
-        return sorted([*unsaved.values(), *deleted], key=lambda one: one.name)
+        return sorted([*unsaved.values(), *deleted], key=lambda row: row.name)
 
     if not dry_run:
         run.consent(f"Delete {', '.join(name or THE_EMPTY_NAME for name in requested)} with all committed offsets?")
@@ -133,7 +133,10 @@ def delete(
             back_up(run, readable, "delete", backup_dir=backup_dir)
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
-    rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]
+    rows = [
+        GroupDeletionRow(outcome.name, status if outcome.is_done else None, **outcome_error(outcome))
+        for outcome in outcomes
+    ]
     run.console.show(GroupDeletionRow, rows)
     return run.status_of(rows)
 
@@ -177,7 +180,7 @@ def delete_offsets(
         run.console.show(OffsetDeletionRow, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
     (chosen,) = [group] if topics is None else with_matching_topics([group], topics)
-    committed = {one.tp: one.committed_offset for one in chosen.offsets if one.committed_offset >= 0}
+    committed = {offset.tp: offset.committed_offset for offset in chosen.offsets if offset.committed_offset >= 0}
     requested = committed_in_scope(committed, scope)
     if not dry_run:
         run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?")

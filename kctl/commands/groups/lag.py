@@ -159,14 +159,14 @@ def lag_items(
     """Return a row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
     items: list[AnyItem] = []
     if grouping is None:
-        items += [_item(group, one, time) for group in groups for one in group.partitions]
+        items += [_item(group, partition, time) for group in groups for partition in group.partitions]
     else:
         done = [group for group in groups if group.outcome.is_done]
         items += [_total_item(subject, total, len(done), time) for subject, total in totals_by(done, grouping)]
     items += [_failure(group.outcome.name, group.outcome, time) for group in groups if not group.outcome.is_done]
-    for one in failed:
-        message = f"broker {one.name} cannot list its groups: {one.message}"
-        items.append(_failure(None, one, time)._replace(message=message))
+    for outcome in failed:
+        message = f"broker {outcome.name} cannot list its groups: {outcome.message}"
+        items.append(_failure(None, outcome, time)._replace(message=message))
     return items
 
 
@@ -200,21 +200,21 @@ def _rate(per_s: float | None) -> str | None:
     return None if per_s is None else f"{per_s:.1f}" if per_s < 100 else f"{per_s:.0f}"
 
 
-def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
+def _item(group: GroupLag, partition: PartitionLag, time: str) -> LagItem:
     return LagItem(
         group=group.outcome.name,
-        topic=one.tp.topic,
-        partition=one.tp.partition,
-        current_offset=one.committed,
-        log_start_offset=one.log.start if one.log else None,
-        log_end_offset=one.log.end if one.log else None,
-        **_lag_fields(one.judgement),
-        member_id=one.member.member_id if one.member else None,
-        host=one.member.host if one.member else None,
-        client_id=one.member.client_id if one.member else None,
+        topic=partition.tp.topic,
+        partition=partition.tp.partition,
+        current_offset=partition.committed,
+        log_start_offset=partition.log.start if partition.log else None,
+        log_end_offset=partition.log.end if partition.log else None,
+        **_lag_fields(partition.judgement),
+        member_id=partition.member.member_id if partition.member else None,
+        host=partition.member.host if partition.member else None,
+        client_id=partition.member.client_id if partition.member else None,
         time=time,
-        error=one.error.code.name if one.error else None,
-        message=str(one.error) if one.error else None,
+        error=partition.error.code.name if partition.error else None,
+        message=str(partition.error) if partition.error else None,
     )
 
 
@@ -316,7 +316,7 @@ def summary(items: Sequence[AnyItem]) -> str:
     partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
     lag = sum(item.lag or 0 for item in items)
     verdicts = [Verdict[item.verdict] for item in items if item.verdict]
-    counts = (f"{verdicts.count(one)} {one.name}" for one in reversed(Verdict) if one in verdicts)
+    counts = (f"{verdicts.count(verdict)} {verdict.name}" for verdict in reversed(Verdict) if verdict in verdicts)
     return ", ".join([f"groups: {groups}, partitions: {partitions}, unread records: {lag:,}", *counts])
 
 
@@ -476,7 +476,7 @@ class _View:
         scope = self._reader.options.topics
         if scope is None or self._are_topics_checked:
             return
-        read = {one.tp for group in groups for one in group.partitions}
+        read = {partition.tp for group in groups for partition in group.partitions}
         read_topics = {tp.topic for tp in read}
         unread = {
             topic: numbers

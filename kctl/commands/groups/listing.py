@@ -124,8 +124,8 @@ def list_groups(
         groups = [group for group in groups if group.group_id in chosen]
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
-        for one in failed:
-            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
+        for outcome in failed:
+            run.console.warn(f"broker {outcome.name} cannot list its groups: {outcome.message}")
         return ExitStatus.FAILED if failed else ExitStatus.DONE
     rows = _rows(groups, failed)
     run.console.show(ListedGroupRow, rows)
@@ -146,7 +146,7 @@ def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[List
         )
         for group in sorted(groups, key=lambda group: group.group_id)
     ]
-    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
+    rows += [CoordinatorFailureRow(None, int(outcome.name), **outcome_error(outcome)) for outcome in failed]
     return rows
 
 
@@ -386,7 +386,7 @@ def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
             group_instance_id=member.group_instance_id,
             host=member.host,
             client_id=member.client_id,
-            partition_count=sum(len(one.partitions) for one in member.assignment),
+            partition_count=sum(len(topic.partitions) for topic in member.assignment),
             assignment=_assignment_cell(member.assignment),
             member_epoch=member.member_epoch,
             target_assignment=_assignment_cell(member.target_assignment or ()),
@@ -468,10 +468,10 @@ def describe(
     groups, failed = run.on_brokers(query)
     if compat:
         status = describe_as_kafka(run, groups, show, compat, verbose=verbose) if groups or not failed else None
-        for one in failed:
-            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
+        for outcome in failed:
+            run.console.warn(f"broker {outcome.name} cannot list its groups: {outcome.message}")
         return ExitStatus.FAILED if failed or status is None else status
-    items = [group_item(group) for group in groups] + [broker_item(one) for one in failed]
+    items = [group_item(group) for group in groups] + [broker_item(outcome) for outcome in failed]
     views: dict[Section, tuple[type[TypedRow], Callable[[GroupItem], Iterable[TypedRow]]]] = {
         "offsets": (OffsetRow, offset_rows),
         "members": (MemberRow, member_rows),
@@ -499,7 +499,7 @@ def members(
         return await look_up_groups(client, requested), failed
 
     found, failed = run.on_brokers(query)
-    groups = [group_item(group) for group in found] + [broker_item(one) for one in failed]
+    groups = [group_item(group) for group in found] + [broker_item(outcome) for outcome in failed]
     items = [item for group in groups for item in member_items(group)]
     run.console.show(MemberRow, items, rows=[row for group in groups for row in member_rows(group)])
     return run.status_of(items)

@@ -205,9 +205,9 @@ def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, al
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
     """Return the groups; one that does not exist has no members and no offsets.  Raises ApiError for other errors."""
     found = await look_up_groups(client, list(names))
-    for one in found:
-        if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise ApiError(one.outcome.error, f"{one.outcome.name}: {one.outcome.message}")
+    for group in found:
+        if not group.outcome.is_done and group.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise ApiError(group.outcome.error, f"{group.outcome.name}: {group.outcome.message}")
     return found
 
 
@@ -219,7 +219,7 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
             continue
         names = [
             f"{member.member_id} ({member.host}{AWAY if member.is_away else ''})"
-            for member in sorted(group.members, key=lambda one: one.member_id)
+            for member in sorted(group.members, key=lambda other: other.member_id)
         ]
         more = f" and {len(names) - MEMBERS_NAMED_MAX} more" if len(names) > MEMBERS_NAMED_MAX else ""
         problems.append(
@@ -243,7 +243,7 @@ async def commit(
         known = (saved or {}).get(reset.group, {}).get(reset.tp)
         metadata = known.metadata if known is not None and known.offset == reset.new else ""
         requested.setdefault(reset.group, {})[reset.tp] = CommittedOffset(reset.new, metadata=metadata)
-    committed = await client.gather([commit_offsets(client, *one) for one in requested.items()])
+    committed = await client.gather([commit_offsets(client, *item) for item in requested.items()])
     return {
         (group, tp): outcome
         for group, responses in zip(requested, committed, strict=True)
@@ -254,7 +254,9 @@ async def commit(
 def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[ResetRow], *, with_group: bool) -> None:
     """Kafka's CSV; errors are written to stderr."""
     _warn_of_failures(run, rows)
-    offsets = [(one.group, one.tp, one.new) for one in resets if one.outcome.is_done and one.new is not None]
+    offsets = [
+        (reset.group, reset.tp, reset.new) for reset in resets if reset.outcome.is_done and reset.new is not None
+    ]
     run.console.verbatim(format_offsets(offsets, with_group=with_group))
 
 
@@ -271,7 +273,7 @@ def show_as_kafka(
 ) -> None:
     """Show the CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
     _warn_of_failures(run, rows)
-    done = [one for one, row in zip(resets, rows, strict=True) if not row.error]
+    done = [reset for reset, row in zip(resets, rows, strict=True) if not row.error]
     done = reset_compat.in_order(compat, scenario, done, topics)
     run.console.verbatim(reset_compat.warnings(compat, scenario, done))
     if export:
@@ -430,7 +432,10 @@ def reset_offsets(
             back_up(run, groups, "reset-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: commit(client, resets))
     status = "reset" if outcomes else WOULD_RESET
-    rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    rows = [
+        reset_row(planned, status, outcomes.get((planned.group, planned.tp)) if outcomes else None)
+        for planned in resets
+    ]
     if compat:
         show_as_kafka(
             run, resets, rows, compat, target.scenario, topics=topic or (), export=export, with_group=with_group

@@ -86,9 +86,10 @@ async def selected_groups(
 def with_matching_topics(groups: Iterable[GroupDescription], pattern: NamePattern) -> list[GroupDescription]:
     """Return the groups with the offsets of the topics that match only.  Raises KctlError if no topic matches."""
     described = list(groups)
-    topics = matching_topics(pattern, (one.tp.topic for group in described for one in group.offsets))
+    topics = matching_topics(pattern, (offset.tp.topic for group in described for offset in group.offsets))
     return [
-        replace(group, offsets=tuple(one for one in group.offsets if one.tp.topic in topics)) for group in described
+        replace(group, offsets=tuple(offset for offset in group.offsets if offset.tp.topic in topics))
+        for group in described
     ]
 
 
@@ -236,7 +237,11 @@ def named(items: Sequence[str]) -> str:
 
 def warn_of_clamped(run: Invocation, resets: Iterable[Reset]) -> None:
     """Warn about offsets that are moved into the range of their partition."""
-    moved = [(one.tp, one.unclamped, one.new, one.held) for one in resets if one.is_clamped and one.held is not None]
+    moved = [
+        (reset.tp, reset.unclamped, reset.new, reset.held)
+        for reset in resets
+        if reset.is_clamped and reset.held is not None
+    ]
     if len(moved) == 1:
         ((tp, offset, new, held),) = moved
         run.console.warn(f"{tp}: offset {offset} lies outside of {held.start} to {held.end}; it becomes {new}")
@@ -253,9 +258,9 @@ def warn_of_unsaved(run: Invocation, groups: Iterable[GroupDescription], saved: 
         name = group.outcome.name
         topics = {tp.topic for tp in saved[name]}
         kept = [
-            (one.tp, one.committed_offset)
-            for one in group.offsets
-            if one.committed_offset >= 0 and one.tp.topic in topics and one.tp not in saved[name]
+            (current.tp, current.committed_offset)
+            for current in group.offsets
+            if current.committed_offset >= 0 and current.tp.topic in topics and current.tp not in saved[name]
         ]
         if len(kept) == 1:
             ((tp, offset),) = kept

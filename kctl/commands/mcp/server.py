@@ -240,18 +240,18 @@ def _command(words: Sequence[str]) -> Any:
 
 
 def _schema(param: Parameter) -> dict[str, Any]:
-    one: dict[str, Any]
+    schema: dict[str, Any]
     if is_flag(param):
-        one = {"type": "boolean"}
+        schema = {"type": "boolean"}
     elif bounds := number_range(param):
-        one = {"type": "integer", "minimum": bounds[0], "maximum": bounds[1]}
+        schema = {"type": "integer", "minimum": bounds[0], "maximum": bounds[1]}
     else:
-        one = {"type": "string", "maxLength": _TEXT_CHARACTERS_MAX}
+        schema = {"type": "string", "maxLength": _TEXT_CHARACTERS_MAX}
         if choices_of(param):
-            one["enum"] = list(choices_of(param))
+            schema["enum"] = list(choices_of(param))
     if repeats(param):
-        one = {"type": "array", "items": one, "maxItems": _LIST_ITEMS_MAX}
-    return one | {"description": help_of(param)}
+        schema = {"type": "array", "items": schema, "maxItems": _LIST_ITEMS_MAX}
+    return schema | {"description": help_of(param)}
 
 
 def _texts(name: str, param: Parameter, value: object) -> list[str]:
@@ -259,7 +259,7 @@ def _texts(name: str, param: Parameter, value: object) -> list[str]:
         return [_text(name, param, value)]
     if not isinstance(value, list) or len(value) > _LIST_ITEMS_MAX:
         raise UsageError(f"the argument {name} is a list of at most {_LIST_ITEMS_MAX:,} strings")
-    return [_text(name, param, one) for one in value]
+    return [_text(name, param, element) for element in value]
 
 
 def _text(name: str, param: Parameter, value: object) -> str:

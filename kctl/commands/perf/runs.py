@@ -236,7 +236,7 @@ def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry
         run.console.note(f"topic '{topic}' was created; 'kctl topics delete {topic}' deletes it")
         run.restart_timeout()
         found = ranges_of(run, topic) or {}
-    records = sum(one.end - one.start for one in found.values())
+    records = sum(range_.end - range_.start for range_ in found.values())
     if dry_run:
         run.console.show_one(DryRunItem(topic, "would be written to", len(found), records, client))
         return None
@@ -394,9 +394,9 @@ def consume(
     if found is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic}' does not exist")
     if from_ == "end":
-        ranges = {tp: (one.end, INT64_MAX) for tp, one in found.items()}
+        ranges = {tp: (range_.end, INT64_MAX) for tp, range_ in found.items()}
     else:
-        ranges = {tp: (one.start, one.end) for tp, one in found.items()}
+        ranges = {tp: (range_.start, range_.end) for tp, range_ in found.items()}
     with results.shown() as load_run:
         chosen.consume(ranges, load_run)
     return results.status()
@@ -467,5 +467,5 @@ def latency(
     if found is None:
         return ExitStatus.DONE
     with results.shown() as load_run:
-        chosen.round_trips({tp: one.end for tp, one in found.items()}, test_records, load_run)
+        chosen.round_trips({tp: range_.end for tp, range_ in found.items()}, test_records, load_run)
     return results.status()

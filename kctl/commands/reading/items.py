@@ -242,16 +242,16 @@ def read_record(item: object) -> ReadRecord | None:
         raise UsageError('no "value" in it; that of a record without one is null')
     headers = item.get("headers") or []
     if not isinstance(headers, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
+        isinstance(header, dict) and isinstance(header.get("key"), str) for header in headers
     ):
         raise UsageError('headers are a list of {"key", "value"}')
-    for one in headers:
-        _check_unicode(one["key"])
+    for header in headers:
+        _check_unicode(header["key"])
     partition = item.get("partition")
     return ReadRecord(
         decode_bytes(item.get("key"), item.get("key_encoding")),
         decode_bytes(item.get("value"), item.get("value_encoding")),
-        tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
+        tuple((header["key"], decode_bytes(header.get("value"), header.get("encoding"))) for header in headers),
         None if partition == _NO_PARTITION and "file" in item else _integer(item, "partition", INT32_MAX),
         _timestamp(item),
     )

@@ -72,7 +72,7 @@ def list_moves(ctx: typer.Context, *, compat: Compat = None) -> ExitStatus:
     if compat:
         run.console.verbatim(reassign_compat.listed(ongoing))
     else:
-        run.console.show(OngoingRow, [list_row(tp, one) for tp, one in ongoing.items()])
+        run.console.show(OngoingRow, [list_row(tp, reassignment) for tp, reassignment in ongoing.items()])
     return ExitStatus.DONE
 
 

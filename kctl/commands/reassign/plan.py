@@ -156,13 +156,13 @@ class PlanFiles:
         undo = format_reassignment(rollback(moves), rollback_log_dirs(moves))
         done: list[Path] = []
         try:
-            for one, text in [(back, undo), *zip(paths, texts, strict=True)]:
-                done.append(one)
-                write_new(one, text + "\n")
+            for target, text in [(back, undo), *zip(paths, texts, strict=True)]:
+                done.append(target)
+                write_new(target, text + "\n")
         except OSError as error:
             # A file that another process has created meanwhile is not removed.
-            for one in done[:-1] if isinstance(error, FileExistsError) else done:
-                one.unlink(missing_ok=True)
+            for written in done[:-1] if isinstance(error, FileExistsError) else done:
+                written.unlink(missing_ok=True)
             raise KctlError(f"{done[-1]} cannot be written: {error.strerror}") from None
         return paths, back
 

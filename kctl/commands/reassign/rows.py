@@ -208,7 +208,9 @@ PlanOutput = Annotated[
 def broker_ids(text: str | None) -> list[int] | None:
     """Return the broker ids of a list such as `1,2`, each once; None stays None.  Raises UsageError."""
     return (
-        None if text is None else sorted({parse_integer(one, "the id of a broker", low=0) for one in text.split(",")})
+        None
+        if text is None
+        else sorted({parse_integer(broker_id, "the id of a broker", low=0) for broker_id in text.split(",")})
     )
 
 

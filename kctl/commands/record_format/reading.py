@@ -279,8 +279,8 @@ def _field(
             found.texts[field] = None if is_null else form.read(data)
         case HeadersPiece(_, None):
             found.headers = _joined_headers((yield from source.until(delimiter, is_last=is_last)))
-        case HeadersPiece(_, tuple() as each):
-            found.headers = yield from _each_header(source, each, found.numbers["number of headers"], null_marker)
+        case HeadersPiece(_, tuple() as pieces):
+            found.headers = yield from _each_header(source, pieces, found.numbers["number of headers"], null_marker)
             return False
         case _:
             raise AssertionError(step)
@@ -288,11 +288,11 @@ def _field(
 
 
 def _each_header(
-    source: _Input, each: tuple[Piece, ...], count: int, null_marker: bytes | None
+    source: _Input, pieces: tuple[Piece, ...], count: int, null_marker: bytes | None
 ) -> Generator[None, None, list[tuple[str, bytes | None]]]:
     if count > FORMATTED_HEADERS_MAX:
         raise UsageError(f"{count:,} headers; the greatest number is {FORMATTED_HEADERS_MAX:,}")
-    steps = steps_of(each)
+    steps = steps_of(pieces)
     headers = []
     for _ in range(count):
         header = yield from _fields(source, steps, null_marker, is_whole=False)
@@ -373,7 +373,7 @@ class RoundTrip:
 
 
 def _has_values(piece: HeadersPiece) -> bool:
-    return piece.each is None or any(isinstance(one, TextPiece) and one.field == "value" for one in piece.each)
+    return piece.each is None or any(isinstance(part, TextPiece) and part.field == "value" for part in piece.each)
 
 
 def _difference(expected: ReadRecord, read: ReadRecord) -> str:

@@ -151,7 +151,7 @@ def escape_bytes(data: bytes, special: bytes = b"") -> bytes:
     \xNN.
     """
     written = re.sub(
-        rb"[\x00-\x1f\x7f\\%b]" % b"".join(b"\\x%02x" % one for one in special),
+        rb"[\x00-\x1f\x7f\\%b]" % b"".join(b"\\x%02x" % byte for byte in special),
         lambda found: _NAMED.get(found[0]) or b"\\x%02x" % found[0][0],
         data,
     )
@@ -334,7 +334,7 @@ class _Parser:
             form = self._form(letter, {form.value: form for form in TextForm}) or TextForm.RAW
             return TextPiece(self._text[start : self._at], _TEXTS[letter], form)
         if letter not in _NUMBERS:
-            known = ", ".join(f"%{one}" for one in "kvhtpodiKVH")
+            known = ", ".join(f"%{code}" for code in "kvhtpodiKVH")
             raise UsageError(f"-f: no such field: %{letter}; the fields are {known}, and %% is a percent sign")
         if letter == "d" and (time := self._time(start)) is not None:
             return time
@@ -371,10 +371,10 @@ class _Parser:
         if not self._text.startswith("{", self._at):
             return HeadersPiece(self._text[start : self._at], None)
         self._at += 1
-        each = self.pieces(of_header=True)
+        pieces = self.pieces(of_header=True)
         if self._at >= len(self._text):
             raise UsageError("-f: %h{ has no closing brace")
         self._at += 1
-        if not each:
+        if not pieces:
             raise UsageError("-f: %h{} is empty; write %h{%k=%v }, or %h for name=value,name=value")
-        return HeadersPiece(self._text[start : self._at], each)
+        return HeadersPiece(self._text[start : self._at], pieces)

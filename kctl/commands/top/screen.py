@@ -122,8 +122,8 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
     title.append(Span(f"  cluster {escape(seen.cluster_id or '-')}"))
     if is_live:
         title.append(Span(f"  every {state.interval_ms / 1000:g} s", DIM))
-    rates = [one.records_per_s for one in seen.brokers if one.records_per_s is not None]
-    disks = [one.disk_bytes for one in seen.brokers if one.disk_bytes is not None]
+    rates = [broker.records_per_s for broker in seen.brokers if broker.records_per_s is not None]
+    disks = [broker.disk_bytes for broker in seen.brokers if broker.disk_bytes is not None]
     controller = "none" if seen.controller is None else str(seen.controller)
     facts = (
         f"brokers {len(seen.brokers)}",
@@ -141,9 +141,9 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
 
 def _health(seen: Activity) -> Line:
     counts = dict.fromkeys((OFFLINE, UNDER_REPLICATED, MOVING, OK), 0)
-    for one in seen.partitions:
-        counts[one.status] += 1
-    bad_directories = sum(one.offline_directories or 0 for one in seen.brokers)
+    for partition in seen.partitions:
+        counts[partition.status] += 1
+    bad_directories = sum(broker.offline_directories or 0 for broker in seen.brokers)
     words = [
         Span(f"{count} {status.lower()}", _COLOURS[status])
         for status, count in counts.items()
@@ -226,7 +226,9 @@ def _table(table: Table, width: int, rows: Sequence[Any], *, selected: int = -1)
     The first column of names is cut, then columns of high rank are left out, until they fit.
     """
     texts = {column.field: [column.text(getattr(row, column.field)) for row in rows] for column in table.columns}
-    columns = [one for one in table.columns if not one.is_rare or any(text != NOTHING for text in texts[one.field])]
+    columns = [
+        shown for shown in table.columns if not shown.is_rare or any(text != NOTHING for text in texts[shown.field])
+    ]
     natural = {
         column.field: max(map(display_width, (column.title, *texts[column.field])), default=0) for column in columns
     }

@@ -175,13 +175,17 @@ def _rows(view: View, subject: str, seen: Activity) -> Sequence[Any]:
         case View.GROUPS:
             return seen.groups
         case View.PARTITIONS:
-            return [one for one in seen.partitions if one.status != OK]
+            return [partition for partition in seen.partitions if partition.status != OK]
         case View.TOPIC:
-            return [one for one in seen.partitions if one.topic == subject]
+            return [partition for partition in seen.partitions if partition.topic == subject]
         case View.BROKER:
-            return [one for one in seen.partitions if any(str(replica) == subject for replica in one.replicas)]
+            return [
+                partition
+                for partition in seen.partitions
+                if any(str(replica) == subject for replica in partition.replicas)
+            ]
         case View.GROUP:
-            return [one for one in seen.group_offsets if one.group == subject]
+            return [offset for offset in seen.group_offsets if offset.group == subject]
         case View.OVERVIEW:
             return ()
 

@@ -259,7 +259,9 @@ def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, fi
         selected = partitions if filters.problems else None
         resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in found]
         described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
-        configs = {one.name: entries for one, entries in described.items() if not isinstance(entries, Outcome)}
+        configs = {
+            resource.name: entries for resource, entries in described.items() if not isinstance(entries, Outcome)
+        }
         ongoing = await _ongoing(client)
         if only_overridden:
             text = topic_compat.with_overrides(found, configs, ongoing)
@@ -316,7 +318,7 @@ def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None)
 
 
 def _only(item: TopicItem, partitions: list[int]) -> TopicItem:
-    return item._replace(partitions=[one for one in item.partitions if one.partition in partitions])
+    return item._replace(partitions=[partition for partition in item.partitions if partition.partition in partitions])
 
 
 def _overview_row(item: TopicItem) -> OverviewRow:

@@ -132,7 +132,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in filter(None, text.split("\n\n")):
         yield ".PP"
         pieces = _CODE.split(" ".join(paragraph.split()))
-        yield "".join(f"\\fB{_text(one)}\\fR" if number % 2 else _text(one) for number, one in enumerate(pieces))
+        yield "".join(f"\\fB{_text(piece)}\\fR" if number % 2 else _text(piece) for number, piece in enumerate(pieces))
 
 
 def _name(noun: str, verb: str) -> str:
@@ -222,7 +222,7 @@ def _command(noun: str, verb: str, command: Any) -> list[str]:
 def _options_table(level: int, title: str, params: list[Parameter]) -> list[str]:
     head = "argument" if title == "Arguments" else "option"
     lines = [f"{'#' * level} {title}", "", f"| {head} | meaning |", "|---|---|"]
-    return [*lines, *(f"| `{_cell(parameter_column(one))}` | {_cell(help_of(one))} |" for one in params), ""]
+    return [*lines, *(f"| `{_cell(parameter_column(param))}` | {_cell(help_of(param))} |" for param in params), ""]
 
 
 def _prose(text: str) -> str:

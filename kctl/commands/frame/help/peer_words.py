@@ -284,14 +284,14 @@ def option_meant(
     (metavars) and sister verbs.
     """
     argument = ARGUMENT_OPTIONS.get(flag)
-    if argument is not None and any(one.startswith(argument) for one in arguments):
+    if argument is not None and any(candidate.startswith(argument) for candidate in arguments):
         return f"{argument} as an argument"
     noun = command.partition(" ")[0]
     if noun == "configs" and flag in CONFIGS_OPTIONS:
         return CONFIGS_OPTIONS[flag]
     close = (
-        [one for one in flags if one.startswith(f"{flag}-")]
-        or [one for one in flags if one.endswith(flag[1:]) and flag.startswith("--")]
+        [candidate for candidate in flags if candidate.startswith(f"{flag}-")]
+        or [candidate for candidate in flags if candidate.endswith(flag[1:]) and flag.startswith("--")]
         or _spelled_alike(flag, flags)
     )
     verb = COMMAND_OF_OPTION.get(flag)
@@ -305,7 +305,7 @@ def option_meant(
 
 def _spelled_alike(flag: str, flags: Collection[str]) -> list[str]:
     """Return the option that resembles this one most, apart from dashes, which would make all short options alike."""
-    names = {one.lstrip("-"): one for one in flags}
+    names = {candidate.lstrip("-"): candidate for candidate in flags}
     return [names[name] for name in difflib.get_close_matches(flag.lstrip("-"), names, 1, 0.7)]
 
 

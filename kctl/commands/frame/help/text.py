@@ -73,7 +73,10 @@ def panels(params: Iterable[Parameter]) -> dict[str, list[Parameter]]:
 def usage_pieces(command: Any) -> list[str]:
     """Return the usage line after the name of the command: arguments, then [OPTIONS]."""
     arguments = [param for param in command.params if is_argument(param)]
-    return [*(word if one.required else f"[{word}]" for one in arguments for word in [_argument(one)]), "[OPTIONS]"]
+    return [
+        *(word if argument.required else f"[{word}]" for argument in arguments for word in [_argument(argument)]),
+        "[OPTIONS]",
+    ]
 
 
 def parameter_column(param: Parameter) -> str:

@@ -59,8 +59,8 @@ def words_of(params: Iterable[Parameter], values: Mapping[str, Any]) -> list[str
         if is_flag(param):
             words += flags_of(param)[-1:] if value else []
             continue
-        for one in value if isinstance(value, (list, tuple)) else (value,):
-            words += [shown_value(one)] if is_argument(param) else [flags_of(param)[-1], shown_value(one)]
+        for element in value if isinstance(value, (list, tuple)) else (value,):
+            words += [shown_value(element)] if is_argument(param) else [flags_of(param)[-1], shown_value(element)]
     return words
 
 

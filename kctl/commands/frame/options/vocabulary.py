@@ -53,7 +53,10 @@ def format_vocabulary(vocabulary: Vocabulary) -> str:
         else ("option", " ".join(option.flags), *_fields(option.values), option.help)
         for option in vocabulary.options
     ]
-    lines += [("argument", *_fields(each.values), "repeats" if each.repeats else "") for each in vocabulary.arguments]
+    lines += [
+        ("argument", *_fields(argument.values), "repeats" if argument.repeats else "")
+        for argument in vocabulary.arguments
+    ]
     return "".join("\t".join(" ".join(field.split()) for field in line) + "\n" for line in lines)
 
 

@@ -38,7 +38,7 @@ def exposed_files(path: str, properties: Mapping[str, str], more: Sequence[str] 
     """
     files = [path] if any(value.strip() and _SECRET.search(name) for name, value in properties.items()) else []
     files += [value for name, value in properties.items() if value and _KEYSTORE.search(name)]
-    return [each for each in dict.fromkeys((*files, *more)) if _is_readable_by_all(each)]
+    return [file for file in dict.fromkeys((*files, *more)) if _is_readable_by_all(file)]
 
 
 def _is_readable_by_all(path: str) -> bool:
