@@ -105,7 +105,7 @@ def _found(files: Files, path: str) -> FoundFile:
 
 def _last_columns(group: Sequence[FoundFile]) -> Columns:
     """Return the decodings of the file with most columns, which are only added."""
-    count = lambda one: len(leaves(one.columns.key.type, "key") + leaves(one.columns.value.type, "value"))  # noqa: E731
+    count = lambda file: len(leaves(file.columns.key.type, "key") + leaves(file.columns.value.type, "value"))  # noqa: E731
     return max(group, key=count).columns
 
 

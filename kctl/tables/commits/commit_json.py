@@ -50,7 +50,7 @@ def topics_to_json(topics: Mapping[str, TopicPosition]) -> dict[str, Any]:
             "incarnation": position.incarnation,
             "partitions": {str(p): list(at[:2]) for p, at in sorted(position.partitions.items())},
             **_histories_to_json(position),
-            **({"replaced": [list(one) for one in position.replaced]} if position.replaced else {}),
+            **({"replaced": [list(range_) for range_ in position.replaced]} if position.replaced else {}),
         }
         for topic, position in topics.items()
     }
@@ -67,7 +67,7 @@ def topics_from_json(document: Mapping[str, Any]) -> dict[str, TopicPosition]:
                 int(p): Position(at[0], at[1], history_from_json(position.get("histories", {}).get(p)))
                 for p, at in position["partitions"].items()
             },
-            tuple(Replaced(*one) for one in position.get("replaced", ())),
+            tuple(Replaced(*stored) for stored in position.get("replaced", ())),
         )
         for topic, position in document.items()
     }
@@ -205,7 +205,7 @@ def commit_to_json(
     `dropped` are files of the written plan that are not part of the commit.
     """
     letters = [outcome.dead_letters for outcome in outcomes.values() if outcome.dead_letters is not None]
-    is_typed = plan.is_typed or any(one != HeldColumns() for one in after.columns.values())
+    is_typed = plan.is_typed or any(held != HeldColumns() for held in after.columns.values())
     return {
         "version": PARTIAL_VERSION
         if dropped
@@ -325,15 +325,15 @@ def unreadable_to_json(outcomes: Iterable[FileOutcome]) -> list[dict[str, Any]]:
     """Return the offsets that were left out because their batches are corrupt."""
     return [
         {
-            "topic": one.tp.topic,
-            "partition": one.tp.partition,
-            "start": one.start,
-            "end": one.end,
-            "bytes": one.size,
-            "reason": one.reason,
+            "topic": range_.tp.topic,
+            "partition": range_.tp.partition,
+            "start": range_.start,
+            "end": range_.end,
+            "bytes": range_.size,
+            "reason": range_.reason,
         }
         for outcome in outcomes
-        for one in outcome.unreadable
+        for range_ in outcome.unreadable
     ]
 
 
@@ -372,7 +372,8 @@ def positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
         {topic: HeldColumns() for topic in document["positions"]}
         if held is None
         else {
-            topic: HeldColumns(type_from_json(one["key"]), type_from_json(one["value"])) for topic, one in held.items()
+            topic: HeldColumns(type_from_json(column["key"]), type_from_json(column["value"]))
+            for topic, column in held.items()
         }
     )
     letters = _path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None))

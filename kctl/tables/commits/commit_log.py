@@ -152,10 +152,10 @@ class CommitLog:
     def committed_letters(self, *, after: int = -1) -> dict[str, CommittedFile]:
         """Return all committed files with dead letters of the batches after `after`.  Reads these commits."""
         return {
-            one["path"]: CommittedFile(batch, one["bytes"])
+            letter_file["path"]: CommittedFile(batch, letter_file["bytes"])
             for batch in sorted(self._batches(layout.COMMITS))
             if batch > after
-            for one in self._read(layout.COMMITS, batch).get("dead_letters", ())
+            for letter_file in self._read(layout.COMMITS, batch).get("dead_letters", ())
         }
 
     def _committed_sizes(self) -> dict[str, int]:
@@ -259,7 +259,9 @@ class CommitLog:
         if letters is None or letter_sizes is None:
             found = {path: file.size or 0 for path, file in self.committed_letters().items()}
             letters, letter_sizes = NO_PATHS.plus(found), NO_PATHS.plus(sized(found))
-        refused = {one.path: one.size for outcome in outcomes.values() if (one := outcome.dead_letters)}
+        refused = {
+            letter_file.path: letter_file.size for outcome in outcomes.values() if (letter_file := outcome.dead_letters)
+        }
         after = advance(
             positions,
             plan,
@@ -403,5 +405,7 @@ def _damaged(committed: Mapping[str, CommittedFile], present: Mapping[str, int])
 def _is_data_file_in(directory: str, path: str) -> bool:
     """Return whether this is a data file in the directory or the directories of its partitions."""
     *partitions, name = path.removeprefix(f"{directory}/").split("/")
-    are_partitions = len(partitions) <= PARTITION_COLUMNS_MAX and all("=" in one for one in partitions)
+    are_partitions = len(partitions) <= PARTITION_COLUMNS_MAX and all(
+        "=" in directory_name for directory_name in partitions
+    )
     return are_partitions and layout.is_data_file(name)

@@ -130,7 +130,7 @@ class ExistingExport:
     def _losses(self, topics: Collection[str], inventory: Inventory) -> dict[str, str]:
         """Return the first loss of each topic as text."""
         found = {topic: inventory.of(partial(self._is_of, topic=topic)) for topic in topics}
-        return {topic: text for topic, one in found.items() if (text := one.loss_text())}
+        return {topic: text for topic, selected in found.items() if (text := selected.loss_text())}
 
     def topic(self, name: str) -> ExportedTopic:
         """Return the files of one topic.  Raises UsageError if it is not in the export; as `state`."""

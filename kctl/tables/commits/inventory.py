@@ -43,8 +43,8 @@ class Inventory:
     def of(self, is_selected: Callable[[str], bool]) -> Inventory:
         """Return the missing and damaged files whose paths are selected."""
         return Inventory(
-            missing=tuple(one for one in self.missing if is_selected(one[0])),
-            damaged=tuple(one for one in self.damaged if is_selected(one.path)),
+            missing=tuple(loss for loss in self.missing if is_selected(loss[0])),
+            damaged=tuple(file for file in self.damaged if is_selected(file.path)),
         )
 
     def loss_text(self) -> str:

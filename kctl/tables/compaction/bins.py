@@ -52,7 +52,7 @@ def bins_of(sources: Iterable[SourceFile], target_bytes: int) -> list[list[Sourc
         if source.size >= target_bytes * SMALL_SHARE:
             continue
         held = open_bins.setdefault(source.group, [])
-        is_full = sum(one.size for one in held) + source.size > target_bytes
+        is_full = sum(source_file.size for source_file in held) + source.size > target_bytes
         if held and (is_full or len(held) >= COMPACTED_FILES_PER_FILE_MAX):
             found.append(held)
             held = open_bins[source.group] = []

@@ -55,7 +55,7 @@ def compact_folder(
                 for first in range(0, len(bins), BINS_PER_BATCH_MAX):
                     some = bins[first : first + BINS_PER_BATCH_MAX]
                     positions, written = _compact(files, log, positions, some, compression, clock)
-                    sizes += [one.size for one in written]
+                    sizes += [file.size for file in written]
             found.append(summary(directory, len(paths), bins, sizes))
         return found
 
@@ -86,8 +86,8 @@ def _compact(
     try:
         for number, held in enumerate(bins):
             path = _merged_path(held[0].path, batch, number)
-            merged[path] = merge(files, [one.path for one in held], partial(files.scratch, path), compression)
-        removed = tuple(one.path for held in bins for one in held)
+            merged[path] = merge(files, [source.path for source in held], partial(files.scratch, path), compression)
+        removed = tuple(source.path for held in bins for source in held)
         plan = Compaction(batch, clock.now_ms(), uuid4().hex, tuple(merged), removed)
         log.write_compaction_plan(plan)
         written = []

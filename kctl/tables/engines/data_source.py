@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 TIMEOUT_MS = 30_000
-_FORMATS = tuple(one.value for one in Format)
+_FORMATS = tuple(format_.value for format_ in Format)
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 _OPTIONS = (
     *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation"),
@@ -181,7 +181,7 @@ def _field(name: str, format_: str, schema: str) -> FieldOptions:
 def _columns(options: DecodingOptions, topics: tuple[str, ...], properties: Mapping[str, str], url: str) -> Columns:
     """Return the columns of all topics together."""
     registry = None
-    if any(one.needs_registry for one in options.fields):
+    if any(field.needs_registry for field in options.fields):
         found = registry_settings(properties, url or None)
         if found is None:
             raise UsageError("no schema registry: set schema.registry, or schema.registry.url in command.config")

@@ -88,8 +88,8 @@ class SparkRunner:
         offsets, records, bytes_in, files = (context.accumulator(0) for _ in range(4))
         reused_offsets, reused_records, reused_bytes = (context.accumulator(0) for _ in range(3))
 
-        def carry_out(one: tuple[bytes, int]) -> FileOutcome:
-            pickled, offset_count = one
+        def carry_out(task: tuple[bytes, int]) -> FileOutcome:
+            pickled, offset_count = task
             outcome = run_pickled(pickled, progress_path)
             offsets.add(offset_count)
             records.add(outcome.records)
@@ -216,8 +216,8 @@ def failed_ranges(outcomes: Mapping[str, FileOutcome]) -> dict[TopicPartition, K
         return {}
     found: dict[TopicPartition, KctlError] = {}
     for outcome in failed:
-        for one in outcome.failed:
-            found.setdefault(one.tp, _ERRORS[one.failure](one.message))
+        for range_ in outcome.failed:
+            found.setdefault(range_.tp, _ERRORS[range_.failure](range_.message))
     return found
 
 

@@ -98,7 +98,7 @@ class LocalRunner:
                 while waiting and len(workers) < self._processes:
                     workers.append(self._start(waiting.popleft(), directory))
                 ready = wait([worker.pipe for worker in workers], POLL_INTERVAL_S)
-                for worker in [each for each in workers if each.pipe in ready]:
+                for worker in [candidate for candidate in workers if candidate.pipe in ready]:
                     task = worker.task
                     outcome = _received(worker.pipe)
                     if outcome is None or not waiting:

@@ -132,14 +132,14 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
     found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
     parts = tuple(
         PartOutcome(
-            records=one[0],
-            lost=one[1],
-            bad=sum(one[2:3]),
-            filtered=sum(one[3:4]),
-            bytes_in=sum(one[4:5]),
-            unreadable=sum(one[5:6]),
+            records=counts[0],
+            lost=counts[1],
+            bad=sum(counts[2:3]),
+            filtered=sum(counts[3:4]),
+            bytes_in=sum(counts[4:5]),
+            unreadable=sum(counts[5:6]),
         )
-        for one in found
+        for counts in found
     )
     bad = sum(part.bad for part in parts)
     letters_path = dead_letters_path(task.path)
@@ -151,7 +151,8 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
         dead_letters=WrittenFile(letters_path, files.size(letters_path) or 0, bad) if bad else None,
         is_reused=True,
         unreadable=tuple(
-            Unreadable(TopicPartition(*one[:2]), *one[2:]) for one in json.loads(metadata.get(UNREADABLE_KEY, "[]"))
+            Unreadable(TopicPartition(*stored[:2]), *stored[2:])
+            for stored in json.loads(metadata.get(UNREADABLE_KEY, "[]"))
         ),
     )
 
@@ -203,7 +204,7 @@ def _write(
     copy = _Copy(task, outputs, letters, report)
     try:
         with open_readers(task) as open_reader:
-            failed = [one for range_ in task.ranges if (one := _failure(copy, range_, open_reader))]
+            failed = [failure for range_ in task.ranges if (failure := _failure(copy, range_, open_reader))]
         if failed:
             outputs.abandon()
             letters.abandon()
@@ -220,7 +221,11 @@ def _write(
                         for part in found.parts
                     ]
                 ),
-                **({UNREADABLE_KEY: json.dumps([[*one.tp, *one[1:]] for one in unreadable])} if unreadable else {}),
+                **(
+                    {UNREADABLE_KEY: json.dumps([[*range_.tp, *range_[1:]] for range_ in unreadable])}
+                    if unreadable
+                    else {}
+                ),
             },
             found.files,
         )

@@ -47,7 +47,11 @@ def log_starts(request: ExportRequest, tps: Collection[TopicPartition]) -> dict[
     async def send_to() -> dict[TopicPartition, int]:
         async with ClusterClient(request.client, BlockingTransport()) as client:
             found = await list_offsets(client, dict.fromkeys(tps, EARLIEST))
-            return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
+            return {
+                tp: listed_offset.offset
+                for tp, listed_offset in found.items()
+                if not isinstance(listed_offset, ApiError)
+            }
 
     return run_blocking(send_to())
 
@@ -85,4 +89,4 @@ def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
 def sampled(sample: RecordSample, topic: str, name: str) -> list[bytes]:
     """Return the keys or values of a topic in the sample."""
     found = [getattr(record, name) for tp, records in sample.items() if tp.topic == topic for record in records]
-    return [one for one in found if one is not None]
+    return [value for value in found if value is not None]

@@ -149,7 +149,12 @@ class _Letters:
         by_incarnation: dict[int, list[int]] = {}
         for number, at in self._position.partitions.items():
             by_incarnation.setdefault(at.incarnation, []).append(number)
-        return sum([await self._write_incarnation(one, numbers) for one, numbers in sorted(by_incarnation.items())])
+        return sum(
+            [
+                await self._write_incarnation(incarnation, numbers)
+                for incarnation, numbers in sorted(by_incarnation.items())
+            ]
+        )
 
     async def _write_incarnation(self, incarnation: int, numbers: Collection[int]) -> int:
         extents = self._data.extents(dict.fromkeys(numbers, incarnation))

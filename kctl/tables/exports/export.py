@@ -410,8 +410,10 @@ class Exporter:
         left = _paths_of(outcomes[path] for path in plan.shares().keys() - finished.shares().keys())
         committed, after = self._commit(finished, outcomes, positions, left)
         outcomes = {path: outcomes[path] for path in committed.shares()}
-        self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
-        self._report.warnings += [unreadable_text(one) for outcome in outcomes.values() for one in outcome.unreadable]
+        self._report.warnings += sorted({outcome.message for outcome in outcomes.values() if outcome.message})
+        self._report.warnings += [
+            unreadable_text(range_) for outcome in outcomes.values() for range_ in outcome.unreadable
+        ]
         # Files of tasks that failed and were repeated.
         self._log.remove_unfinished(committed.topics)
         self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin))
@@ -475,10 +477,12 @@ class Exporter:
                 sample_of=partial(sampled, sample),
                 is_shared=self._request.table.is_shared,
             )
-            for topic, one in columns.items():
+            for topic, held in columns.items():
                 if partition_by.field:
-                    partition_by.field_type(topic, one)
-                self._request.table.rows.check(one, partition_by, include_headers=self._request.options.include_headers)
+                    partition_by.field_type(topic, held)
+                self._request.table.rows.check(
+                    held, partition_by, include_headers=self._request.options.include_headers
+                )
             if not options.keeps_bad:
                 check_sample(sample, columns)
             self._decided = decided_for, columns

@@ -136,7 +136,7 @@ class RowWriter:
     ) -> None:
         progress = self._route.progress_of(span.partition)
         position = self._moved.get(progress, span.start)
-        groups = [one.group for one in run]
+        groups = [extent.group for extent in run]
         for batch in self._data.ordered_records(groups, span.partition, span.incarnation, span.start):
             if not batch.num_rows:
                 continue
@@ -208,7 +208,7 @@ def overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
             yield run
             run = []
         run.append(extent)
-        run.sort(key=lambda one: one.last)
+        run.sort(key=lambda other: other.last)
     if run:
         yield run
 
@@ -415,7 +415,7 @@ async def _check_rows(
     for number, at in _positions(exported):
         position = starts[number]
         for run in due_runs(extents.get(number, ()), starts[number]):
-            groups = [one.group for one in run]
+            groups = [extent.group for extent in run]
             for batch in data.ordered_records(groups, number, at.incarnation, starts[number]):
                 for offset in batch.column("offset").to_pylist():
                     if offset < position:

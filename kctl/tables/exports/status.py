@@ -130,9 +130,9 @@ def _judged(row: PartitionStatus, log: LiveLog) -> PartitionStatus:
 def _with_history(row: PartitionStatus, topic: TopicState, divergences: Outcomes[Divergence]) -> PartitionStatus:
     """Add where the log differs from the exported one, and the rows that are of lost records."""
     ranges = tuple(
-        ReplacedRange(one.incarnation, one.start, one.end, one.leader_epoch)
-        for one in topic.position.replaced
-        if one.partition == row.partition
+        ReplacedRange(range_.incarnation, range_.start, range_.end, range_.leader_epoch)
+        for range_ in topic.position.replaced
+        if range_.partition == row.partition
     )
     row = row._replace(replaced_ranges=ranges)
     found = divergences.get(TopicPartition(row.topic, row.partition))

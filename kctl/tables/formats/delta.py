@@ -139,15 +139,15 @@ def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
 def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
     """Return the application transactions for positions."""
     found: dict[str, int] = {}
-    for topic, one in topics.items():
-        prefix = f"kctl/{one.cluster_id}/{topic}/{one.topic_id}"
-        for partition, at in one.partitions.items():
+    for topic, position in topics.items():
+        prefix = f"kctl/{position.cluster_id}/{topic}/{position.topic_id}"
+        for partition, at in position.partitions.items():
             app_id = f"{prefix}/{at.incarnation}/{partition}"
             found[app_id] = at.offset
             if at.history.leader_epoch != NO_EPOCH:
                 found[f"{app_id}{HIGH_WATERMARK}"] = at.history.offset
                 found[f"{app_id}{LEADER_EPOCH}"] = at.history.leader_epoch
-        for range_ in one.replaced:
+        for range_ in position.replaced:
             found[f"{prefix}/{range_.incarnation}/{range_.partition}{REPLACED}"] = range_.start
     return found
 
@@ -343,7 +343,7 @@ class DeltaLakeTable:
 
     def partitions(self) -> dict[str, str]:
         """See Table."""
-        return {path: repr(sorted(one.partition.items())) for path, one in self._held().items()}
+        return {path: repr(sorted(file.partition.items())) for path, file in self._held().items()}
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
         """See Table.
@@ -372,15 +372,15 @@ class DeltaLakeTable:
             actions += [
                 {
                     "remove": {
-                        "path": one.name,
+                        "path": source.name,
                         "deletionTimestamp": now_ms,
                         "dataChange": False,
                         "extendedFileMetadata": True,
-                        "partitionValues": one.partition,
-                        "size": one.size,
+                        "partitionValues": source.partition,
+                        "size": source.size,
                     }
                 }
-                for one in sources
+                for source in sources
             ]
             added = {
                 "path": merged.path,
@@ -509,8 +509,8 @@ class DeltaLakeTable:
         highs: dict[str, int] = {}
         for name in STATISTICS:
             statistics = [chunk[name].statistics for chunk in found if name in chunk]
-            lows[name] = min(one.min for one in statistics)
-            highs[name] = max(one.max for one in statistics)
+            lows[name] = min(statistic.min for statistic in statistics)
+            highs[name] = max(statistic.max for statistic in statistics)
         nulls = dict.fromkeys(STATISTICS, 0)
         return {"numRecords": file.records, "minValues": lows, "maxValues": highs, "nullCount": nulls}
 

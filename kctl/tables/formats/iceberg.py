@@ -245,7 +245,7 @@ class IcebergTable:
         if self._table is None or snapshot is None:
             return False
         with self._failures():
-            return any(one.content == ManifestContent.DELETES for one in snapshot.manifests(self._table.io))
+            return any(manifest.content == ManifestContent.DELETES for manifest in snapshot.manifests(self._table.io))
 
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
@@ -284,7 +284,7 @@ class IcebergTable:
                     expiry = expiry_of(transaction.table_metadata, transaction.table_metadata.last_updated_ms)
                     if expiry:
                         expire = ExpireSnapshots(transaction)
-                        expire.by_ids([one.snapshot_id for one in expiry.expired]).commit()
+                        expire.by_ids([snapshot.snapshot_id for snapshot in expiry.expired]).commit()
                 if expiry:
                     remove_files(table, expiry, self._is_in_table)
             except CommitFailedException as error:
@@ -310,7 +310,7 @@ class IcebergTable:
     def partitions(self) -> dict[str, str]:
         """Return the partition of each data file of the state that was read last, as text, by path."""
         with self._failures():
-            return {path: repr(one.partition) for path, one in self._held().items()}
+            return {path: repr(file.partition) for path, file in self._held().items()}
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
         """Replace files by others with the same rows, in one snapshot.  Raises Conflict, then nothing is changed."""

@@ -64,18 +64,22 @@ def expiry_of(metadata: TableMetadata, now_ms: int) -> Expiry | None:
     keep = max(property_as_int(metadata.properties, MIN_SNAPSHOTS, 1) or 1, 1)
     line = _ancestors(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name != MAIN_BRANCH}
-    old = [one for one in line[keep:] if one.timestamp_ms < now_ms - max_age_ms and one.snapshot_id not in named]
+    old = [
+        snapshot
+        for snapshot in line[keep:]
+        if snapshot.timestamp_ms < now_ms - max_age_ms and snapshot.snapshot_id not in named
+    ]
     expired = old[::-1][:EXPIRED_AT_ONCE_MAX]
     if not expired:
         return None
     after = line[: line.index(expired[-1])]
-    ids = {one.snapshot_id for one in (*expired, *after)}
-    return Expiry(expired, after[-1], [one for one in metadata.snapshots if one.snapshot_id not in ids])
+    ids = {snapshot.snapshot_id for snapshot in (*expired, *after)}
+    return Expiry(expired, after[-1], [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in ids])
 
 
 def _ancestors(metadata: TableMetadata) -> list[Snapshot]:
     """Return the current snapshot and its ancestors, newest first, as far as they are known."""
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    by_id = {known_snapshot.snapshot_id: known_snapshot for known_snapshot in metadata.snapshots}
     found: list[Snapshot] = []
     snapshot = metadata.current_snapshot()
     while snapshot is not None:
@@ -101,7 +105,7 @@ def remove_files(table: Table, expiry: Expiry, is_in_table: Callable[[str], bool
 
 def _unused_manifests(io: FileIO, expiry: Expiry) -> set[str]:
     """Manifest lists and manifests that only expired snapshots use."""
-    used = {manifest.manifest_path for one in (expiry.next, *expiry.others) for manifest in one.manifests(io)}
+    used = {manifest.manifest_path for kept in (expiry.next, *expiry.others) for manifest in kept.manifests(io)}
     lists = {snapshot.manifest_list for snapshot in expiry.expired}
     manifests = {manifest.manifest_path for snapshot in expiry.expired for manifest in snapshot.manifests(io)}
     return lists | (manifests - used)
@@ -124,7 +128,7 @@ def _data_files(table: Table) -> set[str]:
     """Return the data files of the current snapshot, which another program may have added again."""
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot else []
-    return {entry.data_file.file_path for one in manifests for entry in one.fetch_manifest_entry(table.io)}
+    return {entry.data_file.file_path for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)}
 
 
 # What is wrong with the SQLite database of an Iceberg catalogue, and the remedy. Pure.

@@ -133,8 +133,8 @@ def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -
     if not is_object_store(files.location) and (
         found := set(files.location).intersection(UNUSABLE_CHARACTERS[options.kind])
     ):
-        one = min(found)
-        shown = f"'{one}'" if one.isprintable() else "control characters"
+        character = min(found)
+        shown = f"'{character}'" if character.isprintable() else "control characters"
         raise UsageError(
             f"{files.location}: tables of kind {options.kind} need a folder without {shown} in its path: choose "
             "another one"

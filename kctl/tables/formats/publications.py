@@ -76,9 +76,9 @@ class Publications:
 
     def remove_before(self, batch: int) -> None:
         """Remove the records of earlier batches."""
-        for one in self._batches():
-            if one < batch:
-                self.remove(one)
+        for recorded in self._batches():
+            if recorded < batch:
+                self.remove(recorded)
 
     def path(self, batch: int) -> str:
         """Return the absolute path or URL of a record, for messages."""

@@ -266,7 +266,7 @@ class TableLog:
         folder = self._data_directory(directory, state.batch)
         prefix = f"{directory}/" if directory else ""
         existing = (f"{folder}/{name}" for name in self._files.names(folder)) if is_whole else ()
-        of_table = () if is_whole else (f"{prefix}{one}" for one in self._tables[directory].paths())
+        of_table = () if is_whole else (f"{prefix}{table_path}" for table_path in self._tables[directory].paths())
         named = {path for path in (*existing, *of_table) if path.startswith(f"{folder}/")}
         recorded = self._recorded.get(directory)
         if recorded and recorded.batch == state.batch and not state.has_lost:
@@ -388,7 +388,7 @@ class TableLog:
         results = [(range_, parts) for range_, parts in parts_of(plan, outcomes) if range_.tp.topic in topics]
         lost = sum(range_.lost + sum(part.lost for part in parts) for range_, parts in results)
         filtered = sum(part.filtered for _, parts in results for part in parts)
-        letters = [one for path in paths if (one := outcomes[path].dead_letters)]
+        letters = [letter_file for path in paths if (letter_file := outcomes[path].dead_letters)]
         unreadable = unreadable_to_json(outcomes[path] for path in paths)
         prefix = f"{directory}/" if directory else ""
         return TableCommit(
@@ -416,17 +416,17 @@ class TableLog:
                 **({UNREADABLE: json.dumps(unreadable[:UNREADABLE_LISTED_MAX])} if unreadable else {}),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
-            dead_letters=[one.path for one in letters],
-            dead_letter_bytes=[one.size for one in letters],
+            dead_letters=[letter_file.path for letter_file in letters],
+            dead_letter_bytes=[letter_file.size for letter_file in letters],
         )
 
     def _remove_others(self, directory: str, batch: int, kept: Collection[str], letters: Collection[str]) -> None:
         """Remove the files of a batch that were never published; the paths are relative to the target."""
         folder = self._data_directory(directory, batch)
-        for paths, one in ((kept, folder), (letters, dead_letters_path(folder))):
-            for name in self._files.names(one):
-                if f"{one}/{name}" not in paths and is_recorded_name(name):
-                    self._files.remove(f"{one}/{name}")
+        for paths, place in ((kept, folder), (letters, dead_letters_path(folder))):
+            for name in self._files.names(place):
+                if f"{place}/{name}" not in paths and is_recorded_name(name):
+                    self._files.remove(f"{place}/{name}")
 
     def _directory(self, topic: str) -> str:
         return "" if self._is_shared else layout.topic_directory(topic)
@@ -441,13 +441,13 @@ class TableLog:
 
 def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPosition], *, are_equal: bool) -> bool:
     """Return whether positions have those of some partitions; unless `are_equal`, they may also be after them."""
-    for topic, one in some.items():
+    for topic, position in some.items():
         held = positions.get(topic)
-        if held is None or (are_equal and not _offsets(one).items() <= _offsets(held).items()):
+        if held is None or (are_equal and not _offsets(position).items() <= _offsets(held).items()):
             return False
-        if held.incarnation == one.incarnation and any(
+        if held.incarnation == position.incarnation and any(
             partition not in held.partitions or held.partitions[partition].offset < at.offset
-            for partition, at in one.partitions.items()
+            for partition, at in position.partitions.items()
         ):
             return False
     return True

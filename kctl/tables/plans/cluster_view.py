@@ -101,7 +101,7 @@ async def _divergences(
     client: ClusterClient, histories: Mapping[TopicPartition, History], held: Mapping[TopicPartition, OffsetRange]
 ) -> dict[TopicPartition, Divergence]:
     """Return where the logs in `held` part from the histories.  Raises ApiError."""
-    epochs = {tp: one.leader_epoch for tp, one in held.items()}
+    epochs = {tp: range_.leader_epoch for tp, range_ in held.items()}
     found: dict[TopicPartition, Divergence] = {}
     for tp, outcome in (await find_divergences(client, histories, epochs)).items():
         if isinstance(outcome, ApiError):

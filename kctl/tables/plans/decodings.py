@@ -67,11 +67,11 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
         return _type_of(_resolved(reference, document), document, within | {reference}, count)
     for combination in ("anyOf", "oneOf"):
         if combination in schema:
-            others = [one for one in schema[combination] if one != {"type": "null"}]
+            others = [alternative for alternative in schema[combination] if alternative != {"type": "null"}]
             return _type_of(others[0], document, within, count) if len(others) == 1 else None
     kind = schema.get("type", "object" if "properties" in schema else None)
     if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
+        kinds = [name for name in kind if name != "null"]
         kind = kinds[0] if len(kinds) == 1 else None
     if kind == "array":
         item = _type_of(schema.get("items"), document, within, count)
@@ -79,7 +79,9 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
     if kind == "object":
         properties = schema.get("properties", {})
         found = [
-            (name, _type_of(one, document, within, count)) for name, one in properties.items() if is_column_name(name)
+            (name, _type_of(property_, document, within, count))
+            for name, property_ in properties.items()
+            if is_column_name(name)
         ]
         kept = tuple((name, type_) for name, type_ in found if type_ is not None)
         return Struct(kept) if kept else None
@@ -156,14 +158,14 @@ class DecodingOptions:
     @property
     def are_typed(self) -> bool:
         """Whether keys or values are decoded."""
-        return any(one.format is not Format.BINARY for one in self.fields)
+        return any(field_options.format is not Format.BINARY for field_options in self.fields)
 
     def require_packages(self) -> None:
         """Raise PackageMissing unless the packages of the decoders are installed."""
-        for one in self.fields:
-            if one.format in _PACKAGES and find_spec(_PACKAGES[one.format]) is None:
-                raise PackageMissing(f"{_PACKAGES[one.format]} missing: pip install 'kctl-kafka[registry]'")
-            if one.format is Format.VARIANT:
+        for field_options in self.fields:
+            if field_options.format in _PACKAGES and find_spec(_PACKAGES[field_options.format]) is None:
+                raise PackageMissing(f"{_PACKAGES[field_options.format]} missing: pip install 'kctl-kafka[registry]'")
+            if field_options.format is Format.VARIANT:
                 require_variants()
 
 
@@ -193,19 +195,19 @@ def decide(
     `is_shared`: all topics have the same columns.  Raises UsageError, SchemaError and RegistryUnreachable.
     """
     found: dict[str, dict[str, Decoding]] = {topic: {} for topic in topics}
-    for one in options.fields:
+    for field_options in options.fields:
         types: dict[str, Type] = {}
         for topic in topics:
-            decoding = _decoding(one, topic, registry, sample_of)
-            before = getattr(held[topic], one.name) if topic in held else None
+            decoding = _decoding(field_options, topic, registry, sample_of)
+            before = getattr(held[topic], field_options.name) if topic in held else None
             if is_shared and types:
                 before = next(reversed(types.values()))
-            types[topic] = _continued(one, topic, before, decoding)
-            found[topic][one.name] = replace(decoding, type=types[topic])
+            types[topic] = _continued(field_options, topic, before, decoding)
+            found[topic][field_options.name] = replace(decoding, type=types[topic])
         if is_shared and topics:
             last = types[topics[-1]]
             for topic in topics:
-                found[topic][one.name] = replace(found[topic][one.name], type=last)
+                found[topic][field_options.name] = replace(found[topic][field_options.name], type=last)
     return {topic: Columns(**both) for topic, both in found.items()}
 
 
@@ -221,11 +223,13 @@ def check_held(
     Raises as `decide`.
     """
     for topic in topics:
-        for one in options.fields:
-            before = getattr(held[topic], one.name) if topic in held else None
-            if before is None or (one.needs_registry and isinstance(before, Struct)):
+        for field_options in options.fields:
+            before = getattr(held[topic], field_options.name) if topic in held else None
+            if before is None or (field_options.needs_registry and isinstance(before, Struct)):
                 continue
-            _continued(one, topic, before, _decoding(one, topic, registry, lambda _topic, _name: ()))
+            _continued(
+                field_options, topic, before, _decoding(field_options, topic, registry, lambda _topic, _name: ())
+            )
 
 
 def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: Decoding) -> Type:

@@ -26,7 +26,7 @@ class TopicCounts(NamedTuple):
 
     def plus(self, other: TopicCounts) -> TopicCounts:
         """Return the sums."""
-        return TopicCounts(*(one + more for one, more in zip(self, other, strict=True)))
+        return TopicCounts(*(own + more for own, more in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ async def live_topics(client: ClusterClient, names: Collection[str]) -> dict[str
             is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             found[name] = ApiError(code, f"topic {name} does not exist" if is_unknown else f"topic {name}: {code}")
         else:
-            tps += [TopicPartition(name, one.partition) for one in topic.partitions]
+            tps += [TopicPartition(name, partition.partition) for partition in topic.partitions]
     logs = await _logs(client, tps)
     for name in sorted(set(names) - found.keys()):
         of_topic = {tp.partition: log for tp, log in logs.items() if tp.topic == name}

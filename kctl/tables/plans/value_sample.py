@@ -47,9 +47,9 @@ async def take_records(
     found: dict[TopicPartition, dict[int, Record]] = {tp: {} for tp in chosen}
     for is_end in (False, True):
         offsets = {
-            tp: max(one.start, one.end - END_OFFSETS) if is_end else one.start
-            for tp, one in chosen.items()
-            if not is_end or max(found[tp], default=one.end) < one.end - 1
+            tp: max(range_.start, range_.end - END_OFFSETS) if is_end else range_.start
+            for tp, range_ in chosen.items()
+            if not is_end or max(found[tp], default=range_.end) < range_.end - 1
         }
 
         async def send_to(
@@ -57,7 +57,7 @@ async def take_records(
         ) -> Outcomes[FetchedPartition]:
             positions = {tp: offsets[tp] for tp in some}
             fetched = await fetch_batches(connection, positions, limits=LIMITS, isolation=isolation)
-            return {one.tp: one for one in fetched}
+            return {partition.tp: partition for partition in fetched}
 
         for tp, outcome in (await on_leaders(client, offsets, send_to)).items():
             if isinstance(outcome, ApiError):

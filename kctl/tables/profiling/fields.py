@@ -103,7 +103,7 @@ class ValueSample:
 
     def fields(self) -> list[FieldProfile]:
         """Return all fields, in the order in which they were found first."""
-        return [self._profile(*one) for one in self._fields.items()]
+        return [self._profile(*item) for item in self._fields.items()]
 
     def _add_fields(self, found: Mapping[tuple[str, str], None], slice_: int) -> None:
         for path in dict.fromkeys(path for path, _ in found):
@@ -155,15 +155,15 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth > EXPORT_COLUMN_DEPTH_MAX:
         return
     if isinstance(value, dict):
-        for name, one in value.items():
+        for name, member in value.items():
             below = f"{path}.{_shown(name)}" if path else _shown(name)
-            yield below, kind_of_json(one)
-            yield from _walk(one, below, depth + 1)
+            yield below, kind_of_json(member)
+            yield from _walk(member, below, depth + 1)
     elif isinstance(value, list):
         below = f"{path}[]"
-        for one in value:
-            yield below, kind_of_json(one)
-            yield from _walk(one, below, depth + 1)
+        for element in value:
+            yield below, kind_of_json(element)
+            yield from _walk(element, below, depth + 1)
 
 
 def _shown(name: str) -> str:
@@ -207,7 +207,11 @@ def _kind_changes(by_slice: list[Counter[str]]) -> list[str]:
     changes: list[str] = []
     before = ""
     for slice_, counts in enumerate(by_slice):
-        kinds = [kind for kind, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if kind != "null"]
+        kinds = [
+            kind
+            for kind, _ in sorted(counts.items(), key=lambda counted_kind: (-counted_kind[1], counted_kind[0]))
+            if kind != "null"
+        ]
         if not kinds:
             continue
         if before and kinds[0] != before:

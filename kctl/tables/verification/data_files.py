@@ -265,7 +265,7 @@ class DataFiles:
 def _width(columns: Columns) -> tuple[int, int]:
     """Return the numbers of columns and of schemas."""
     both = (columns.key, columns.value)
-    return sum(len(leaves(one.type, "")) for one in both), sum(len(one.schemas) for one in both)
+    return sum(len(leaves(column.type, "")) for column in both), sum(len(column.schemas) for column in both)
 
 
 def _longs(column: pa.Array) -> Longs:

@@ -81,9 +81,13 @@ def claims_of(
             raise ApiError(log.code, f"{TopicPartition(exported.topic, partition)}: {log}")
         end = position.offset
         replaced = [
-            Gap(one.start, one.end, f"{REPLACED}, leader epoch {one.leader_epoch}, incarnation {one.incarnation}")
-            for one in exported.position.replaced
-            if one.partition == partition and is_same
+            Gap(
+                range_.start,
+                range_.end,
+                f"{REPLACED}, leader epoch {range_.leader_epoch}, incarnation {range_.incarnation}",
+            )
+            for range_ in exported.position.replaced
+            if range_.partition == partition and is_same
         ]
         first = firsts.get(partition, end)
         if exported.starts is not None:

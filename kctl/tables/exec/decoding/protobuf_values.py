@@ -127,7 +127,7 @@ def _field_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:
         value_of = _single_value(field.message_type.fields_by_name["value"], codec)
         return lambda entries: {_key(key): value_of(entries[key]) for key in entries}
     single = _single_value(field, codec)
-    return (lambda items: [single(one) for one in items]) if field.is_repeated else single
+    return (lambda items: [single(element) for element in items]) if field.is_repeated else single
 
 
 def _single_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:

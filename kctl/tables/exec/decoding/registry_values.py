@@ -77,19 +77,23 @@ def _converter(type_: Type) -> _Convert | None:
     """Return a function that turns maps within a value into lists of pairs, as Arrow takes them; None without maps."""
     match type_:
         case Struct(fields):
-            inner = {name: convert for name, one in fields if (convert := _converter(one)) is not None}
+            inner = {name: convert for name, field_type in fields if (convert := _converter(field_type)) is not None}
             if not inner:
                 return None
             return lambda value: (
                 None
                 if value is None
-                else {name: inner[name](one) if name in inner else one for name, one in value.items()}
+                else {name: inner[name](member) if name in inner else member for name, member in value.items()}
             )
         case ListOf(item):
-            each = _converter(item)
-            return None if each is None else lambda value: None if value is None else [each(one) for one in value]
-        case MapOf(one):
-            convert = _converter(one) or _same
+            convert_item = _converter(item)
+            return (
+                None
+                if convert_item is None
+                else lambda value: None if value is None else [convert_item(element) for element in value]
+            )
+        case MapOf(value_type):
+            convert = _converter(value_type) or _same
             return lambda value: None if value is None else [(name, convert(item)) for name, item in value.items()]
     return None
 

@@ -78,7 +78,7 @@ def projected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the columns of `schema`, a selection of its own."""
     if len(batch.schema) == len(schema) and batch.schema.equals(schema):
         return batch
-    return pa.RecordBatch.from_arrays([_array(batch.column(one.name), one) for one in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([_array(batch.column(field.name), field) for field in schema], schema=schema)
 
 
 IDENTITY = frozenset({"topic", "partition", "offset", "incarnation"})
@@ -91,14 +91,14 @@ def _pruned(field: pa.Field, paths: set[tuple[str, ...]]) -> pa.Field | None:
         return field
     if not here or not pa.types.is_struct(field.type):
         return None
-    inner = [one for child in field.type if (one := _pruned(child, here)) is not None]
+    inner = [pruned for child in field.type if (pruned := _pruned(child, here)) is not None]
     return field.with_type(pa.struct(inner)) if inner else None
 
 
 def _array(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type.equals(field.type):
         return array
-    children = [_array(pc.struct_field(array, [one.name]), one) for one in field.type]
+    children = [_array(pc.struct_field(array, [child.name]), child) for child in field.type]
     return pa.StructArray.from_arrays(children, fields=list(field.type), mask=array.is_null())
 
 

@@ -356,7 +356,7 @@ class _Reader:
         texts = [self.text(at + offset, levels - 1) for offset in offsets[:-1]]
         if not is_object:
             return f"[{','.join(texts)}]"
-        names = [_quoted(self._names[one]) for one in ids]
+        names = [_quoted(self._names[name_id]) for name_id in ids]
         return "{" + ",".join([f"{name}:{text}" for name, text in zip(names, texts, strict=True)]) + "}"
 
     def _primitive(self, header: int, at: int) -> str:

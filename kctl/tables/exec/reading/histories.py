@@ -54,8 +54,12 @@ async def find_divergences(
     if not due:
         return {}
     outcomes = await check_positions(client, due, known=known)
-    found: Outcomes[Divergence] = {tp: one for tp, one in outcomes.items() if isinstance(one, (ApiError, Divergence))}
-    absent = {tp for tp, one in found.items() if isinstance(one, Divergence) and one.end_offset is None}
+    found: Outcomes[Divergence] = {
+        tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, (ApiError, Divergence))
+    }
+    absent = {
+        tp for tp, divergence in found.items() if isinstance(divergence, Divergence) and divergence.end_offset is None
+    }
     if absent:
         # A log with messages of formats before 2 has no epochs, so that its leader does not find its own either.
         own = {tp: History(0, current_epochs[tp]) for tp in absent}

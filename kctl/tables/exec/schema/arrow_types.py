@@ -35,7 +35,7 @@ def arrow_type(type_: Type) -> pa.DataType:
     """Return the type of a column."""
     match type_:
         case Struct(fields):
-            return pa.struct([pa.field(name, arrow_type(one)) for name, one in fields])
+            return pa.struct([pa.field(name, arrow_type(field_type)) for name, field_type in fields])
         case ListOf(item):
             return pa.list_(pa.field("element", arrow_type(item)))
         case MapOf(value):
@@ -47,7 +47,7 @@ def arrow_type(type_: Type) -> pa.DataType:
 def column_type(arrow: pa.DataType) -> Type:
     """Return the inverse of `arrow_type`, for the columns of tables; other types are given their Arrow name."""
     if pa.types.is_struct(arrow) and arrow not in _NAMES:
-        return Struct(tuple((one.name, column_type(one.type)) for one in arrow))
+        return Struct(tuple((field.name, column_type(field.type)) for field in arrow))
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return ListOf(column_type(arrow.value_type))
     if pa.types.is_map(arrow):

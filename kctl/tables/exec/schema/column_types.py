@@ -126,7 +126,7 @@ def type_to_json(type_: Type) -> Any:
     """See above."""
     match type_:
         case Struct(fields):
-            return {"struct": {name: type_to_json(one) for name, one in fields}}
+            return {"struct": {name: type_to_json(field_type) for name, field_type in fields}}
         case ListOf(item):
             return {"list": type_to_json(item)}
         case MapOf(value):
@@ -140,7 +140,7 @@ def type_from_json(document: Any) -> Type:
         case str() if document in NAMES or _DECIMAL.fullmatch(document):
             return document
         case {"struct": dict(fields)}:
-            return Struct(tuple((name, type_from_json(one)) for name, one in fields.items()))
+            return Struct(tuple((name, type_from_json(field_type)) for name, field_type in fields.items()))
         case {"list": item}:
             return ListOf(type_from_json(item))
         case {"map": value}:
@@ -198,8 +198,8 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
         case Struct(fields), Struct(more):
             added = dict(more)
             merged = [
-                (one, extended(type_, added.pop(one, type_), f"{name}.{one}", is_strict=is_strict, widens=widens))
-                for one, type_ in fields
+                (child, extended(type_, added.pop(child, type_), f"{name}.{child}", is_strict=is_strict, widens=widens))
+                for child, type_ in fields
             ]
             return Struct((*merged, *_without_case_twins(merged, added)))
         case ListOf(item), ListOf(other):
@@ -222,12 +222,12 @@ def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) ->
     """Return the added fields whose names differ from those of others in more than case; `bounded` refuses other
     schemas.
     """
-    taken = {one.lower() for one, _ in held}
+    taken = {held_name.lower() for held_name, _ in held}
     kept = []
-    for one, type_ in added.items():
-        if one.lower() not in taken:
-            taken.add(one.lower())
-            kept.append((one, type_))
+    for added_name, type_ in added.items():
+        if added_name.lower() not in taken:
+            taken.add(added_name.lower())
+            kept.append((added_name, type_))
     return kept
 
 
@@ -287,10 +287,10 @@ def _check_names(type_: Type, path: str, depth: int) -> None:
         case Struct(fields):
             if len({name.lower() for name, _ in fields}) < len(fields):
                 raise UsageError(f"{path} has fields whose names differ only in case, which tables do not allow")
-            for name, one in fields:
+            for name, field_type in fields:
                 if not is_column_name(name):
                     raise UsageError(f"the field {name!r} of {path} has a name that tables do not accept")
-                _check_names(one, f"{path}.{name}", depth + 1)
+                _check_names(field_type, f"{path}.{name}", depth + 1)
         case ListOf(inner) | MapOf(inner):
             _check_names(inner, f"{path}[]", depth + 1)
 
@@ -299,7 +299,7 @@ def leaves(type_: Type, path: str) -> list[tuple[str, str]]:
     """Return (path, type) of all columns below a type: value.id, value.tags[], value.prices[]."""
     match type_:
         case Struct(fields):
-            return [leaf for name, one in fields for leaf in leaves(one, f"{path}.{name}")]
+            return [leaf for name, field_type in fields for leaf in leaves(field_type, f"{path}.{name}")]
         case ListOf(inner) | MapOf(inner):
             return leaves(inner, f"{path}[]")
     return [(path, type_)]

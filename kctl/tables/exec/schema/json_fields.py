@@ -67,8 +67,12 @@ def _is_deep(text: str | bytes, value: Any) -> bool:
         return False
     level = [value]
     for _ in range(EXPORT_JSON_DEPTH_MAX + 1):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [one for items in inner for one in items]
+        inner = [
+            element.values() if isinstance(element, dict) else element
+            for element in level
+            if isinstance(element, dict | list)
+        ]
+        level = [element for items in inner for element in items]
         if not inner:
             return False
     return True
@@ -107,10 +111,10 @@ def _type_of(value: Any, depth: int) -> Type:
         case str():
             return STRING
         case dict():
-            return Struct(tuple((name, _type_of(one, depth + 1)) for name, one in value.items()))
+            return Struct(tuple((name, _type_of(member, depth + 1)) for name, member in value.items()))
     item: Type = _UNKNOWN
-    for one in value:
-        item = _merged(item, _type_of(one, depth + 1))
+    for element in value:
+        item = _merged(item, _type_of(element, depth + 1))
     return ListOf(item)
 
 
@@ -122,8 +126,8 @@ def _merged(a: Type, b: Type) -> Type:
             return b
         case Struct(fields), Struct(more):
             together = dict(fields)
-            for name, one in more:
-                together[name] = _merged(together.get(name, _UNKNOWN), one)
+            for name, field_type in more:
+                together[name] = _merged(together.get(name, _UNKNOWN), field_type)
             return Struct(tuple(together.items()))
         case ListOf(item), ListOf(other):
             return ListOf(_merged(item, other))
@@ -138,10 +142,10 @@ def _pruned(type_: Type, room: list[int]) -> Type | None:
         case Struct(fields):
             kept: list[tuple[str, Type]] = []
             taken: set[str] = set()
-            for name, one in fields:
+            for name, field_type in fields:
                 if name.lower() in taken or not is_column_name(name):
                     continue
-                if (pruned := _pruned(one, room)) is not None:
+                if (pruned := _pruned(field_type, room)) is not None:
                     kept.append((name, pruned))
                     taken.add(name.lower())
             return Struct(tuple(kept)) if kept else None
@@ -165,7 +169,7 @@ def divided(value: Any, type_: Type, path: str, misfits: list[str]) -> tuple[Any
         case Struct(fields) if isinstance(value, dict):
             return _divided_object(value, dict(fields), path, misfits)
         case ListOf(item) if isinstance(value, list):
-            pairs = [divided(one, item, f"{path}[]", misfits) for one in value]
+            pairs = [divided(element, item, f"{path}[]", misfits) for element in value]
             is_whole = all(rest is NOTHING for _, rest in pairs)
             return [fitting for fitting, _ in pairs], NOTHING if is_whole else value
         case str() if _fits(value, type_):
@@ -179,11 +183,11 @@ def _divided_object(
 ) -> tuple[dict[str, Any], Any]:
     fitting: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for name, one in value.items():
+    for name, member in value.items():
         if name in fields:
-            fitting[name], left = divided(one, fields[name], f"{path}.{name}", misfits)
+            fitting[name], left = divided(member, fields[name], f"{path}.{name}", misfits)
         else:
-            left = NOTHING if one is None else one
+            left = NOTHING if member is None else member
         if left is not NOTHING:
             rest[name] = left
     return fitting, rest or NOTHING

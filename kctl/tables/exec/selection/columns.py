@@ -30,7 +30,7 @@ def form_of(type_: pa.DataType) -> HeaderForm:
     """Return the form of a column in a file."""
     if pa.types.is_map(type_):
         return HeaderForm(MAP)
-    return HeaderForm(COLUMNS, tuple(one.name for one in type_)) if pa.types.is_struct(type_) else HEADER_LIST
+    return HeaderForm(COLUMNS, tuple(field.name for field in type_)) if pa.types.is_struct(type_) else HEADER_LIST
 
 
 def formed(batch: pa.RecordBatch, form: HeaderForm) -> pa.RecordBatch:

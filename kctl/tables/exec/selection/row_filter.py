@@ -126,7 +126,7 @@ def type_of(column: Column, columns: Columns, option: str = "--where") -> Type:
     """Return the type of a column.  Raises UsageError if there is none."""
     name = column[0]
     known: dict[str, Type] = {**RECORD_TYPES, "key": columns.key.type, "value": columns.value.type}
-    known |= {f"{one}_rest": STRING for one in ("key", "value") if getattr(columns, one).has_rest}
+    known |= {f"{part}_rest": STRING for part in ("key", "value") if getattr(columns, part).has_rest}
     type_ = known.get(name)
     check_path(column, type_ or Struct(), option)
     for field in column[1:]:

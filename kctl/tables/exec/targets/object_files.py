@@ -75,7 +75,7 @@ class ObjectFiles:
         checked(directory, self._url)
         with self._failures(f"list {directory}"):
             found = obstore.list_with_delimiter(self._store, directory or None)
-        paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+        paths = [*found["common_prefixes"], *(object_["path"] for object_ in found["objects"])]
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def sizes(self, directory: str) -> dict[str, int]:
@@ -83,7 +83,7 @@ class ObjectFiles:
         checked(directory, self._url)
         with self._failures(f"list {directory}"):
             pages = obstore.list(self._store, f"{directory}/" if directory else None)
-            return {one["path"]: int(one["size"]) for page in pages for one in page}
+            return {object_["path"]: int(object_["size"]) for page in pages for object_ in page}
 
     def size(self, path: str) -> int | None:
         """Return the size of the object in bytes; None if it does not exist."""

@@ -207,8 +207,8 @@ class Outputs:
     def _flush_largest(self) -> None:
         """Write the largest row group, which opens its file."""
         parquets = self._open.values()
-        largest = max(parquets, key=lambda one: one.gathered_bytes)
-        if not largest.path and sum(one.path is not None for one in parquets) >= EXPORT_OPEN_FILES_PER_TASK_MAX:
+        largest = max(parquets, key=lambda parquet: parquet.gathered_bytes)
+        if not largest.path and sum(parquet.path is not None for parquet in parquets) >= EXPORT_OPEN_FILES_PER_TASK_MAX:
             raise KctlError(
                 f"the records of {self._task.path} have too many partitions ({len(parquets)}) for its size: export to "
                 "another folder with a smaller --target-file-size, or another --partition-by"

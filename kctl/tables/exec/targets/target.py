@@ -26,7 +26,9 @@ def parse_target(text: str) -> str:
     path = text.removeprefix("file://")
     if "://" not in path:
         folder = Path(path).absolute()
-        existing = next(one for one in (folder, *folder.parents) if one.exists() or one.is_symlink())
+        existing = next(
+            candidate for candidate in (folder, *folder.parents) if candidate.exists() or candidate.is_symlink()
+        )
         if not existing.is_dir():
             raise UsageError(f"{existing} is not a folder")
         return str(folder)

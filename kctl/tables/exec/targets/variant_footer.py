@@ -74,10 +74,12 @@ def annotated(footer: bytes, columns: Collection[str]) -> bytes:
 def _check(group: _Element, children: list[_Element]) -> None:
     is_plain_group = group.numbers.keys() <= {REPETITION, CHILDREN, 9} and group.last_field < LOGICAL_TYPE
     are_binaries = all(
-        one.numbers.get(TYPE) == BYTE_ARRAY and one.numbers.get(REPETITION) == REQUIRED and CHILDREN not in one.numbers
-        for one in children
+        child.numbers.get(TYPE) == BYTE_ARRAY
+        and child.numbers.get(REPETITION) == REQUIRED
+        and CHILDREN not in child.numbers
+        for child in children
     )
-    names = {one.name for one in children}
+    names = {child.name for child in children}
     if group.numbers.get(CHILDREN) != 2 or not is_plain_group or not are_binaries or names != {b"metadata", b"value"}:
         raise UnknownFooter(f"the column {group.name.decode(errors='replace')} is not a group of metadata and value")
 
@@ -143,12 +145,12 @@ class _Reader:
 
     def unsigned(self) -> int:
         found = shift = 0
-        while (one := self.byte()) >= 0x80:
-            found |= (one & 0x7F) << shift
+        while (byte := self.byte()) >= 0x80:
+            found |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
                 raise UnknownFooter("a number is too large")
-        return found | one << shift
+        return found | byte << shift
 
     def integer(self) -> int:
         found = self.unsigned()

@@ -70,7 +70,7 @@ class ParquetFile:
         path, writer = self._opened()
         writer.add_key_value_metadata(metadata)
         writer.close()
-        if variants := [one.name for one in self._schema if one.type == VARIANT_TYPE]:
+        if variants := [field.name for field in self._schema if field.type == VARIANT_TYPE]:
             _annotate(path, variants)
         return path
 
