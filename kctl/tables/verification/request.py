@@ -188,8 +188,8 @@ def _warnings(exported: ExportedTopic, data: DataFiles, missing: Collection[str]
     for range_ in exported.position.replaced:
         warnings.append(
             f"{TopicPartition(exported.topic, range_.partition)}: the rows of offsets {range_.start} to "
-            f"{range_.end - 1} in incarnation {range_.incarnation} are of records that the topic lost after their export "
-            f"(leader epoch {range_.leader_epoch})"
+            f"{range_.end - 1} in incarnation {range_.incarnation} are of records that the topic lost after their "
+            f"export (leader epoch {range_.leader_epoch})"
         )
     for tp, found in source.diverged.items():
         start = f"offset {found.end_offset}" if found.end_offset is not None else "an unknown offset"
