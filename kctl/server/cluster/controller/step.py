@@ -89,6 +89,7 @@ def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:
 def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action]:
     match event:
         case Resigned():
+            # Requests stop waiting: this broker does not learn of the end of these deletions any more.
             waited_for = tuple(sorted(state.deleting))
             _forget(state)
             return [EndDeletionWaits(waited_for)] if waited_for else []
@@ -164,6 +165,7 @@ def _forget(state: ControllerState) -> None:
 
 
 def _fail_over(state: ControllerState, event: Elected) -> Decision:
+    # A broker that is elected again starts from what is in ZooKeeper, which other controllers have changed.
     _forget(state)
     state.is_active = True
     state.epoch, state.epoch_version = event.epoch, event.epoch_version
@@ -179,9 +181,11 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
     decided = {**without_dead_brokers(state, everything), **without_restarted_brokers(state, event.returned)}
     yield
     deletions = yield from deletions_requested(state, DeletionsRead(event.deletions))
+    # A topic that is being deleted gets no new states.
     changes = {tp: requested for tp, requested in decided.items() if tp.topic not in state.deleting}
     elections = yield from bring_online(state, everything, changes)
     writes = [action for action in elections if isinstance(action, WriteStates)]
+    # The roles of these are sent when their new states are in ZooKeeper.
     awaited = decided.keys() | {tp for write in writes for tp in (*write.created, *write.changed)}
     introduction = RequestBatch(state)
     introduction.send_live_brokers()
@@ -192,6 +196,7 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
         if topic_partition not in awaited:
             _send_roles(state, topic_partition, roles)
     reassignments = yield from resume_reassignments(state)
+    # The brokers come first: followers find their leaders in the metadata.
     return [*introduction.actions(), *roles.actions(), *elections, *reassignments, *deletions]
 
 

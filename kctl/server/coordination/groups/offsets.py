@@ -203,6 +203,7 @@ class CommittedOffsets:
                         self._put_newer(tp, appended)
                 else:
                     tp, _ = ended.staged.popitem()
+                # A partition may have a commit in the log and a staged one; both have to be decided.
                 if tp not in ended:
                     self._decided(tp, ended)
             self._ended.popleft()
@@ -275,6 +276,8 @@ class CommittedOffsets:
             del self._transactions[producer_id]
 
     def _put_newer(self, tp: TopicPartition, appended: AppendedOffset) -> None:
+        # A transactional commit becomes visible at its marker, when a later one may be visible already.  The later one
+        # in the log counts, as when the partition is loaded.
         present = self._committed.get(tp)
         if present is None or unpack(present).log_offset < appended.log_offset:
             self._committed[tp] = pack(appended)

@@ -142,6 +142,7 @@ class GroupRunner:
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
         """Process the event and all that follows from it: at once, unless the group is busy."""
+        # What happened to thousands of groups at once, such as the loss of their partition, comes first.
         if hosted.due or not hosted.partition.is_served:
             self._catch_up(hosted)
         self._run_or_wait(hosted, deque((event,)))
@@ -180,6 +181,7 @@ class GroupRunner:
             if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
             if group.unfinished or hosted.record:
+                # Results of this event; they come before later events, some of which may wait already.
                 hosted.waiting.extendleft(reversed(inbox))
                 break
         metadata_bytes = 0 if group.state is GroupState.DEAD else group.metadata_bytes
@@ -196,6 +198,7 @@ class GroupRunner:
     def _go_on(self, hosted: HostedGroup) -> int:
         """Continue the step of a busy group, or process events that have waited for its end."""
         if hosted.record:
+            # First, so that the record is in the log before those of later events; `self` stands for its end.
             if next(hosted.record, self) is self:
                 hosted.record = None
         elif hosted.group.unfinished:
@@ -266,6 +269,7 @@ class GroupRunner:
     def serve_all(self, partition: LedPartition[HostedGroup]) -> None:
         """Start serving the groups of a loaded partition."""
         self.hosted.serve(partition)
+        # In the same call, so that no request sees commits of these transactions as undecided.
         for end in self._transactions[partition].take_early_ends():
             self.transaction_completed(partition, end)
         self._run_in_turns(GroupLoaded(), taken(deque(partition.objects.values())))
@@ -310,6 +314,7 @@ class GroupRunner:
     def _run_in_turns(self, event: Event, waiting: Iterator[HostedGroup]) -> None:
         def visit(hosted: HostedGroup) -> int:
             size, written = _size_of(hosted), self._batches
+            # The group may have been removed, and another one of this id created, since the first turn.
             if self.hosted.get(hosted.group.group_id) is hosted:
                 self.run(hosted, event)
             return size + _BATCH * (self._batches - written)
@@ -326,6 +331,7 @@ class GroupRunner:
                 self._cancel(hosted, action.key)
             case PersistOffsets():
                 if action.producer is not None:
+                    # Before the append, so that a marker that follows in the log finds the group.
                     self._transactions[hosted.partition].add(action.producer.producer_id, hosted.group.group_id)
                 self._batches += 1
                 outcome = self._writer.offsets(hosted.partition, hosted.group.group_id, action)
@@ -355,6 +361,7 @@ class GroupRunner:
         outcome = yield from self._writer.group_in_pieces(hosted.partition, hosted.group.group_id, action)
         done: deque[Event] = deque()
         self._await_append(hosted, action.append_id, outcome, done)
+        # The result comes before the events that waited for it.
         hosted.waiting.extendleft(done)
 
     def _await_append(
@@ -385,6 +392,7 @@ class GroupRunner:
             task.cancel()
 
     def _timer_fired(self, hosted: HostedGroup, key: TimerKey) -> None:
+        # This may cancel the timer, also one that has fired.
         self._catch_up(hosted)
         if hosted.timers.pop(key, None) is not None:
             self.run(hosted, TimerFired(key))

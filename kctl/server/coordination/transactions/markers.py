@@ -188,6 +188,7 @@ class MarkerSender:
         for partition in partitions:
             leader = self._leaders.leader_of(partition)
             if leader is not None:
+                # A partition counts as deleted only if it is missing for GONE_AFTER_MS without a break.
                 job.missing_since_ms.pop(partition, None)
                 by_leader.setdefault(leader, []).append(partition)
             elif self._is_gone(job, partition):
@@ -234,6 +235,7 @@ class MarkerSender:
         try:
             while channel.queue:
                 batch = channel.next_batch()
+                # Empty if all of these jobs have ended meanwhile.
                 if batch:
                     results = await self._exchange(channel, batch)
                     for job, partitions in batch.items():

@@ -167,6 +167,7 @@ class TransactionRunner:
         self._turns.visit(waiting, lambda hosted: self._process(hosted, event))
 
     def _unload(self, hosted: HostedTransaction) -> int:
+        # First: the remaining markers are those of the new coordinator.
         self._discard(hosted)
         self.run(hosted, Unload())
         return 1

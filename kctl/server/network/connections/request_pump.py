@@ -157,12 +157,14 @@ class RequestPump:
         for count in range(TURN_REQUESTS_MAX):
             if request_bytes >= TURN_REQUEST_BYTES_MAX or response_bytes >= TURN_RESPONSE_BYTES_MAX:
                 break
+            # The first request is always handled, and a connection with one request does not read the clock.
             if count == 1:
                 end_s = self._now_s() + time_s
             elif count and self._now_s() >= end_s:
                 break
             if pending and not self._may_overlap():
                 return _WAITS
+            # A client that authenticates may send larger requests from then on.
             inbox.frame_bytes_max = channel.frame_bytes_max
             if pending:
                 if (size := self._take_overlapping()) is None:
@@ -287,11 +289,13 @@ class RequestPump:
         while pending and self._error is None:
             first = pending[0]
             if isinstance(first, asyncio.Future) and not first.done():
+                # A request that overlapped others gets the callback only now: its reply is sent after theirs.
                 first.add_done_callback(self._on_reply)
                 break
             pending.popleft()
             reply = _outcome(first) if isinstance(first, asyncio.Future) else first
             if isinstance(reply, BaseException):
+                # The next turn raises it, when the responses before it are queued.
                 self._error = reply
                 if isinstance(reply, ChannelEnded) and reply.last is not None:
                     self._put(reply.last)

@@ -44,6 +44,7 @@ def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> N
         out.append(Respond(event.token, dict.fromkeys(event.offsets, error)))
         return
     member = group.members.get(event.member_id)
+    # A commit shows that the member is alive, as a heartbeat does.
     if member is not None:
         expect_heartbeat(member, member.session_timeout_ms, now, out)
     accepted, refused = _sorted_by_size(group, event.offsets)
@@ -136,6 +137,7 @@ def transaction_completed(group: Group, event: TransactionCompleted, out: list[A
     """Make the commits of the transaction visible, or drop them; if there are thousands, in later steps as well."""
     is_first = not group.offsets.is_deciding
     group.offsets.end_transaction(event.producer_id, committed=event.committed)
+    # Otherwise a repeated DecideOffsets is under way, which comes to this transaction too.
     if is_first:
         decide_offsets(group, out)
 
@@ -180,6 +182,7 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
         return ErrorCode.FENCED_INSTANCE_ID
     if event.member_id != UNKNOWN_MEMBER and event.member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
+    # Clients without KIP-447 send -1.
     if 0 <= event.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
@@ -209,6 +212,7 @@ def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> li
     """Return those of these partitions whose commits have expired, by the rules of KIP-211."""
     kept_topics: frozenset[str] = frozenset()
     empty_since_ms: int | None = None
+    # A group that has never had members: each commit expires by its own time.
     if group.protocol_type is None:
         pass
     elif group.state is GroupState.EMPTY:
@@ -216,6 +220,7 @@ def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> li
     elif group.is_consumer_group and group.state is GroupState.STABLE and group.subscribed_topics is not None:
         kept_topics = group.subscribed_topics
     else:
+        # The topics of the members are unknown or about to change, so nothing expires.
         return []
     return group.offsets.expired(
         partitions,

@@ -64,6 +64,7 @@ def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
     if not _has_room_for(group, event.member_id):
         if event.member_id in group.members or event.member_id in group.pending_members:
             out.append(CancelTimer(session_timer(event.member_id)))
+        # A refused member does not stay in the group, which would wait for it.
         group.remove(event.member_id)
         _refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER, out)
     elif group.state is GroupState.DEAD:
@@ -74,6 +75,7 @@ def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
         _join_without_id(group, event, now, out)
     else:
         _join_with_id(group, event, now, out)
+    # Whatever the outcome: the group may have waited for this member only, which has joined or was removed.
     complete_join_if_ready(group, now, out)
 
 
@@ -86,6 +88,7 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
     if error is not ErrorCode.NONE:
         _skip_refused(group, append)
     member = group.members.get(append.new_member_id)
+    # The member was removed, or it has joined again: only its latest request is answered with a generation.
     if member is None or member.join_token is not append.token:
         return
     if error is ErrorCode.NONE:
@@ -199,6 +202,7 @@ def _admit(group: Group, event: JoinRequest, member_id: str, now: Now, out: list
         join_token=event.token,
         is_new=True,
     )
+    # Only the first rebalance of a group is delayed further for members that arrive late, as in Kafka.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
         group.has_new_member = True
     group.add(member, event.protocol_type)
@@ -223,6 +227,7 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
     fenced = ErrorCode.FENCED_INSTANCE_ID
     respond_to_join(group, member, JoinOutcome(error=fenced, member_id=old_member_id), out)
     respond_to_sync(member, SyncOutcome(fenced), out)
+    # The key of the timer has the old id.
     forget_session(member, out)
     old_protocols = member.protocols
     group.replace_static(old_member_id, event.fresh_member_id)
@@ -232,8 +237,10 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
         # The leader may be computing an assignment for the old id.
         start_rebalance(group, now, out)
     elif group.state is GroupState.STABLE and group.elect_protocol() != group.protocol_name:
+        # The new process supports other protocols, so that another one has the most votes.
         start_rebalance(group, now, out)
     elif group.state is GroupState.STABLE:
+        # The others keep their assignments.  The new id is in the log before the member learns it.
         append = ReplacementAppend(event.token, old_member_id, event.fresh_member_id, old_protocols, leader_before)
         assignments = {other.member_id: other.assignment for other in group.members.values()}
         persist_generation(group, append, assignments, out)
@@ -265,6 +272,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     member = group.members[event.member_id]
     _has_synced(group, member, out)
     if group.state is GroupState.STABLE:
+        # The leader was faster, or the response to an earlier sync was lost.
         out.append(Respond(event.token, assignment_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
@@ -283,6 +291,7 @@ def assignment_stored(group: Group, append: AssignmentAppend, error: ErrorCode, 
     if error is ErrorCode.NONE:
         give_assignments(group, append.assignments, now, out)
     else:
+        # No member may use an assignment that another coordinator would not find in the log.
         clear_assignments(group, error, now, out)
         start_rebalance_if_possible(group, now, out)
 

@@ -108,6 +108,7 @@ def start_rebalance(group: Group, now: Now, out: list[Action]) -> None:
     """All members have to join again.  A group that was empty waits for more members (KIP-134)."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         clear_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
+    # It limits the syncs of a generation that ends here.
     out.append(CancelTimer(SYNC_TIMER))
     if group.state is GroupState.EMPTY:
         delay_ms = group.config.group_initial_rebalance_delay_ms
@@ -129,10 +130,12 @@ def complete_join_if_ready(group: Group, now: Now, out: list[Action]) -> None:
 
 def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
     """Continue, when the JOIN timer fired, with the members that joined, unless the initial delay is extended."""
+    # If the group was busy when the timer fired, an earlier event may have ended the phase.
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     initial = group.initial_delay
     if initial is not None and group.has_new_member and initial.remaining_ms > 0:
+        # Members are still arriving.  All delays together take no longer than the rebalance timeout (KIP-134).
         group.has_new_member = False
         next_ms = min(group.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
         group.initial_delay = InitialDelay(next_ms, max(initial.remaining_ms - initial.delay_ms, 0))
@@ -144,6 +147,7 @@ def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
 
 def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
     """Remove members that have not synced when the SYNC timer fired, and start a rebalance (KAFKA-12898)."""
+    # Also in a stable group: a member may never have asked for the assignment that the leader has sent.
     if group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} or not group.pending_sync:
         return
     step_through(group, len(group.pending_sync), _restart_without(group, sorted(group.pending_sync), now), out)
@@ -230,6 +234,7 @@ def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out:
 
 def persist_generation(group: Group, append: Append, assignments: Mapping[str, bytes], out: list[Action]) -> None:
     """Write the record of this generation with these assignments."""
+    # Before the record is made in steps: `is_storing_assignment` has to be true at once.
     append_id = group.add_pending_append(append)
 
     def work() -> MemberSteps:
@@ -270,12 +275,14 @@ def _begin_to_complete_join(group: Group, now: Now, out: list[Action]) -> None:
 
 def _complete_join(group: Group, now: Now) -> MemberSteps:
     """Remove the members that have not joined, and begin a generation with the others."""
+    # Static members keep their place until their session ends (KIP-345).
     for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
         out: list[Action] = []
         remove_member(group, member, out)
         yield out
     group.is_completing_join = False
     if not group.members:
+        # Without this record a new coordinator would restore the members of the last generation.
         group.begin_generation(None, now)
         group.subscribed_topics = frozenset()
         yield (PersistGroup(group.add_pending_append(EmptyAppend()), group.snapshot(())),)
@@ -287,6 +294,7 @@ def _complete_join(group: Group, now: Now) -> MemberSteps:
                 yield ()
         group.begin_generation(election.winner(), now)
         yield from _respond_to_joins(group, now)
+        # Last, because no response depends on it: it decides which offsets expire and may be deleted.
         yield from _read_subscriptions(group)
     else:
         # Only static members are left and none has joined; wait until they join or their sessions expire.
@@ -294,6 +302,7 @@ def _complete_join(group: Group, now: Now) -> MemberSteps:
 
 
 def _respond_to_joins(group: Group, now: Now) -> MemberSteps:
+    # The list is complete before the first response, because the leader may be any of the members.
     joined: list[JoinedMember] = []
     for joined_member in _joined_members(group):
         joined.append(joined_member)
