@@ -21,7 +21,7 @@ EACH_CLIENT = pytest.mark.parametrize("client", CLIENTS)
 def test_what_is_produced_is_consumed(kctl: Kctl, topic: str, client: str) -> None:
     line = f"perf produce {topic} --records 2000 --size 10-200 --compression lz4 --client {client} --format jsonl"
     ran = kctl(f"{line} --histogram --interval 100ms")
-    rows = [json.loads(one) for one in ran.out.splitlines()]
+    rows = [json.loads(line) for line in ran.out.splitlines()]
     total = rows[-1]
     assert (ran.status, total["kind"], total["records"], total["errors"]) == (0, "total", 2000, 0)
     assert total["client"].startswith(f"{client} ")
