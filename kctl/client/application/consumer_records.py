@@ -42,6 +42,20 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     """Of the leader that has written the record (KIP-320); -1 if it is unknown."""
 
 
+class Unprepared(Exception):
+    """Raised on an event loop by a deserializer that would wait; `prepare` is called in a thread, then it again."""
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        super().__init__("the deserializer has to wait")
+        self.prepare = prepare
+
+
+def without_waiting(deserializer: Callable[[bytes | None], Any]) -> Callable[[bytes | None], Any]:
+    """The form of a deserializer for an event loop, which raises Unprepared instead of waiting, if it has one."""
+    form: Callable[[bytes | None], Any] = getattr(deserializer, "without_waiting", deserializer)
+    return form
+
+
 class ConsumerInterceptor:
     """Sees records and commits of a consumer; subclasses override what they need.  Java's ConsumerInterceptor.
 
