@@ -58,7 +58,7 @@ from tests.unit.client.test_schema_registry import protobuf_types
 VALUE = SerializationContext("orders", MessageField.VALUE)
 KEY = SerializationContext("orders", MessageField.KEY)
 CUSTOMER = {"type": "record", "name": "Customer", "namespace": "shop", "fields": [{"name": "name", "type": "string"}]}
-PRICED = {
+PRICED: dict[str, Any] = {
     "type": "record",
     "name": "Priced",
     "namespace": "shop",
@@ -123,15 +123,15 @@ def test_json_schema_is_exchanged_with_confluents(server: RegistryServer) -> Non
 def test_protobuf_is_exchanged_with_confluents(server: RegistryServer) -> None:
     registry = SchemaRegistry(server.url)
     options = {"use.deprecated.format": False}
-    for message_type, fields in zip(protobuf_types(), ({"order_id": 7}, {"item": "x"}), strict=True):
-        message = message_type(**fields)
+    order_type, line_type = protobuf_types()
+    for message_type, message in ((order_type, order_type(order_id=7)), (line_type, line_type(item="x"))):
         data = ProtobufSerializer(registry, message_type).serialize("orders", message)
         assert data == confluent_protobuf.ProtobufSerializer(message_type, confluent(server), options)(message, VALUE)
         assert confluent_protobuf.ProtobufDeserializer(message_type, options)(data, VALUE) == message
         assert ProtobufDeserializer(registry, message_type)(data) == message
         assert str(ProtobufDeserializer(registry)(data)) == str(message)  # a class that is made of the schema
     with pytest.raises(SchemaError, match=r"schema \d+: it is a shop.Order.Line, not a shop.Order"):
-        ProtobufDeserializer(registry, protobuf_types()[0])(data)
+        ProtobufDeserializer(registry, order_type)(data)
 
 
 def test_values_are_resolved_to_the_schema_of_the_reader(server: RegistryServer) -> None:
