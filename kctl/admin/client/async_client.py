@@ -602,7 +602,7 @@ class AsyncAdminClient:
             before = await client.metadata(None if wanted is None else {tp.topic for tp in wanted})
             elections = await election.elect_leaders(client, kind, wanted, before)
             found: dict[TopicPartition, Election | ApiError] = {
-                one.tp: error_or(one.outcome, one) if one.is_needed else one for one in elections
+                result.tp: error_or(result.outcome, result) if result.is_needed else result for result in elections
             }
             return Results.of(found if wanted is None else wanted, found)
 

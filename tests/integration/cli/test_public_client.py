@@ -245,4 +245,4 @@ def test_examples_of_the_documentation_run(bootstrap: str, topic: str) -> None:
             program = program.replace('"copies"', f'"{topic}"').replace("http://localhost:8081", registry.url)
             for name in ("billing", "shipping", "copy", "orders-loader", "orders-copy", "orders-avro"):
                 program = program.replace(f'"{name}"', f'"{topic}-{name}"')
-            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": "example"})
+            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": __name__})
