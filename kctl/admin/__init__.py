@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kctl.admin.client.async_client import AdminConfig, AsyncAdminClient, ClusterDescription
+    from kctl.admin.client.async_client import AsyncAdminClient, ClusterDescription
     from kctl.admin.client.blocking_client import AdminClient
     from kctl.admin.client.results import Results
+    from kctl.admin.client.settings import AdminConfig
     from kctl.admin.groups.groups import ListedGroup
     from kctl.admin.placement.election import Election, ElectionType
     from kctl.admin.placement.reassignment import Ongoing
@@ -76,7 +77,7 @@ _MODULES = {
     "AclFilter": ("kctl.security.acls", "AclFilter"),
     "AclResourceType": ("kctl.security.acls", "ResourceType"),
     "AdminClient": ("kctl.admin.client.blocking_client", "AdminClient"),
-    "AdminConfig": ("kctl.admin.client.async_client", "AdminConfig"),
+    "AdminConfig": ("kctl.admin.client.settings", "AdminConfig"),
     "AsyncAdminClient": ("kctl.admin.client.async_client", "AsyncAdminClient"),
     "ClusterDescription": ("kctl.admin.client.async_client", "ClusterDescription"),
     "CommittedOffset": ("kctl.client.consuming.committed_offsets", "CommittedOffset"),

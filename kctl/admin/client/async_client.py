@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from kctl.admin.client.results import (
-    K,
-    Results,
+from kctl.admin.client.arguments import (
+    check_assignment,
+    check_change,
+    check_entity,
     check_name,
     check_number,
+    check_once,
+    check_resource,
+    check_topic,
     checked_by_partition,
     checked_items,
     checked_mapping,
     checked_names,
     checked_partitions,
     checked_replicas,
-    error_of,
 )
+from kctl.admin.client.calls import AdminCalls
+from kctl.admin.client.results import K, Results, error_of, error_or, results_of
 from kctl.admin.groups import groups as group_operations
 from kctl.admin.groups import offsets as offset_operations
 from kctl.admin.groups.groups import ListedGroup
@@ -39,19 +43,15 @@ from kctl.admin.security.quotas import Entity, EntityQuotas, FilterPart, QuotaCh
 from kctl.admin.security.users import NewPassword
 from kctl.admin.topics import configs as config_operations
 from kctl.admin.topics import topics as topic_operations
-from kctl.admin.topics.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
+from kctl.admin.topics.configs import ConfigChange, ConfigEntry, ConfigResource
 from kctl.admin.topics.overrides import alter_configs_of_any_broker
-from kctl.admin.topics.topics import BROKER_DEFAULT, Assignment, CreatedTopic, NewTopic
+from kctl.admin.topics.topics import Assignment, CreatedTopic, NewTopic
 from kctl.client.cluster import ClusterClient
-from kctl.client.connections.asyncio_transport import AsyncioTransport
-from kctl.client.connections.loop_thread import ForkGuard
-from kctl.client.connections.transport import Security
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
 from kctl.client.consuming.list_offsets import SPECIAL, IsolationLevel, OffsetAt, list_offsets
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.client.metadata import Broker, Topic
-from kctl.client.outcome import Outcome, outcome_of
-from kctl.client.settings import PLAINTEXT, RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX, ClientSettings, parse_servers
+from kctl.client.outcome import Outcome
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, UsageError
 from kctl.lag.facts import GroupDescription
 from kctl.model import INT32_MAX, TopicPartition
@@ -60,59 +60,6 @@ from kctl.security.acls import AclBinding, AclFilter, binding_problem
 from kctl.security.scram import Mechanism
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdminConfig:
-    """Settings of an administration client, with the meanings of Kafka's properties; times in ms."""
-
-    bootstrap_servers: str | Sequence[str]
-    """host:port, several separated by commas or as a list."""
-    client_id: str = "kctl"
-    security: Security | None = None
-    """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
-    request_timeout_ms: int = 30_000
-    """The time for one response."""
-    default_api_timeout_ms: int = 60_000
-    """The deadline of a call with its retries, if the call does not set its own."""
-    retry_backoff_ms: int = RETRY_BACKOFF_MS
-    retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
-    socket_connection_setup_timeout_ms: int = 5_000
-
-    def __post_init__(self) -> None:
-        """Raises UsageError, which names the setting."""
-        for name in (
-            *("request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms"),
-            *("retry_backoff_max_ms", "socket_connection_setup_timeout_ms"),
-        ):
-            check_number(name, getattr(self, name), low=1, high=INT32_MAX)
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
-
-        Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
-        UsageError, also for a name that no client has.
-        """
-        from kctl.client.properties.settings import admin_fields  # noqa: PLC0415 - it also parses security
-
-        known = frozenset(field.name for field in fields(cls))
-        return cls(**(admin_fields(properties, known - overrides.keys()) | overrides))
-
-    def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
-        servers = self.bootstrap_servers
-        protocol = PLAINTEXT if self.security is None else self.security.protocol
-        return ClientSettings(
-            bootstrap=parse_servers(servers if isinstance(servers, str) else ",".join(servers), protocol),
-            client_id=self.client_id,
-            timeout_ms=self.default_api_timeout_ms,
-            connect_timeout_ms=min(self.default_api_timeout_ms, self.socket_connection_setup_timeout_ms),
-            security=self.security,
-            request_timeout_ms=self.request_timeout_ms,
-            retry_backoff_ms=self.retry_backoff_ms,
-            retry_backoff_ms_max=max(self.retry_backoff_ms, self.retry_backoff_max_ms),
-        )
 
 
 class ClusterDescription(NamedTuple):
@@ -125,7 +72,7 @@ class ClusterDescription(NamedTuple):
     """The brokers that are alive, by id."""
 
 
-class AsyncAdminClient:
+class AsyncAdminClient(AdminCalls):
     """Administers a cluster; use as an async context manager.  Owner: event loop.
 
     Calls may run concurrently.  Each has one deadline for all of its requests and retries, `timeout_ms` or
@@ -136,29 +83,6 @@ class AsyncAdminClient:
     All methods raise UsageError, which names the argument; ApiError for what concerns the call as a whole, such as
     UNSUPPORTED_VERSION; AuthenticationFailed; and ClusterUnreachable.  Errors of single items are in the Results.
     """
-
-    def __init__(self, config: AdminConfig) -> None:
-        if not isinstance(config, AdminConfig):
-            raise UsageError(f"config must be an AdminConfig, not {type(config).__name__}")
-        self._config = config
-        self._client = ClusterClient(config.client_settings(), AsyncioTransport())
-        self._fork_guard = ForkGuard("administration client")
-        self._is_closed = False
-
-    async def __aenter__(self) -> Self:
-        """Sends nothing yet."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Closes the connections; calls in progress raise ClusterUnreachable."""
-        self._is_closed = True
-        if not self._fork_guard.is_in_child:
-            await self._client.close()
-
-    # The cluster.
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """The id of the cluster, its controller and its live brokers."""
@@ -194,9 +118,9 @@ class AsyncAdminClient:
         """Creates topics, or only checks them; returns when the live brokers have them in their metadata."""
         wanted = checked_items("topics", topics, NewTopic)
         for index, topic in enumerate(wanted):
-            _check_topic(f"topics[{index}]", topic)
+            check_topic(f"topics[{index}]", topic)
         names = [topic.name for topic in wanted]
-        _check_once("topics", names)
+        check_once("topics", names)
 
         async def work(client: ClusterClient) -> Results[str, CreatedTopic]:
             created = await topic_operations.create_topics(client, wanted, validate_only=validate_only)
@@ -210,7 +134,7 @@ class AsyncAdminClient:
 
         async def work(client: ClusterClient) -> Results[str, None]:
             outcomes = await topic_operations.delete_topics(client, wanted)
-            return _results(wanted, {outcome.name: outcome for outcome in outcomes})
+            return results_of(wanted, {outcome.name: outcome for outcome in outcomes})
 
         return await self._change("delete_topics", work, timeout_ms) if wanted else Results()
 
@@ -231,7 +155,7 @@ class AsyncAdminClient:
         for name, assignment in replicas.items():
             if name not in wanted:
                 raise UsageError(f"assignments['{name}'] is about a topic that is not among the counts")
-            _check_assignment(f"assignments['{name}']", assignment)
+            check_assignment(f"assignments['{name}']", assignment)
 
         async def grow(client: ClusterClient, name: str) -> Outcome:
             return await topic_operations.create_partitions(
@@ -296,7 +220,7 @@ class AsyncAdminClient:
         """The properties of topics, brokers and others, all or only `names`, with their sources and synonyms."""
         wanted = list(dict.fromkeys(checked_items("resources", resources, ConfigResource)))
         for index, resource in enumerate(wanted):
-            _check_resource(f"resources[{index}]", resource)
+            check_resource(f"resources[{index}]", resource)
         properties = None if names is None else checked_names("names", names)
 
         async def work(client: ClusterClient) -> Results[ConfigResource, list[ConfigEntry]]:
@@ -323,13 +247,13 @@ class AsyncAdminClient:
         """Changes the named properties of each resource and no others: all of them or, on an error, none."""
         wanted = checked_mapping("changes", changes, ConfigResource)
         for resource, some in wanted.items():
-            _check_resource(f"changes: {resource}", resource)
+            check_resource(f"changes: {resource}", resource)
             for index, change in enumerate(checked_items(f"changes['{resource.name}']", some, ConfigChange)):
-                _check_change(f"changes['{resource.name}'][{index}]", change)
+                check_change(f"changes['{resource.name}'][{index}]", change)
 
         async def work(client: ClusterClient) -> Results[ConfigResource, None]:
             outcomes = await alter_configs_of_any_broker(client, wanted, validate_only=validate_only)
-            return _results(wanted, outcomes)
+            return results_of(wanted, outcomes)
 
         return await self._change("alter_configs", work, timeout_ms) if wanted else Results()
 
@@ -365,7 +289,7 @@ class AsyncAdminClient:
                 raise UsageError(f"bindings[{index}]: {problem}")
 
         async def work(client: ClusterClient) -> Results[AclBinding, None]:
-            return _results(wanted, dict(zip(wanted, await operation(client, wanted), strict=True)))
+            return results_of(wanted, dict(zip(wanted, await operation(client, wanted), strict=True)))
 
         return await self._change(name, work, timeout_ms) if wanted else Results()
 
@@ -438,7 +362,7 @@ class AsyncAdminClient:
             check_number(f"offsets[{tp}].leader_epoch", commits[tp].leader_epoch, low=NO_EPOCH, high=INT32_MAX)
 
         async def work(client: ClusterClient) -> Results[TopicPartition, None]:
-            return _results(wanted, await offset_operations.commit_offsets(client, group_id, commits))
+            return results_of(wanted, await offset_operations.commit_offsets(client, group_id, commits))
 
         return await self._change("alter_group_offsets", work, timeout_ms) if wanted else Results()
 
@@ -471,7 +395,7 @@ class AsyncAdminClient:
         wanted = checked_partitions("partitions", partitions)
 
         async def work(client: ClusterClient) -> Results[TopicPartition, None]:
-            return _results(wanted, await offset_operations.delete_offsets(client, group_id, wanted))
+            return results_of(wanted, await offset_operations.delete_offsets(client, group_id, wanted))
 
         return await self._change("delete_group_offsets", work, timeout_ms) if wanted else Results()
 
@@ -481,7 +405,7 @@ class AsyncAdminClient:
 
         async def work(client: ClusterClient) -> Results[str, None]:
             outcomes = await group_operations.delete_groups(client, wanted)
-            return _results(wanted, {outcome.name: outcome for outcome in outcomes})
+            return results_of(wanted, {outcome.name: outcome for outcome in outcomes})
 
         return await self._change("delete_groups", work, timeout_ms) if wanted else Results()
 
@@ -503,7 +427,7 @@ class AsyncAdminClient:
 
         async def work(client: ClusterClient) -> Results[str, None]:
             outcomes = await group_operations.remove_members(client, group_id, member_ids=members, instance_ids=static)
-            return _results([*members, *static], outcomes)
+            return results_of([*members, *static], outcomes)
 
         return await self._change("remove_members", work, timeout_ms) if members or static else Results()
 
@@ -530,7 +454,7 @@ class AsyncAdminClient:
         """Changes quotas of entities, such as `(("user", "alice"),)`: those of an entity all or, on an error, none."""
         wanted = checked_mapping("changes", changes, tuple)
         for entity, some in wanted.items():
-            _check_entity(entity)
+            check_entity(entity)
             for index, change in enumerate(checked_items(f"changes[{entity}]", some, QuotaChange)):
                 check_name(f"changes[{entity}][{index}].key", change.key)
                 value: Any = change.value
@@ -568,7 +492,7 @@ class AsyncAdminClient:
             raise UsageError(f"password must be a NewPassword, not {type(password).__name__}")
 
         async def work(client: ClusterClient) -> Results[Mechanism, None]:
-            return _results(password.mechanisms, await user_operations.set_password(client, user, password))
+            return results_of(password.mechanisms, await user_operations.set_password(client, user, password))
 
         return await self._change("set_password", work, timeout_ms)
 
@@ -580,7 +504,7 @@ class AsyncAdminClient:
         wanted = checked_items("mechanisms", mechanisms, Mechanism)
 
         async def work(client: ClusterClient) -> Results[Mechanism, None]:
-            return _results(wanted, await user_operations.delete_credentials(client, user, wanted))
+            return results_of(wanted, await user_operations.delete_credentials(client, user, wanted))
 
         return await self._change("delete_credentials", work, timeout_ms)
 
@@ -627,70 +551,9 @@ class AsyncAdminClient:
         }
 
         async def work(client: ClusterClient) -> Results[TopicPartition, None]:
-            return _results(wanted, await reassignment.alter_reassignments(client, replicas))
+            return results_of(wanted, await reassignment.alter_reassignments(client, replicas))
 
         return await self._change("alter_reassignments", work, timeout_ms) if wanted else Results()
-
-    # Deadlines and retries.
-
-    async def _read(self, name: str, work: Callable[[ClusterClient], Awaitable[T]], timeout_ms: int | None) -> T:
-        return await self._call(name, work, timeout_ms, is_repeatable=True)
-
-    async def _change(self, name: str, work: Callable[[ClusterClient], Awaitable[T]], timeout_ms: int | None) -> T:
-        return await self._call(name, work, timeout_ms, is_repeatable=False)
-
-    async def _call(
-        self,
-        name: str,
-        work: Callable[[ClusterClient], Awaitable[T]],
-        timeout_ms: int | None,
-        *,
-        is_repeatable: bool,
-    ) -> T:
-        if self._fork_guard.is_in_child:
-            raise UsageError(self._fork_guard.problem)
-        if self._is_closed:
-            raise UsageError("the administration client is closed")
-        limit_ms = self._limit_ms(timeout_ms)
-        client = self._client.for_call(limit_ms)
-        deadline = client.deadline(limit_ms)
-        is_sent = False
-        try:
-            async with asyncio.timeout(limit_ms / 1000):
-                while True:
-                    try:
-                        await client.any_broker()
-                        is_sent = True
-                        return await work(client)
-                    except ClusterUnreachable:
-                        if (is_sent and not is_repeatable) or self._is_closed or not await deadline.pause():
-                            raise
-        except TimeoutError:
-            text = f"{name} has no result after {limit_ms} ms"
-            if is_sent and not is_repeatable:
-                text += "; the brokers may have performed it"
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-
-    def _limit_ms(self, timeout_ms: int | None) -> int:
-        if timeout_ms is None:
-            return self._config.default_api_timeout_ms
-        check_number("timeout_ms", timeout_ms, low=1, high=INT32_MAX)
-        return timeout_ms
-
-
-def error_or(outcome: Outcome, value: T) -> T | ApiError:
-    """The value of an item, or its error."""
-    return error_of(outcome, outcome.name) or value
-
-
-def _results(items: Collection[K], outcomes: Mapping[K, Outcome]) -> Results[K, None]:
-    """The results of items without values; an error for those that the broker has not returned."""
-    missing = outcome_of("", ErrorCode.UNKNOWN_SERVER_ERROR, "the response of the broker does not contain this item")
-    return Results({item: error_of(outcomes.get(item, missing), _label(item)) for item in items})
-
-
-def _label(item: object) -> object:
-    return item.name if isinstance(item, (ConfigResource, Mechanism)) else item
 
 
 async def _each(
@@ -700,69 +563,10 @@ async def _each(
 
     async def one(item: K) -> ApiError | None:
         try:
-            return error_of(await change(client, item), item)
+            outcome = await change(client, item)
+            return error_of(outcome, outcome.name)
         except (ApiError, ClusterUnreachable) as error:
             code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
             return ApiError(code, f"{item}: {error}")
 
     return Results(zip(items, await client.gather([one(item) for item in items]), strict=True))
-
-
-def _check_topic(argument: str, topic: NewTopic) -> None:
-    check_name(f"{argument}.name", topic.name)
-    if topic.assignment:
-        if (topic.partitions, topic.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
-            raise UsageError(f"{argument} has an assignment; leave out partitions and replication_factor")
-        _check_assignment(f"{argument}.assignment", topic.assignment)
-    if topic.partitions != BROKER_DEFAULT:
-        check_number(f"{argument}.partitions", topic.partitions, low=1, high=INT32_MAX)
-    if topic.replication_factor != BROKER_DEFAULT:
-        check_number(f"{argument}.replication_factor", topic.replication_factor, low=1, high=(1 << 15) - 1)
-    for name, value in checked_mapping(f"{argument}.configs", topic.configs, str).items():
-        if not isinstance(value, str):
-            raise UsageError(f"{argument}.configs['{name}'] must be a str, not {type(value).__name__} {value!r}")
-
-
-def _check_assignment(argument: str, assignment: Any) -> None:
-    if isinstance(assignment, (str, bytes)) or not isinstance(assignment, Sequence):
-        raise UsageError(f"{argument} must be a list with the broker ids of each partition")
-    for index, replicas in enumerate(assignment):
-        checked_replicas(f"{argument}[{index}]", replicas)
-
-
-def _check_resource(argument: str, resource: ConfigResource) -> None:
-    if not isinstance(resource.type, ResourceType):
-        raise UsageError(f"{argument}: the type must be a ResourceType, not {resource.type!r}")
-    is_of_broker = resource.type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
-    if is_of_broker and isinstance(resource.name, str) and (resource.name.isdecimal() or not resource.name):
-        return
-    if is_of_broker:
-        raise UsageError(f"{argument}: the name must be the id of a broker as a str, not {resource.name!r}")
-    check_name(f"{argument}: the name", resource.name)
-
-
-def _check_change(argument: str, change: ConfigChange) -> None:
-    check_name(f"{argument}.name", change.name)
-    if not isinstance(change.operation, ConfigOperation):
-        raise UsageError(f"{argument}.operation must be a ConfigOperation, not {change.operation!r}")
-    if change.operation is ConfigOperation.DELETE:
-        if change.value is not None:
-            raise UsageError(f"{argument}: DELETE has no value")
-    elif not isinstance(change.value, str):
-        raise UsageError(f"{argument}.value must be a str, not {type(change.value).__name__}")
-
-
-def _check_entity(entity: tuple[Any, ...]) -> None:
-    for part in entity:
-        match part:
-            case (str(), str() | None):
-                continue
-        raise UsageError(f"changes: an entity must be a tuple of (type, name or None), not {entity!r}")
-
-
-def _check_once(argument: str, names: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for index, name in enumerate(names):
-        if name in seen:
-            raise UsageError(f"{argument}[{index}]: '{name}' occurs twice")
-        seen.add(name)

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from kctl.admin.client.async_client import AdminConfig, AsyncAdminClient
+from kctl.admin.client.async_client import AsyncAdminClient
+from kctl.admin.client.settings import AdminConfig
 from kctl.client.connections.loop_thread import ForkGuard, LoopThread
 from kctl.errors import UsageError
 

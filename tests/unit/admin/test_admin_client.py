@@ -29,7 +29,7 @@ from kctl.admin import (
     Results,
     TopicPartition,
 )
-from kctl.admin.client import results
+from kctl.admin.client import arguments
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -119,7 +119,7 @@ def config(cluster: FakeCluster, **settings: Any) -> AdminConfig:
 )
 def test_wrong_arguments_are_named_before_a_request_is_sent(call: Callable[[Any], object], problem: str) -> None:
     with pytest.MonkeyPatch.context() as patch, AdminClient(AdminConfig(bootstrap_servers="127.0.0.1:1")) as admin:
-        patch.setattr(results, "ITEMS_MAX", 5)
+        patch.setattr(arguments, "ITEMS_MAX", 5)
         with pytest.raises(UsageError) as raised:
             call(admin)
     assert problem in str(raised.value)
@@ -251,6 +251,6 @@ def test_results_name_the_item_once() -> None:
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    public = [{name for name in vars(kind) if not name.startswith("_")} for kind in (AdminClient, AsyncAdminClient)]
+    public = [{name for name in dir(kind) if not name.startswith("_")} for kind in (AdminClient, AsyncAdminClient)]
     assert public[0] == public[1]
-    assert all(vars(AdminClient)[name].__doc__ for name in public[0])
+    assert all(getattr(AdminClient, name).__doc__ for name in public[0])
