@@ -6,6 +6,7 @@ import base64
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from kctl.client.registry.client import keep
@@ -83,6 +84,8 @@ class RegistrySerializer(ABC, Generic[T]):
         self._auto_register = auto_register
         self._use_latest_version = use_latest_version
         self._targets: dict[tuple[str, bool], _Target] = {}
+        self._one_writer = Lock()
+        """Of `_targets`."""
 
     def __call__(self, value: T | None) -> bytes | None:
         """Raises UsageError: a serializer with a registry needs the topic."""
@@ -123,7 +126,8 @@ class RegistrySerializer(ABC, Generic[T]):
             )
         else:
             target = _Target(header_of(self._schema_id(subject)), self._own_codec(), subject, None)
-        keep(self._targets, (topic, is_key), target)
+        with self._one_writer:
+            keep(self._targets, (topic, is_key), target)
         return target
 
     def _schema_id(self, subject: str) -> int:

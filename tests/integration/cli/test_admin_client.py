@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -233,9 +234,12 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path) -> None:
             broker.kill9()
             with pytest.raises((ApiError, ClusterUnreachable)):
                 admin.list_topics(timeout_ms=300)
-            broker.start()
+            with ThreadPoolExecutor(1) as threads:
+                creating = threads.submit(admin.create_topics, [NewTopic("later", partitions=1)])
+                broker.start()
+                creating.result(60).require()
             # As in Kafka with ZooKeeper, a broker knows itself before its controller has told it of topics.
-            claim = lambda: [topic.name for topic in admin.list_topics()] == ["kept"]  # noqa: E731
+            claim = lambda: [topic.name for topic in admin.list_topics()] == ["kept", "later"]  # noqa: E731
             probe.wait_until(claim, what="the topic is listed", timeout_s=60)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -203,6 +203,16 @@ def test_failures_are_kept_for_a_time(server: RegistryServer) -> None:
     now_s[0] += UNREACHABLE_MAX_AGE_MS / 1000
     server.register("s", '"string"')
     assert deserialize(header_of(2) + b"\x02x") == "x"
+
+
+def test_threads_may_serialize_for_more_topics_than_are_kept(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_client, "REGISTRY_SCHEMAS_MAX", 2)
+    serializer = AvroSerializer[Any](SchemaRegistry(server.url), '"long"')
+    with ThreadPoolExecutor(8) as threads:
+        data = list(threads.map(lambda number: serializer.serialize(f"topic-{number % 5}", number), range(200)))
+    assert data == [serializer.serialize("topic-0", number) for number in range(200)]
 
 
 def test_what_is_kept_is_bounded(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +437,18 @@ def test_records_pass_through_the_blocking_clients(server: RegistryServer) -> No
         config = ProducerConfig(bootstrap_servers=cluster.bootstrap, value_serializer=serializer)
         with Producer[str, Priced](config) as producer:
             producer.send("orders", Priced("fig", 2.0), key="a").result(60)
-            producer.send("orders", None, key="a").result(60)
+            refused: Future[Any] = Future()
+
+            def send_again(_: Future[Any]) -> None:
+                with pytest.raises(UsageError, match="a callback must not wait for a schema registry"):
+                    producer.send("copies", Priced("fig", 2.0))
+                refused.set_result(None)
+
+            server.responds.clear()
+            sent = producer.send("orders", None, key="a")
+            sent.add_done_callback(send_again)
+            refused.result(60)
+            server.responds.set()
             with pytest.raises(SchemaError, match="subject orders-value: the value cannot be written"):
                 producer.send("orders", Priced("fig", "dear"))  # type: ignore[arg-type]
         reading = ConsumerConfig(bootstrap_servers=cluster.bootstrap)
