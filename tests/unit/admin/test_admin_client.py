@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -219,6 +220,15 @@ def test_each_call_has_a_deadline_of_its_own(cluster: FakeCluster) -> None:
             return names
 
     assert asyncio.run(run()) == ["orders"]
+
+
+def test_the_deadline_of_a_call_is_not_that_of_the_connections_it_opens() -> None:
+    with FakeCluster() as cluster, AdminClient(config(cluster)) as admin:
+        cluster.intercept(CreateTopicsRequest, lambda _: b"")  # no response
+        with contextlib.suppress(ApiError, ClusterUnreachable):  # late on a busy machine
+            admin.list_topics(timeout_ms=300)
+        with pytest.raises(ApiError, match="create_topics has no result after 900 ms"):
+            admin.create_topics([NewTopic("a")], timeout_ms=900)
 
 
 def test_threads_share_a_client_and_ctrl_c_ends_a_call(cluster: FakeCluster) -> None:
