@@ -84,11 +84,8 @@ class RecordRules:
             for serializer, is_key in ((key_serializer, True), (value_serializer, False))
             if isinstance(serializer, TopicSerializer)
         )
-
-    @property
-    def depends_on_topic(self) -> bool:
+        self.depends_on_topic = bool(self._topic_serializers)
         """Whether a serializer may have to wait before the first record of a topic."""
-        return bool(self._topic_serializers)
 
     def preparation(self, topic: Any) -> Callable[[], None] | None:
         """What the serializers have to wait for before a record of a topic; None if they are prepared."""
