@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from kctl.admin.security.users import NewPassword
 from kctl.admin.topics.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 from kctl.admin.topics.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import UsageError
 from kctl.limits import Subject, bound
 from kctl.model import INT32_MAX, TopicPartition
+from kctl.security.acls import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    binding_problem,
+)
+from kctl.security.acls import ResourceType as AclResourceType
+from kctl.security.scram import ITERATIONS_MIN, Mechanism
+
+_BROKER_ID_DIGITS = 10
+ITERATIONS_MAX = 16_384
+"""Of a SCRAM credential; Kafka's brokers accept no more."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -119,6 +136,44 @@ def check_topic(argument: str, topic: NewTopic) -> None:
             raise UsageError(f"{argument}.configs['{name}'] must be a str, not {type(value).__name__} {value!r}")
 
 
+def check_binding(argument: str, binding: AclBinding) -> None:
+    """An ACL that can be stored."""
+    check_fields(argument, binding, pattern=ResourcePattern, entry=AclEntry)
+    pattern, entry = binding
+    check_fields(f"{argument}.pattern", pattern, type=AclResourceType, name=str, pattern_type=PatternType)
+    check_fields(f"{argument}.entry", entry, principal=str, host=str, operation=Operation, permission=Permission)
+    if problem := binding_problem(binding):
+        raise UsageError(f"{argument}: {problem}")
+
+
+def check_filter(argument: str, selection: AclFilter) -> None:
+    """A filter of ACLs; None selects everything."""
+    check_fields(argument, selection, resource_type=AclResourceType, name=(str, type(None)), pattern_type=PatternType)
+    check_fields(argument, selection, principal=(str, type(None)), host=(str, type(None)))
+    check_fields(argument, selection, operation=Operation, permission=Permission)
+
+
+def check_password(argument: str, password: Any) -> None:
+    """A password for at least one mechanism, with as many iterations as brokers accept."""
+    if not isinstance(password, NewPassword):
+        raise UsageError(f"{argument} must be a NewPassword, not {type(password).__name__}")
+    check_fields(argument, password, password=str, mechanisms=tuple)
+    if not password.password or not password.mechanisms:
+        raise UsageError(f"{argument} has no password, or no mechanism")
+    checked_items(f"{argument}.mechanisms", password.mechanisms, Mechanism)
+    check_number(f"{argument}.iterations", password.iterations, low=ITERATIONS_MIN, high=ITERATIONS_MAX)
+
+
+def check_fields(argument: str, item: object, **kinds: type | tuple[type, ...]) -> None:
+    """The fields of these names are of these types."""
+    for name, kind in kinds.items():
+        value = getattr(item, name)
+        if not isinstance(value, kind):
+            accepted = " or ".join(known.__name__ for known in (kind if isinstance(kind, tuple) else (kind,)))
+            accepted = accepted.replace("NoneType", "None")
+            raise UsageError(f"{argument}.{name} must be {accepted}, not {type(value).__name__}")
+
+
 def check_assignment(argument: str, assignment: Any) -> None:
     """The ids of the brokers of each partition."""
     if isinstance(assignment, (str, bytes)) or not isinstance(assignment, Sequence):
@@ -132,7 +187,8 @@ def check_resource(argument: str, resource: ConfigResource) -> None:
     if not isinstance(resource.type, ResourceType):
         raise UsageError(f"{argument}: the type must be a ResourceType, not {resource.type!r}")
     is_of_broker = resource.type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
-    if is_of_broker and isinstance(resource.name, str) and (resource.name.isdecimal() or not resource.name):
+    name: Any = resource.name
+    if is_of_broker and isinstance(name, str) and (not name or _is_broker_id(name)):
         return
     if is_of_broker:
         raise UsageError(f"{argument}: the name must be the id of a broker as a str, not {resource.name!r}")
@@ -167,3 +223,7 @@ def check_once(argument: str, names: Sequence[str]) -> None:
         if name in seen:
             raise UsageError(f"{argument}[{index}]: '{name}' occurs twice")
         seen.add(name)
+
+
+def _is_broker_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= _BROKER_ID_DIGITS and int(name) <= INT32_MAX

@@ -12,11 +12,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from kctl.admin.client.arguments import (
     check_assignment,
+    check_binding,
     check_change,
     check_entity,
+    check_fields,
+    check_filter,
     check_name,
     check_number,
     check_once,
+    check_password,
     check_resource,
     check_topic,
     checked_by_partition,
@@ -56,7 +60,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, UsageError
 from kctl.lag.facts import GroupDescription
 from kctl.model import INT32_MAX, TopicPartition
 from kctl.output.quantities import INT64_MAX
-from kctl.security.acls import AclBinding, AclFilter, binding_problem
+from kctl.security.acls import AclBinding, AclFilter
 from kctl.security.scram import Mechanism
 
 T = TypeVar("T")
@@ -199,7 +203,7 @@ class AsyncAdminClient(AdminCalls):
             if not isinstance(time, str):
                 check_number(f"timestamps_ms[{tp}]", time, low=0, high=INT64_MAX)
             times[tp] = SPECIAL[time] if isinstance(time, str) else time
-        if isolation_level.upper() not in IsolationLevel.__members__:
+        if str(isolation_level).upper() not in IsolationLevel.__members__:
             raise UsageError(f"isolation_level is '{isolation_level}'; use read_committed or read_uncommitted")
 
         async def work(client: ClusterClient) -> Results[TopicPartition, OffsetAt]:
@@ -218,7 +222,7 @@ class AsyncAdminClient(AdminCalls):
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, list[ConfigEntry]]:
         """The properties of topics, brokers and others, all or only `names`, with their sources and synonyms."""
-        wanted = list(dict.fromkeys(checked_items("resources", resources, ConfigResource)))
+        wanted = checked_items("resources", resources, ConfigResource)
         for index, resource in enumerate(wanted):
             check_resource(f"resources[{index}]", resource)
         properties = None if names is None else checked_names("names", names)
@@ -262,6 +266,8 @@ class AsyncAdminClient(AdminCalls):
     async def list_acls(self, filters: Sequence[AclFilter] = (), *, timeout_ms: int | None = None) -> list[AclBinding]:
         """The ACLs that any of the filters selects, sorted; all without filters."""
         wanted = checked_items("filters", filters, AclFilter)
+        for index, selection in enumerate(wanted):
+            check_filter(f"filters[{index}]", selection)
         return await self._read("list_acls", lambda client: acl_operations.list_acls(client, wanted), timeout_ms)
 
     async def create_acls(
@@ -283,10 +289,10 @@ class AsyncAdminClient(AdminCalls):
         bindings: Sequence[AclBinding],
         timeout_ms: int | None,
     ) -> Results[AclBinding, None]:
-        wanted = list(dict.fromkeys(checked_items("bindings", bindings, AclBinding)))
-        for index, binding in enumerate(wanted):
-            if problem := binding_problem(binding):
-                raise UsageError(f"bindings[{index}]: {problem}")
+        given = checked_items("bindings", bindings, AclBinding)
+        for index, binding in enumerate(given):
+            check_binding(f"bindings[{index}]", binding)
+        wanted = list(dict.fromkeys(given))
 
         async def work(client: ClusterClient) -> Results[AclBinding, None]:
             return results_of(wanted, dict(zip(wanted, await operation(client, wanted), strict=True)))
@@ -438,6 +444,8 @@ class AsyncAdminClient(AdminCalls):
     ) -> list[EntityQuotas]:
         """The quotas of entities that match all parts; with `is_strict` only of those without further parts."""
         wanted = checked_items("parts", parts, FilterPart)
+        for index, part in enumerate(wanted):
+            check_fields(f"parts[{index}]", part, type=str, name=(str, type(None)))
 
         async def work(client: ClusterClient) -> list[EntityQuotas]:
             return (await quota_operations.describe_quotas(client, wanted, is_strict=is_strict))[0]
@@ -488,8 +496,7 @@ class AsyncAdminClient(AdminCalls):
     ) -> Results[Mechanism, None]:
         """Creates or replaces the SCRAM credentials of a user.  The password is not sent."""
         check_name("user", user)
-        if not isinstance(password, NewPassword):
-            raise UsageError(f"password must be a NewPassword, not {type(password).__name__}")
+        check_password("password", password)
 
         async def work(client: ClusterClient) -> Results[Mechanism, None]:
             return results_of(password.mechanisms, await user_operations.set_password(client, user, password))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ import pytest
 from kctl.admin import (
     AclBinding,
     AclEntry,
+    AclFilter,
     AclResourceType,
     AdminClient,
     AdminConfig,
@@ -22,16 +24,21 @@ from kctl.admin import (
     ConfigChange,
     ConfigOperation,
     ConfigResource,
+    EntityType,
+    FilterPart,
+    Mechanism,
+    NewPassword,
     NewTopic,
     Operation,
     Permission,
+    QuotaChange,
     ResourcePattern,
     ResourceType,
     Results,
     TopicPartition,
 )
 from kctl.admin.client import arguments
-from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
+from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
 from kctl.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest
@@ -125,6 +132,46 @@ def test_wrong_arguments_are_named_before_a_request_is_sent(call: Callable[[Any]
             call(admin)
     assert problem in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+def test_arguments_of_any_type_raise_no_other_error(cluster: FakeCluster) -> None:
+    """Also in the fields of values of the right type."""
+    untyped: Any = [None, 7, True, 1.5, "x", b"x", "\ud800", object(), [None], ["x"], [[]], {None: None}, {"a": None}]
+    tp: Any = TopicPartition
+    wrong_values: list[Any] = [None, 7, "x", []]
+    for wrong in wrong_values:
+        untyped += [
+            *([tp("a", wrong)], [tp(wrong, 0)], {tp("a", 0): wrong}, {tp("a", 0): [wrong]}),
+            *([NewTopic(wrong)], [NewTopic("a", wrong)], [NewTopic("a", configs=wrong)]),
+            *([NewTopic("a", configs={"x": wrong})], [NewTopic("a", assignment=[wrong])]),
+            *([ConfigResource(ResourceType.TOPIC, wrong)], [ConfigResource(ResourceType.BROKER, wrong)]),
+            *({TOPIC: wrong}, {TOPIC: [wrong]}, {TOPIC: [ConfigChange(wrong, ConfigOperation.SET, "x")]}),
+            *({TOPIC: [ConfigChange("x", wrong, "x")]}, {TOPIC: [ConfigChange("x", ConfigOperation.SET, wrong)]}),
+            *([AclBinding(wrong, ANYONE)], [AclBinding(ResourcePattern(AclResourceType.TOPIC, wrong), ANYONE)]),
+            *([AclBinding(ResourcePattern(AclResourceType.TOPIC, "a"), AclEntry(wrong, wrong, wrong, wrong))],),
+            *([AclFilter(wrong)], [AclFilter(name=wrong)], [AclFilter(operation=wrong)], [FilterPart(wrong)]),
+            *({(("user", "a"),): wrong}, {(("user", "a"),): [QuotaChange(wrong, 1)]}),
+            *({(("user", "a"),): [QuotaChange("x", wrong)]}, [FilterPart(EntityType.USER, wrong)]),
+            *(NewPassword(wrong, (), 4_096), NewPassword("x", wrong, 4_096), NewPassword("x", (wrong,), 4_096)),
+            NewPassword("x", (Mechanism.SCRAM_SHA_256,), wrong),
+        ]
+    with AdminClient(config(cluster)) as admin:
+        for name in sorted(name for name in dir(admin) if not name.startswith("_") and name != "close"):
+            parameters = list(inspect.signature(getattr(AdminClient, name)).parameters.values())[1:]
+            needed: dict[str, Any] = {
+                parameter.name: {"str": "a"}.get(parameter.annotation, {} if "Mapping" in parameter.annotation else [])
+                for parameter in parameters
+                if parameter.default is parameter.empty
+            }
+            for parameter in parameters:
+                for value in untyped:
+                    arguments = {"timeout_ms": 5_000, **needed, parameter.name: value}
+                    try:
+                        getattr(admin, name)(**arguments)
+                    except KctlError:
+                        continue
+                    except Exception as error:
+                        raise AssertionError(f"{name}({parameter.name}={value!r})") from error
 
 
 @for_rows(
