@@ -11,6 +11,7 @@ from kctl.admin.topics.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import UsageError
 from kctl.limits import Subject, bound
 from kctl.model import INT32_MAX, TopicPartition
+from kctl.output.quantities import counted
 from kctl.security.acls import (
     AclBinding,
     AclEntry,
@@ -103,7 +104,7 @@ def check_number(argument: str, number: Any, *, low: int, high: int) -> None:
 def check_count(argument: str, items: Collection[object]) -> None:
     """At most ITEMS_MAX."""
     if len(items) > ITEMS_MAX:
-        raise UsageError(f"{argument} has {len(items):,} items; the maximum of a call is {ITEMS_MAX:,}")
+        raise UsageError(f"{argument} has {counted(len(items), 'item')}; the maximum of a call is {ITEMS_MAX:,}")
 
 
 def checked_replicas(argument: str, replicas: Any) -> tuple[int, ...]:
