@@ -240,7 +240,7 @@ class AsyncConsumer(Generic[K, V]):
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
         the records before a position, CorruptBatch, ClusterUnreachable if no broker has responded yet, WokenUp, and
-        what a deserializer raises; the next call then continues with the same record.
+        DeserializationFailed; the next call then continues with the same record.
         """
         self._confirm()
         loop = asyncio.get_running_loop()
@@ -295,8 +295,8 @@ class AsyncConsumer(Generic[K, V]):
     def next_of(self, part: Part[RawRecord], *, may_wait: bool = True) -> ConsumerRecord[K, V] | None:
         """The next record of the part, None at its end; those before it are processed.  May run in any thread.
 
-        On an event loop a deserializer must not wait (`may_wait`).  Raises what a deserializer raises; the next call
-        then returns the same record.
+        On an event loop a deserializer must not wait (`may_wait`).  Raises DeserializationFailed and Unprepared; the
+        next call then returns the same record.
         """
         index = part.processed = part.taken
         if part.is_void or index >= len(part.records):
@@ -321,7 +321,7 @@ class AsyncConsumer(Generic[K, V]):
         return part.is_void or self._is_woken or self._is_closed
 
     def take(self, count_max: int) -> list[ConsumerRecord[K, V]]:
-        """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
+        """Records that have been fetched; neither waits nor sends requests.  Raises as `next_of` does."""
         fetches = self._fetches
         taken: list[Any] = []
         while fetches is not None and (left := count_max - len(taken)) > 0:

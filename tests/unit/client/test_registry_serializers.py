@@ -23,6 +23,7 @@ from kctl.client import (
     AsyncProducer,
     Consumer,
     ConsumerConfig,
+    DeserializationFailed,
     Producer,
     ProducerConfig,
     TopicPartition,
@@ -48,6 +49,8 @@ from kctl.client.registry import client as registry_client
 from kctl.client.registry.registry import FAILURE_MAX_AGE_MS, UNREACHABLE_MAX_AGE_MS
 from kctl.client.registry.schema import header_of
 from kctl.errors import ConfigError, UsageError
+from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.peers import probe
 from tests.peers.schema_registry import SchemaRegistry as RegistryServer
 from tests.peers.schema_registry import basic, schema_registry
@@ -454,9 +457,16 @@ def test_records_pass_through_the_blocking_clients(server: RegistryServer) -> No
         reading = ConsumerConfig(bootstrap_servers=cluster.bootstrap)
         with Consumer(reading, key_deserializer=as_bytes, value_deserializer=priced) as consumer:
             consumer.assign({TopicPartition("orders", 0): 0})
-            values: list[Priced | None] = []
-            for record in consumer:
-                values.append(record.value)
-                if len(values) == 2:
-                    break
+            records = iter(consumer)
+            values = [next(records).value, next(records).value]
+            log = cluster.topics["orders"][0]
+            log.append(build_batch([Record(0, 1, None, b"text"), Record(1, 1, None, header_of(99) + b"x")]))
+            with pytest.raises(DeserializationFailed, match=r"orders-0 at offset 2 .* not in the wire format"):
+                next(iter(consumer))
+            with pytest.raises(DeserializationFailed) as failed:
+                consumer.poll(60_000)
+            consumer.seek(failed.value.tp, failed.value.record.offset + 1)
+            server.status = 503
+            with pytest.raises(RegistryUnreachable, match="status 503"):  # not about the record: try again later
+                next(iter(consumer))
     assert values == [Priced("fig", 2.0), None]
