@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kctl.client.application.async_producer import AsyncProducer
     from kctl.client.application.blocking_consumer import BlockingRebalanceListener, Consumer
     from kctl.client.application.blocking_producer import Producer
-    from kctl.client.application.consumer_records import ConsumerInterceptor, ConsumerRecord
+    from kctl.client.application.consumer_records import ConsumerInterceptor, ConsumerRecord, DeserializationFailed
     from kctl.client.application.settings import ConsumerConfig, ProducerConfig
     from kctl.client.consuming.committed_offsets import CommittedOffset
     from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
@@ -57,6 +57,7 @@ __all__ = [
     "ConsumerRecord",
     "Crc32Partitioner",
     "DefaultPartitioner",
+    "DeserializationFailed",
     "Divergence",
     "GroupMetadata",
     "LogTruncated",
@@ -89,6 +90,7 @@ _MODULES = {
     "ConsumerRecord": "kctl.client.application.consumer_records",
     "Crc32Partitioner": "kctl.client.producing.partitioners",
     "DefaultPartitioner": "kctl.client.producing.partitioners",
+    "DeserializationFailed": "kctl.client.application.consumer_records",
     "Divergence": "kctl.client.consuming.positions",
     "GroupMetadata": "kctl.client.consuming.group_metadata",
     "LogTruncated": "kctl.client.consuming.positions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from enum import IntEnum
 from typing import Self, TypeVar
 
@@ -40,6 +41,8 @@ class ClusterClient:
         self.settings = settings
         self.transport = transport
         self.budget = budget or Budget(transport.monotonic_ms)
+        self._budget_of_connections = self.budget
+        self._response_timeout_ms = settings.response_timeout_ms
         self._connections: dict[tuple[str, int, str], Connection] = {}
         """Connections by host, port and purpose; "" is the shared one."""
         self._metadata: ClusterMetadata | None = None
@@ -84,6 +87,18 @@ class ClusterClient:
         has none.  Partitions without a leader and without a live in-sync replica are retried only briefly either way.
         """
         return self.budget.command(self.settings.timeout_ms, follows_elections=follows_elections)
+
+    def for_call(self, timeout_ms: int) -> ClusterClient:
+        """This client for one of several concurrent operations, with a deadline of its own.
+
+        The connections and coordinators are those of this client.  The operation follows elections, and tries brokers
+        that it does not reach again.
+        """
+        client = copy(self)
+        client.settings = self.settings._replace(timeout_ms=timeout_ms)
+        client.budget = Budget(self.transport.monotonic_ms)
+        client.budget.begin(timeout_ms, follows_elections=True)
+        return client
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
         """Metadata of `topics`, or of all, from any broker; topics that do not exist have an error.
@@ -319,8 +334,8 @@ class ClusterClient:
                 port,
                 client_id=self.settings.client_id,
                 connect_timeout_ms=connect_timeout_ms,
-                timeout_ms=self.settings.response_timeout_ms,
-                budget=budget,
+                timeout_ms=self._response_timeout_ms,
+                budget=self._budget_of_connections,
                 security=self.settings.security,
                 reached_at=self._resolved.get(host.lower()),
             )

@@ -30,6 +30,11 @@ class SchemaRegistry:
         """Status of all responses, which have no body then."""
         self.delay_s = 0.0
         """Time between two bytes of a response."""
+        self.responds = threading.Event()
+        """Requests wait while it is not set."""
+        self.responds.set()
+        self.incompatible: set[str] = set()
+        """Subjects that take no further schemas."""
         self._lock = threading.Lock()
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -61,13 +66,24 @@ class SchemaRegistry:
                 return (200, list(range(1, count + 1))) if count else (404, {"error_code": 40401, "message": "none"})
             case "GET", ["subjects", subject, "versions", wanted]:
                 return self._version(subject, wanted)
-            case "POST", ["subjects", subject, *_]:
+            case "GET", ["subjects"]:
+                return 200, list(self._subjects)
+            case "POST", ["subjects", subject, *rest]:
                 given = json.loads(body)
                 kind, references = given.get("schemaType", "AVRO"), given.get("references") or []
+                if rest != ["versions"] and not self._has(subject, given["schema"], kind, references):
+                    return 404, {"error_code": 40403, "message": "Schema not found"}
+                if subject in self.incompatible and not self._has(subject, given["schema"], kind, references):
+                    return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
                 schema_id = self.register(subject, given["schema"], kind, references)
                 place = self._subjects[subject].index(schema_id) + 1
                 return 200, {"id": schema_id, "subject": subject, "version": place, **self._shown(given)}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def _has(self, subject: str, schema: str, kind: str, references: list[dict[str, Any]]) -> bool:
+        document = {"schema": schema, "schemaType": kind, "references": references}
+        numbers = self._subjects.get(subject, [])
+        return document in self._schemas and self._schemas.index(document) + 1 in numbers
 
     def _version(self, subject: str, version: str) -> tuple[int, Any]:
         versions = self._subjects.get(subject, [])
@@ -99,6 +115,7 @@ def schema_registry(context: ssl.SSLContext | None = None) -> Iterator[SchemaReg
             path = urlsplit(self.path).path
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             registry.requests.append(f"{self.command} {path}")
+            registry.responds.wait(60)
             if registry.authorization is not None and self.headers.get("Authorization") != registry.authorization:
                 status, data = 401, b'{"error_code":401,"message":"Unauthorized"}'
             elif registry.status is not None:

@@ -17,6 +17,7 @@ from kctl.lag.facts import CLASSIC, GroupDescription, GroupMember, GroupOffset
 from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.offset_fetch import OffsetFetchResponseTopic
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -24,6 +25,7 @@ from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 DEAD = "Dead"
 LIST_WITH_STATES_VERSION_MIN = 4
 LIST_WITH_TYPES_VERSION_MIN = 5
+SEVERAL_MEMBERS_VERSION_MIN = 3
 GROUPS_PER_REQUEST = 100
 
 
@@ -142,6 +144,31 @@ async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> li
         Outcome(name, outcome.code, str(outcome)) if isinstance(outcome, ApiError) else outcome
         for name, outcome in sorted(found.items())
     ]
+
+
+async def remove_members(
+    client: ClusterClient, group_id: str, *, member_ids: Collection[str] = (), instance_ids: Collection[str] = ()
+) -> dict[str, Outcome]:
+    """Removes members by their ids, and static ones by their group.instance.id; one outcome for each.
+
+    The group rebalances, and a member that is alive joins again.  Raises ApiError.  KIP-345, Kafka 2.4.
+    """
+    members = [MemberIdentity(member_id=name) for name in member_ids]
+    members += [MemberIdentity(member_id="", group_instance_id=name) for name in instance_ids]
+
+    async def send_to(connection: Connection) -> dict[str, Outcome]:
+        version = connection.versions.highest(LeaveGroupRequest)
+        if version < SEVERAL_MEMBERS_VERSION_MIN:
+            text = f"the broker at {connection.address} cannot remove members of groups (before Kafka 2.4)"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        request = LeaveGroupRequest(group_id=group_id, members=members)
+        response = await connection.send(request, LeaveGroupResponse, version=version)
+        if response.error_code:
+            raise ApiError(ErrorCode.of(response.error_code))
+        codes = {member.group_instance_id or member.member_id: member.error_code for member in response.members}
+        return {name: outcome_of(name, code) for name, code in codes.items()}
+
+    return await client.on_coordinator(group_id, send_to)
 
 
 async def _described(

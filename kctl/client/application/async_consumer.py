@@ -15,11 +15,13 @@ from kctl.client.application.consumer_records import (
     ConsumerRecord,
     K,
     RawRecord,
+    Unprepared,
     V,
     announce_commit,
     decode_raw,
     deserialized,
     intercepted,
+    without_waiting,
 )
 from kctl.client.application.settings import ConsumerConfig, Deserializer, as_is
 from kctl.client.cluster import ClusterClient
@@ -85,6 +87,9 @@ class AsyncConsumer(Generic[K, V]):
             value_deserializer or config.value_deserializer,
         )
         self._is_raw = self._deserializers == (as_is, as_is)
+        self._on_loop = tuple(map(without_waiting, self._deserializers))
+        self._preparing: asyncio.Task[None] | None = None
+        """What a deserializer waits for, in a thread."""
         self._client = ClusterClient(config.client_settings(), AsyncioTransport())
         self._group: GroupConsumer[RawRecord] | None = None
         self._fetches: FetchRunner[RawRecord] | None = None
@@ -235,15 +240,22 @@ class AsyncConsumer(Generic[K, V]):
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
         the records before a position, CorruptBatch, ClusterUnreachable if no broker has responded yet, WokenUp, and
-        what a deserializer raises; the next call then continues with the same record.
+        DeserializationFailed; the next call then continues with the same record.
         """
         self._confirm()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_ms / 1000
         while True:
             await self._wait_for_records(end_s)
+            try:
+                taken = self.take(self._config.max_poll_records)
+            except Unprepared as unprepared:
+                await self._prepare(unprepared.prepare, end_s)
+                if loop.time() < end_s:
+                    continue
+                taken = []
             # What waits may have no visible records.
-            if (taken := self.take(self._config.max_poll_records)) or loop.time() >= end_s:
+            if taken or loop.time() >= end_s:
                 return intercepted(self._config.interceptors, taken) if taken else []
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
@@ -252,7 +264,16 @@ class AsyncConsumer(Generic[K, V]):
         turn_end_s = loop.time() + TURN_S
         while True:
             part = await self.next_part()
-            while (record := self.next_of(part)) is not None:
+            while True:
+                try:
+                    record = self.next_of(part, may_wait=False)
+                except Unprepared as unprepared:
+                    await self._prepare(unprepared.prepare)
+                    if self.must_attend(part):
+                        break
+                    continue
+                if record is None:
+                    break
                 for shown in self.intercepted(record):
                     yield shown
                 if loop.time() >= turn_end_s:
@@ -271,17 +292,18 @@ class AsyncConsumer(Generic[K, V]):
                 fetches.note_change()
                 return part
 
-    def next_of(self, part: Part[RawRecord]) -> ConsumerRecord[K, V] | None:
+    def next_of(self, part: Part[RawRecord], *, may_wait: bool = True) -> ConsumerRecord[K, V] | None:
         """The next record of the part, None at its end; those before it are processed.  May run in any thread.
 
-        Raises what a deserializer raises; the next call then returns the same record.
+        On an event loop a deserializer must not wait (`may_wait`).  Raises DeserializationFailed and Unprepared; the
+        next call then returns the same record.
         """
         index = part.processed = part.taken
         if part.is_void or index >= len(part.records):
             return None
         record: Any = part.records[index]
         if not self._is_raw:
-            record = deserialized(record, *self._deserializers)
+            record = deserialized(record, *(self._deserializers if may_wait else self._on_loop))
         part.taken = index + 1
         return record  # type: ignore[no-any-return]
 
@@ -299,7 +321,7 @@ class AsyncConsumer(Generic[K, V]):
         return part.is_void or self._is_woken or self._is_closed
 
     def take(self, count_max: int) -> list[ConsumerRecord[K, V]]:
-        """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
+        """Records that have been fetched; neither waits nor sends requests.  Raises as `next_of` does."""
         fetches = self._fetches
         taken: list[Any] = []
         while fetches is not None and (left := count_max - len(taken)) > 0:
@@ -313,7 +335,7 @@ class AsyncConsumer(Generic[K, V]):
                 continue
             for record in found:
                 try:
-                    taken.append(deserialized(record, *self._deserializers))
+                    taken.append(deserialized(record, *self._on_loop))
                 except Exception:
                     if taken:
                         return taken  # The records before it; the next call raises.
@@ -322,6 +344,33 @@ class AsyncConsumer(Generic[K, V]):
         if fetches is not None:
             fetches.note_change()
         return taken
+
+    async def _prepare(self, prepare: Callable[[], None], end_s: float | None = None) -> None:
+        """Runs in a thread what a deserializer waits for.
+
+        Returns at its end, at a time of the loop, and when there is something to attend to; another call then waits for
+        the same work.  Raises what `prepare` raises.
+        """
+        fetches = self._fetches
+        if fetches is None:
+            return
+        fetches.arrived.clear()
+        if self._is_woken or self._is_closed:
+            return
+        task = self._preparing
+        if task is None:
+            task = self._preparing = asyncio.create_task(asyncio.to_thread(prepare), name="prepare a deserializer")
+            self._shared[task] = None
+            task.add_done_callback(self._note_shared)
+        change = asyncio.ensure_future(fetches.arrived.wait())
+        timeout_s = None if end_s is None else max(0.0, end_s - asyncio.get_running_loop().time())
+        try:
+            await asyncio.wait({task, change}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+        if task.done():
+            self._preparing = None
+            task.result()
 
     async def _wait_for_records(self, end_s: float) -> None:
         """Returns when `take` may have records, or at a time of the loop.  Raises as `poll` does."""

@@ -122,6 +122,9 @@ class AsyncProducer(Generic[K, V]):
         buffer full, failed transaction); and what serializers and interceptors raise.
         """
         producer = self._sendable()
+        if self._rules.depends_on_topic and (prepare := self._rules.preparation(topic)) is not None:
+            await self._work.run(asyncio.to_thread(prepare), "prepare serializers")
+            producer = self._sendable()
         topic, partition, fields, size, record = self._rules.serialize(
             topic, value, key, headers, partition, timestamp_ms
         )

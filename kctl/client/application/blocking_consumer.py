@@ -134,7 +134,7 @@ class Consumer(Generic[K, V]):
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
         the records before a position, CorruptBatch, ClusterUnreachable if no broker has responded yet, WokenUp, and
-        what a deserializer raises; the next call then continues with the same record.
+        DeserializationFailed; the next call then continues with the same record.
         """
         return self._opened().run(self._consumer.poll(timeout_ms))
 

@@ -42,6 +42,10 @@ class SharedAsyncProducer(AsyncProducer[K, V]):
         The error of a topic or partitioner is that of the future.
         """
         producer = self._sendable()
+        if self._rules.depends_on_topic and thread.is_current() and self._rules.preparation(arguments[0]) is not None:
+            raise UsageError(
+                "a callback must not wait for a schema registry: send to this topic in another thread first"
+            )
         topic, partition, fields, size, record = self._rules.serialize(*arguments)
         future = RecordFuture()
         handle = future if record is None else (record, future)

@@ -8,11 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.client.registry.schema import RegistryUnreachable
+from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.records.batch import placed_records
 from kctl.records.header import BatchHeader, TimestampType
 
 logger = logging.getLogger(__name__)
+
+_REASON_CHARACTERS_MAX = 500
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -40,6 +44,33 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     """Whether the producer or the broker has set the timestamp."""
     leader_epoch: int = -1
     """Of the leader that has written the record (KIP-320); -1 if it is unknown."""
+
+
+class DeserializationFailed(KctlError):
+    """A deserializer has raised an error, which is the cause.  Java's RecordDeserializationException."""
+
+    def __init__(self, record: ConsumerRecord[Any, Any], error: Exception) -> None:
+        self.tp = TopicPartition(record.topic, record.partition)
+        """The partition of the record; `seek(error.tp, error.record.offset + 1)` continues after it."""
+        self.record = record
+        """The record with the bytes of its key and value."""
+        text = str(error) if isinstance(error, KctlError) else f"{type(error).__name__}: {error}"
+        reason = text[:_REASON_CHARACTERS_MAX]
+        super().__init__(f"{self.tp} at offset {record.offset} cannot be deserialized: {reason}")
+
+
+class Unprepared(Exception):
+    """Raised on an event loop by a deserializer that would wait; `prepare` is called in a thread, then it again."""
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        super().__init__("the deserializer has to wait")
+        self.prepare = prepare
+
+
+def without_waiting(deserializer: Callable[[bytes | None], Any]) -> Callable[[bytes | None], Any]:
+    """The form of a deserializer for an event loop, which raises Unprepared instead of waiting, if it has one."""
+    form: Callable[[bytes | None], Any] = getattr(deserializer, "without_waiting", deserializer)
+    return form
 
 
 class ConsumerInterceptor:
@@ -73,8 +104,16 @@ def deserialized(
     key_deserializer: Callable[[bytes | None], Any],
     value_deserializer: Callable[[bytes | None], Any],
 ) -> ConsumerRecord[Any, Any]:
-    """The record with key and value as the deserializers return them.  Raises what they raise."""
-    fields = (*record[:4], key_deserializer(record.key), value_deserializer(record.value), *record[6:])
+    """The record with key and value as the deserializers return them.
+
+    Raises DeserializationFailed; and Unprepared and RegistryUnreachable, which are not about the record.
+    """
+    try:
+        fields = (*record[:4], key_deserializer(record.key), value_deserializer(record.value), *record[6:])
+    except (Unprepared, RegistryUnreachable):
+        raise
+    except Exception as error:
+        raise DeserializationFailed(record, error) from error
     return _record(fields)
 
 

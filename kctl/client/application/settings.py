@@ -12,7 +12,7 @@ from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
 from kctl.client.consuming.fetching import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.membership.member import MembershipSettings
-from kctl.client.producing.interceptors import RecordRules, as_bytes
+from kctl.client.producing.interceptors import RecordRules, Serializer, as_bytes
 from kctl.client.producing.partitioners import Partitioner
 from kctl.client.producing.producer import ACKS_ALL, ProducerSettings
 from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kctl.client.application.consumer_records import ConsumerInterceptor
     from kctl.client.producing.interceptors import ProducerInterceptor
 
-Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes | None], Any]
 Acks = Literal["all", "1", "0"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -96,6 +95,7 @@ class ProducerConfig:
     partitioner: Partitioner | None = None
     """None for DefaultPartitioner."""
     key_serializer: Serializer = as_bytes
+    """A callable, or a serializer of kctl.client.registry."""
     value_serializer: Serializer = as_bytes
     interceptors: Sequence[ProducerInterceptor] = ()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import time_ns
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kctl.client.producing.batches import RECORD_OVERHEAD, RecordMetadata, size_of_headers
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
@@ -43,24 +44,65 @@ class ProducerInterceptor:
         """The record was acknowledged or has failed."""
 
 
+@runtime_checkable
+class TopicSerializer(Protocol):
+    """A serializer that depends on the topic, and that may have to wait before the first record of a topic."""
+
+    def serialize(self, topic: str, value: Any, *, is_key: bool) -> bytes | None:
+        """The bytes of a key or a value."""
+
+    def is_prepared(self, topic: str, *, is_key: bool) -> bool:
+        """Whether `serialize` does not wait."""
+
+    def prepare(self, topic: str, *, is_key: bool) -> None:
+        """Does what `serialize` would wait for.  May be called in any thread."""
+
+
+Serializer = Callable[[Any], bytes | None] | TopicSerializer
+
+
 class RecordRules:
     """Serializes the records of an application and refuses what cannot be written, at the call that sends it."""
 
     def __init__(
         self,
-        key_serializer: Callable[[Any], bytes | None],
-        value_serializer: Callable[[Any], bytes | None],
+        key_serializer: Serializer,
+        value_serializer: Serializer,
         interceptors: Sequence[ProducerInterceptor],
         size_max: int,
     ) -> None:
         """`size_max` is max.request.size."""
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        self._key_serializer = _by_topic(key_serializer, is_key=True)
+        self._value_serializer = _by_topic(value_serializer, is_key=False)
         self._keeps_bytes_of_keys = key_serializer is as_bytes
         self._keeps_bytes_of_values = value_serializer is as_bytes
         self._interceptors = tuple(interceptors)
         self._size_max = size_max
         self._topics: set[str] = set()
+        self._topic_serializers = tuple(
+            (serializer, is_key)
+            for serializer, is_key in ((key_serializer, True), (value_serializer, False))
+            if isinstance(serializer, TopicSerializer)
+        )
+        self.depends_on_topic = bool(self._topic_serializers)
+        """Whether a serializer may have to wait before the first record of a topic."""
+
+    def preparation(self, topic: Any) -> Callable[[], None] | None:
+        """What the serializers have to wait for before a record of a topic; None if they are prepared."""
+        missing = [
+            (serializer, is_key)
+            for serializer, is_key in self._topic_serializers
+            if isinstance(topic, str) and not serializer.is_prepared(topic, is_key=is_key)
+        ]
+        if not missing:
+            return None
+        self._check_topic(topic)
+
+        def prepare() -> None:
+            for serializer, is_key in missing:
+                serializer.prepare(topic, is_key=is_key)
+
+        return prepare
 
     def serialize(
         self, topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
@@ -91,10 +133,10 @@ class RecordRules:
         size = RECORD_OVERHEAD
         if key is not None or not self._keeps_bytes_of_keys:
             if type(key) is not bytes or not self._keeps_bytes_of_keys:
-                key = _serialized("key", self._key_serializer, key)
+                key = _serialized("key", self._key_serializer(topic), key)
             size += 0 if key is None else len(key)
         if type(value) is not bytes or not self._keeps_bytes_of_values:
-            value = _serialized("value", self._value_serializer, value)
+            value = _serialized("value", self._value_serializer(topic), value)
         if value is not None:
             size += len(value)
         if headers:
@@ -126,6 +168,13 @@ def as_bytes(data: Any) -> bytes | None:
     if isinstance(data, (bytearray, memoryview)):
         return bytes(data)
     raise UsageError(f"a {type(data).__name__} needs a serializer")
+
+
+def _by_topic(serializer: Serializer, *, is_key: bool) -> Callable[[str], Callable[[Any], bytes | None]]:
+    """The serializer for a topic."""
+    if isinstance(serializer, TopicSerializer):
+        return lambda topic: partial(serializer.serialize, topic, is_key=is_key)
+    return lambda _: serializer
 
 
 def _serialized(name: str, serializer: Callable[[Any], bytes | None], data: Any) -> bytes | None:

@@ -61,6 +61,11 @@ def consumer_fields(properties: Mapping[str, str], known: frozenset[str]) -> dic
     return found | {"security": client_security(properties)}
 
 
+def admin_fields(properties: Mapping[str, str], known: frozenset[str]) -> dict[str, Any]:
+    """Fields of AdminConfig, whose names are `known`.  Raises ConfigError."""
+    return _fields(_api_values(properties, Client.ADMIN), known) | {"security": client_security(properties)}
+
+
 def _api_values(properties: Mapping[str, str], client: Client) -> dict[str, Any]:
     """The values for the Python client, which has no other way to report a name that is not known."""
     values = check_properties(properties, client)

@@ -7,8 +7,10 @@ import json
 from typing import Any
 
 import fastavro
-from fastavro import _read_py  # the reader in Python, for recursive types
+from fastavro import _read_py, _write_py  # reader and writer in Python, for recursive types
+from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
+from fastavro.validation import ValidationError, validate
 
 from kctl.client.registry.schema import Schema, SchemaError
 
@@ -17,6 +19,8 @@ _NOTHING = ("null",)
 
 class AvroCodec:
     """Values of one Avro schema."""
+
+    kind = "AVRO"
 
     def __init__(self, schema: Schema) -> None:
         """Raises SchemaError."""
@@ -29,9 +33,10 @@ class AvroCodec:
             names = _Names(self._named)
             if names.has_empty_items(self._schema):
                 raise SchemaError(
-                    f"schema {schema.id} has an array whose items take no bytes, so that its length has no bound"
+                    f"{schema.label} has an array whose items take no bytes, so that its length has no bound"
                 )
             self._read = _read_py.schemaless_reader if names.is_recursive else fastavro.schemaless_reader
+            self._write = _write_py.schemaless_writer if names.is_recursive else fastavro.schemaless_writer
         except (
             SchemaParseException,
             UnknownType,
@@ -41,18 +46,25 @@ class AvroCodec:
             AttributeError,
             RecursionError,
         ) as error:
-            raise SchemaError(f"schema {schema.id} is not a valid Avro schema: {_text(error)}") from None
+            raise SchemaError(f"{schema.label} is not a valid Avro schema: {_text(error)}") from None
 
     @property
     def parsed(self) -> tuple[Any, dict[str, Any]]:
         """The schema as fastavro parses it, with full names, and the named types by their names."""
         return self._schema, self._named
 
-    def datum(self, payload: bytes) -> Any:
-        """The value as fastavro reads it.  Raises SchemaError."""
+    @property
+    def record_name(self) -> str | None:
+        """The full name of a record, enum or fixed; None for other types."""
+        return self._schema.get("name") if isinstance(self._schema, dict) else None
+
+    def datum(self, payload: bytes, reader: AvroCodec | None = None) -> Any:
+        """The value as fastavro reads it, resolved to the schema of `reader`.  Raises SchemaError."""
         source = io.BytesIO(payload)
         try:
-            datum = self._read(source, self._schema, None)
+            datum = self._read(source, self._schema, None if reader is None else reader.parsed[0])
+        except SchemaResolutionError as error:
+            raise SchemaError(f"it cannot be read with the schema of the reader: {_text(error)}") from None
         except Exception as error:  # fastavro raises many types for malformed data
             raise SchemaError(f"it is not a value of its schema: {type(error).__name__}") from None
         if source.tell() != len(payload):
@@ -81,6 +93,28 @@ class AvroCodec:
             ) from None
         return out.getvalue()
 
+    def encode_datum(self, datum: Any) -> bytes:
+        """The payload of a value as fastavro writes it.
+
+        Raises SchemaError, also for a field that the schema does not have, and for one without value and default.
+        """
+        out = io.BytesIO()
+        try:
+            self._write(out, self._schema, datum, strict_allow_default=True)
+        except Exception as error:  # as above
+            raise SchemaError(f"it does not match the schema: {self._problem(datum, error)}") from None
+        return out.getvalue()
+
+    def _problem(self, datum: Any, error: Exception) -> str:
+        """What does not match, with the name of the field if the validation finds it."""
+        try:
+            validate(datum, self._schema, strict=False)
+        except ValidationError as invalid:
+            return "; ".join(map(str, invalid.errors))[:200]
+        except Exception as other:
+            return _text(other)
+        return _text(error)
+
 
 def _in_order(schema: Schema) -> list[Schema]:
     """The schemas that it uses, each after those that it uses itself."""
@@ -88,7 +122,7 @@ def _in_order(schema: Schema) -> list[Schema]:
 
     def add(one: Schema, depth: int) -> None:
         if depth > len(schema.by_reference):
-            raise SchemaError(f"schema {schema.id} has circular references")
+            raise SchemaError(f"{schema.label} has circular references")
         for reference in one.references:
             if reference.name not in found:
                 add(schema.by_reference[reference.name], depth + 1)

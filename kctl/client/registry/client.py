@@ -1,7 +1,8 @@
-"""Fetches schemas over HTTP.  Responses are bounded in size and time, and cached.
+"""Fetches and registers schemas over HTTP.  Responses are bounded in size and time, and cached.
 
-Confluent's API: GET /schemas/ids/ID, /subjects/SUBJECT/versions and /subjects/SUBJECT/versions/VERSION.  With
-`format=serialized`, a Protobuf schema is base64 of its FileDescriptorProto; other types ignore it.
+Confluent's API: GET /schemas/ids/ID, /subjects/SUBJECT/versions and /subjects/SUBJECT/versions/VERSION; POST
+/subjects/SUBJECT looks a schema up, and POST /subjects/SUBJECT/versions registers it.  With `format=serialized`, a
+Protobuf schema is base64 of its FileDescriptorProto; other types ignore it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,21 @@ import http.client
 import json
 import threading
 import time
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from kctl.client.connections.tokens import shut_down_after
-from kctl.client.registry.schema import Reference, RegistrySettings, RegistryUnreachable, Schema, SchemaError, schema_of
+from kctl.client.registry.schema import (
+    Reference,
+    RegisteredSchema,
+    RegistrySettings,
+    RegistryUnreachable,
+    Schema,
+    SchemaError,
+    document_of,
+    registered_of,
+    schema_of,
+)
 from kctl.limits import Subject, bound
 from kctl.output.quantities import INT32_MAX, is_integer
 from kctl.security.tls import TlsSettings, client_context
@@ -48,9 +59,17 @@ REGISTRY_REFERENCES_MAX = bound(
     "schemas",
     on_excess="records with the schema are shown undecoded",
 )
-
+REGISTRY_SCHEMAS_MAX = bound(
+    Subject.COMMANDS,
+    "schemas of a registry that are kept, by id and by reference",
+    1_000,
+    "schemas",
+    on_excess="the oldest is fetched again when it is needed",
+)
 
 _ERROR_CHARACTERS_MAX = 200
+_REFUSALS = frozenset({http.client.NOT_FOUND, http.client.CONFLICT, http.client.UNPROCESSABLE_ENTITY})
+"""Statuses about the schema or subject of the request, which another registry or attempt would give too."""
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -68,7 +87,7 @@ class RegistryClient:
         if schema_id not in self._by_id:
             end_s = self._end_s()
             document = self._get(f"/schemas/ids/{schema_id}", f"schema with id {schema_id}", end_s)
-            self._by_id[schema_id] = self._with_references(schema_of(document, schema_id), end_s)
+            keep(self._by_id, schema_id, self._with_references(schema_of(document, schema_id), end_s))
         return self._by_id[schema_id]
 
     def of_subject(self, subject: str, version: str) -> Schema:
@@ -85,6 +104,31 @@ class RegistryClient:
         if len(numbers) > REGISTRY_VERSIONS_MAX:
             raise SchemaError(f"the subject {subject} has more than {REGISTRY_VERSIONS_MAX} versions")
         return [self.of_subject(subject, str(number)) for number in sorted(numbers)]
+
+    def subjects(self) -> list[str]:
+        """The names of all subjects, sorted.  Raises RegistryUnreachable and SchemaError."""
+        names = self._get("/subjects", "list of subjects", self._end_s())
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise SchemaError("the registry returned no list of subjects")
+        return sorted(names)
+
+    def register(self, subject: str, schema: Schema) -> int:
+        """The id of the schema, which becomes a version of the subject unless it is one.
+
+        The id of the argument is not used.  Raises RegistryUnreachable, and SchemaError for a schema that is invalid or
+        not compatible with the versions of the subject.
+        """
+        path, what = f"/subjects/{_segment(subject)}/versions", f"subject {subject}"
+        return registered_of(self._request_json("POST", path, what, self._end_s(), document_of(schema)), subject).id
+
+    def look_up(self, subject: str, schema: Schema) -> RegisteredSchema:
+        """Id and version that the schema has in the subject.  Raises RegistryUnreachable and SchemaError."""
+        path, what = f"/subjects/{_segment(subject)}", f"version of the subject {subject} with this schema"
+        return registered_of(self._request_json("POST", path, what, self._end_s(), document_of(schema)), subject)
+
+    def with_references(self, schema: Schema) -> Schema:
+        """The schema with the texts of those that it uses.  Raises RegistryUnreachable and SchemaError."""
+        return self._with_references(schema, self._end_s())
 
     def _end_s(self) -> float:
         return time.monotonic() + self._timeout_ms / 1000
@@ -103,45 +147,56 @@ class RegistryClient:
             if len(found) >= REGISTRY_REFERENCES_MAX:
                 raise SchemaError(f"schema {schema.id} uses more than {REGISTRY_REFERENCES_MAX} other schemas")
             if reference not in self._by_reference:
-                self._by_reference[reference] = self._version(reference.subject, str(reference.version), end_s)
+                used = self._version(reference.subject, str(reference.version), end_s)
+                keep(self._by_reference, reference, used)
             found[reference.name] = self._by_reference[reference]
             left.extend(found[reference.name].references)
         return schema._replace(by_reference=found)
 
     def _get(self, path: str, what: str, end_s: float) -> Any:
+        return self._request_json("GET", f"{path}?format=serialized", what, end_s)
+
+    def _request_json(self, method: str, path: str, what: str, end_s: float, document: Any = None) -> Any:
+        """The document of the first registry that responds.  `what` names what a registry may lack."""
         problem = ""
+        body = None if document is None else json.dumps(document).encode()
         for url, authorization in zip(self._settings.urls, self._settings.authorizations, strict=True):
             try:
-                status, body = self._request(url, authorization, path, end_s)
+                status, reply = self._request(url, authorization, method, path, body, end_s)
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
                 problem = f"the schema registry {url} cannot be used: {reason}"
                 continue
-            if status == http.client.NOT_FOUND:
-                raise SchemaError(f"the schema registry {url} has no {what}{_reason(body)}")
+            if status in _REFUSALS:
+                verb = f"has no {what}" if status == http.client.NOT_FOUND else f"refused the schema for the {what}"
+                raise SchemaError(f"the schema registry {url} {verb}{_reason(reply)}")
             if status == http.client.OK:
                 try:
-                    return json.loads(body)
+                    return json.loads(reply)
                 except (ValueError, RecursionError):  # the page of a proxy, for example
                     problem = f"the schema registry {url} returned no JSON"
                     continue
-            problem = f"the schema registry {url} {_outcome(status)}: status {status}{_reason(body)}"
+            problem = f"the schema registry {url} {_outcome(status)}: status {status}{_reason(reply)}"
         raise RegistryUnreachable(problem)
 
-    def _request(self, url: str, authorization: str | None, path: str, end_s: float) -> tuple[int, bytes]:
-        """One request, no redirects, no proxy."""
+    def _request(
+        self, url: str, authorization: str | None, method: str, path: str, body: bytes | None, end_s: float
+    ) -> tuple[int, bytes]:
+        """Status and body of the response to one request, without redirects and proxy."""
         parts = urlsplit(url)
         expired = threading.Event()
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json"}
         if authorization is not None:
             headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = _MEDIA_TYPE
         connection = self._connection(parts.scheme, str(parts.hostname), parts.port, end_s)
         try:
             connection.connect()
             with shut_down_after(max(0.0, end_s - time.monotonic()), connection.sock, expired):
-                connection.request("GET", f"{parts.path}{path}?format=serialized", headers=headers)
+                connection.request(method, f"{parts.path}{path}", body, headers)
                 with contextlib.closing(connection.getresponse()) as response:
-                    body = response.read(REGISTRY_RESPONSE_BYTES_MAX + 1)
+                    reply = response.read(REGISTRY_RESPONSE_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
             if expired.is_set() or isinstance(error, TimeoutError):
                 raise TimeoutError("it did not respond in time") from None
@@ -150,9 +205,9 @@ class RegistryClient:
             connection.close()
         if expired.is_set():
             raise TimeoutError("it did not respond in time")
-        if len(body) > REGISTRY_RESPONSE_BYTES_MAX:
+        if len(reply) > REGISTRY_RESPONSE_BYTES_MAX:
             raise http.client.HTTPException(f"a response is longer than {REGISTRY_RESPONSE_BYTES_MAX:,} bytes")
-        return response.status, body
+        return response.status, reply
 
     def _connection(self, scheme: str, host: str, port: int | None, end_s: float) -> http.client.HTTPConnection:
         timeout_s = max(0.001, end_s - time.monotonic())
@@ -160,6 +215,17 @@ class RegistryClient:
             return http.client.HTTPConnection(host, port, timeout=timeout_s)
         context = client_context(TlsSettings.of(self._settings.tls))
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def keep(cache: dict[Key, Value], key: Key, value: Value) -> None:
+    """Puts a value into a cache of at most REGISTRY_SCHEMAS_MAX, from which the oldest is removed."""
+    if key not in cache and len(cache) >= REGISTRY_SCHEMAS_MAX:
+        del cache[next(iter(cache))]
+    cache[key] = value
 
 
 def _segment(name: str) -> str:

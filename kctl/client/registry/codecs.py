@@ -22,6 +22,9 @@ _CODECS_MAX = 1_000
 class Codec(Protocol):
     """Values of one schema."""
 
+    kind: str
+    """The type of the schema: AVRO, JSON or PROTOBUF."""
+
     def decode(self, payload: bytes) -> str:
         """JSON.  Raises SchemaError."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+from functools import cached_property
 from typing import Any
 
 from google.protobuf import descriptor_pb2, json_format
@@ -27,6 +28,8 @@ _WELL_KNOWN = {
 class ProtobufCodec:
     """Messages of one file; `type_name` is the message type that `encode` uses, by default the first of the file."""
 
+    kind = "PROTOBUF"
+
     def __init__(self, schema: Schema, type_name: str | None = None) -> None:
         """Raises SchemaError."""
         self._pool = DescriptorPool()
@@ -35,7 +38,7 @@ class ProtobufCodec:
         try:
             self._file = self._add(f"schema-{schema.id}.proto", schema, 0)
         except (TypeError, DecodeError, ValueError, KeyError, ImportError) as error:
-            raise SchemaError(f"schema {schema.id} is not a valid Protobuf schema: {str(error)[:200]}") from None
+            raise SchemaError(f"{schema.label} is not a valid Protobuf schema: {str(error)[:200]}") from None
         self._type_name = type_name
 
     @property
@@ -48,15 +51,37 @@ class ProtobufCodec:
         """The first message type.  Raises SchemaError if there is none."""
         return self._type_at([0])
 
-    def message(self, payload: bytes) -> Message:
-        """The message of a payload.  Raises SchemaError."""
-        path, data = split_indexes(payload)
-        message: Message = GetMessageClass(self._type_at(path))()
+    def message(self, payload: bytes, message_class: type[Message] | None = None) -> Message:
+        """The message of a payload, of a generated class or of one that is made of the schema.  Raises SchemaError."""
+        message_type, data = self._type_of(payload)
+        if message_class is not None and message_class.DESCRIPTOR.full_name != message_type.full_name:
+            raise SchemaError(f"it is a {message_type.full_name}, not a {message_class.DESCRIPTOR.full_name}")
+        message: Message = (message_class or GetMessageClass(message_type))()
         try:
             message.ParseFromString(data)
         except (DecodeError, ValueError, TypeError, RecursionError) as error:
             raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
         return message
+
+    def _type_of(self, payload: bytes) -> tuple[Descriptor, bytes]:
+        path, data = split_indexes(payload)
+        return self._type_at(path), data
+
+    def check_type(self) -> None:
+        """Raises SchemaError if the schema does not define the selected type."""
+        self._path()
+
+    def encode_message(self, message: Message) -> bytes:
+        """The payload of a message of the selected type.  Raises SchemaError."""
+        try:
+            data = bytes(message.SerializeToString())
+        except (EncodeError, ValueError) as error:
+            raise SchemaError(f"it cannot be written: {str(error)[:200]}") from None
+        return self._indexes + data
+
+    @cached_property
+    def _indexes(self) -> bytes:
+        return indexes_of(self._path())
 
     def decode(self, payload: bytes) -> str:
         """JSON.  Raises SchemaError."""
@@ -83,13 +108,13 @@ class ProtobufCodec:
     def _add(self, name: str, schema: Schema, depth: int) -> FileDescriptor:
         """Adds the file after those that it imports."""
         if depth > len(self._schema.by_reference):
-            raise SchemaError(f"schema {self._schema.id} has circular references")
+            raise SchemaError(f"{self._schema.label} has circular references")
         file = descriptor_pb2.FileDescriptorProto()
         try:
             file.ParseFromString(base64.b64decode(schema.text, validate=True))
         except ValueError:
             raise SchemaError(
-                f"schema {schema.id} was returned as text; kctl requires a registry that returns Protobuf schemas as"
+                f"{schema.label} was returned as text; kctl requires a registry that returns Protobuf schemas as"
                 " descriptors (format=serialized)"
             ) from None
         file.name = name
@@ -105,7 +130,7 @@ class ProtobufCodec:
             self._add(name, self._schema.by_reference[name], depth + 1)
             return
         if name not in _WELL_KNOWN:
-            raise SchemaError(f"schema {self._schema.id} imports {name}, which is not among its references")
+            raise SchemaError(f"{self._schema.label} imports {name}, which is not among its references")
         known = descriptor_pb2.FileDescriptorProto()
         importlib.import_module(_WELL_KNOWN[name]).DESCRIPTOR.CopyToProto(known)
         for imported in known.dependency:
@@ -130,7 +155,7 @@ class ProtobufCodec:
         try:
             descriptor = self._pool.FindMessageTypeByName(self._type_name)
         except KeyError:
-            raise SchemaError(f"schema {self._schema.id} has no message type {self._type_name}") from None
+            raise SchemaError(f"{self._schema.label} has no message type {self._type_name}") from None
         path: list[int] = []
         while descriptor.containing_type is not None:
             siblings = list(descriptor.containing_type.nested_types)
@@ -138,7 +163,7 @@ class ProtobufCodec:
             descriptor = descriptor.containing_type
         names = list(self._file.message_types_by_name)
         if descriptor.name not in names or descriptor.file.name != self._file.name:
-            raise SchemaError(f"{self._type_name} is not defined in schema {self._schema.id} itself")
+            raise SchemaError(f"{self._type_name} is not defined in {self._schema.label} itself")
         return [names.index(descriptor.name), *path]
 
 

@@ -33,16 +33,26 @@ class Reference(NamedTuple):
     version: int
 
 
+NO_ID = -1
+"""The id of a schema that is not from a registry."""
+
+
 class Schema(NamedTuple):
     """A schema; its text is base64 of a FileDescriptorProto if its type is PROTOBUF."""
 
     id: int
+    """NO_ID for one of a program."""
     type: str
     """AVRO, PROTOBUF or JSON."""
     text: str
     references: tuple[Reference, ...] = ()
     by_reference: Mapping[str, Any] = MappingProxyType({})
     """All schemas that it uses, also indirectly, by name: each is a Schema."""
+
+    @property
+    def label(self) -> str:
+        """The schema in an error text."""
+        return "the schema" if self.id == NO_ID else f"schema {self.id}"
 
 
 def schema_of(document: Any, schema_id: int | None) -> Schema:
@@ -57,6 +67,31 @@ def schema_of(document: Any, schema_id: int | None) -> Schema:
     if not isinstance(references, list):
         raise SchemaError("the registry returned references that are not a list")
     return Schema(int(number or 0), kind, text, tuple(_reference(one) for one in references))
+
+
+class RegisteredSchema(NamedTuple):
+    """Id and version of a schema in a subject."""
+
+    id: int
+    version: int | None
+    """None if the registry does not return it."""
+
+
+def document_of(schema: Schema) -> dict[str, Any]:
+    """The body of a request that registers the schema or looks it up."""
+    document: dict[str, Any] = {"schema": schema.text, "schemaType": schema.type}
+    if schema.references:
+        document["references"] = [reference._asdict() for reference in schema.references]
+    return document
+
+
+def registered_of(document: Any, subject: str) -> RegisteredSchema:
+    """The id, and the version if there is one, in a response.  Raises SchemaError."""
+    schema_id = document.get("id") if isinstance(document, dict) else None
+    if not is_integer(schema_id, high=INT32_MAX):
+        raise SchemaError(f"the registry returned no schema id for the subject {subject}")
+    version = document.get("version")
+    return RegisteredSchema(int(schema_id or 0), version if is_integer(version, low=1, high=INT32_MAX) else None)
 
 
 def _reference(document: Any) -> Reference:

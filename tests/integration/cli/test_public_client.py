@@ -14,10 +14,11 @@ from kctl.errors import ApiError
 from tests.integration.cli.conftest import ON_OURS
 from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers import probe
+from tests.peers.schema_registry import schema_registry
 
 COUNT = 60
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = (ROOT / "docs/client.md", ROOT / "docs/client-operations.md")
+PAGES = (ROOT / "docs/client.md", ROOT / "docs/client-registry.md", ROOT / "docs/client-operations.md")
 EXAMPLES = re.findall(r"```python\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
 
 
@@ -238,9 +239,10 @@ def test_failed_block_commits_nothing_of_its_last_records(bootstrap: str, topic:
 @ON_OURS
 def test_examples_of_the_documentation_run(bootstrap: str, topic: str) -> None:
     assert len(EXAMPLES) >= 8
-    for number, example in enumerate(EXAMPLES):
-        program = example.replace("localhost:9092", bootstrap).replace('"orders"', f'"{topic}"')
-        program = program.replace('"copies"', f'"{topic}"')
-        for name in ("billing", "shipping", "copy", "orders-loader", "orders-copy"):
-            program = program.replace(f'"{name}"', f'"{topic}-{name}"')
-        exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": "example"})
+    with schema_registry() as registry:
+        for number, example in enumerate(EXAMPLES):
+            program = example.replace("localhost:9092", bootstrap).replace('"orders"', f'"{topic}"')
+            program = program.replace('"copies"', f'"{topic}"').replace("http://localhost:8081", registry.url)
+            for name in ("billing", "shipping", "copy", "orders-loader", "orders-copy", "orders-avro"):
+                program = program.replace(f'"{name}"', f'"{topic}-{name}"')
+            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": __name__})

@@ -21,6 +21,7 @@ from kctl.client import (
     ConsumerConfig,
     ConsumerInterceptor,
     ConsumerRecord,
+    DeserializationFailed,
     LogTruncated,
     Position,
     Producer,
@@ -154,10 +155,14 @@ def test_record_that_cannot_be_deserialized_is_not_lost(cluster: FakeCluster) ->
         consumer.assign([ORDERS])
         assert values(consumer.poll(WAIT_MS)) == [0, 1]
         for _ in range(2):
-            with pytest.raises(ValueError, match="two"):
+            with pytest.raises(DeserializationFailed, match=r"orders-0 at offset 2 .* ValueError: two") as raised:
                 consumer.poll(WAIT_MS)
         assert consumer.position(ORDERS) == 2
-        consumer.seek(ORDERS, 3)
+        with pytest.raises(DeserializationFailed):
+            next(iter(consumer))
+        assert isinstance(raised.value.__cause__, ValueError)
+        assert raised.value.record.value == b"2"
+        consumer.seek(raised.value.tp, raised.value.record.offset + 1)
         assert values(consumer.poll(WAIT_MS))[0] == 3
 
 

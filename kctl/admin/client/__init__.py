@@ -1,0 +1,1 @@
+"""The administration client for applications, on an event loop and blocking (docs/client-operations.md)."""
