@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kctl.client.consuming.committed_offsets import CommittedOffset
     from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
     from kctl.client.consuming.list_offsets import OffsetAt
+    from kctl.client.consuming.membership.member import SubscriptionPattern
     from kctl.client.consuming.positions import Divergence, LogTruncated, Position
     from kctl.client.metadata import TopicRecreated
     from kctl.client.producing.batches import RecordMetadata
@@ -71,6 +72,7 @@ __all__ = [
     "RecordMetadata",
     "RoundRobinPartitioner",
     "StickyPartitioner",
+    "SubscriptionPattern",
     "TopicPartition",
     "TopicRecreated",
     "WokenUp",
@@ -103,6 +105,7 @@ _MODULES = {
     "RecordMetadata": "kctl.client.producing.batches",
     "RoundRobinPartitioner": "kctl.client.producing.partitioners",
     "StickyPartitioner": "kctl.client.producing.partitioners",
+    "SubscriptionPattern": "kctl.client.consuming.membership.member",
     "TopicPartition": "kctl.model",
     "TopicRecreated": "kctl.client.metadata",
     "WokenUp": "kctl.client.application.async_consumer",

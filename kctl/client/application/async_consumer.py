@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
@@ -21,7 +20,7 @@ from kctl.client.application.consumer_records import (
     deserialized,
     intercepted,
 )
-from kctl.client.application.settings import ConsumerConfig, Deserializer, as_is
+from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription, as_is
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.transport import Connection
@@ -107,17 +106,16 @@ class AsyncConsumer(Generic[K, V]):
 
     # What is read.
 
-    async def subscribe(
-        self, topics: Sequence[str] | re.Pattern[str], listener: RebalanceListener | None = None
-    ) -> None:
+    async def subscribe(self, topics: Subscription, listener: RebalanceListener | None = None) -> None:
         """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
 
-        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
+        A pattern is one of `re.compile` or a SubscriptionPattern.  The group is joined by `poll`.  New partitions and
+        topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """
         if isinstance(topics, str):
-            raise UsageError("subscribe takes a list of topics, or a pattern of re.compile")
+            raise UsageError("subscribe takes a list of topics, or a pattern of re.compile or SubscriptionPattern")
         config = self._config
         settings = config.membership(topics)
         self._require_open()

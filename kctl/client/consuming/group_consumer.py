@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
-from kctl.client.consuming.assignors import COOPERATIVE_STICKY
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, committed_offsets
 from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
 from kctl.client.consuming.fetcher import BUFFERED_BYTES_MAX, GONE, Decode, Fetcher
@@ -26,6 +25,7 @@ from kctl.client.consuming.fetching import FetchLimits
 from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
 from kctl.client.consuming.group_progress import Begin, GroupProgress
 from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.consuming.membership.consumer_protocol import ConsumerMember
 from kctl.client.consuming.membership.member import (
     CommitResultReceived,
     Disconnected,
@@ -56,6 +56,8 @@ IDLE_MS = 100
 """How long a poll waits for records."""
 RECORDS_PER_POLL = 10_000
 BEAT_MS_MIN = 20
+BEAT_CHECK_MS = 500
+"""How soon a member reports what it owns, and is looked after by its heartbeats."""
 TOPICS_MS = 1_000
 """How often the leader of a group looks whether it has to look up topics."""
 START_MS = 5_000
@@ -75,8 +77,22 @@ _OF_PARTITIONS = frozenset(
     }
 )
 """Commit errors about a partition; all others are about the member."""
-_REBALANCED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
+_REBALANCED = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
 _NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+_OF_EPOCH = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+"""A look-up of commits with an epoch that is over."""
+
+
+def _may_be_repeated(code: ErrorCode) -> bool:
+    """Whether a commit may succeed later; with STALE_MEMBER_EPOCH after the next heartbeat, with its epoch."""
+    return code.retriable or code is ErrorCode.STALE_MEMBER_EPOCH
 
 
 def decode_records(_tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[Record], int]]:
@@ -113,8 +129,8 @@ class GroupConsumer(Generic[R]):
         `poll` raises LogTruncated.
         With an `auto_commit_interval_ms` of None, only `commit` commits.  `on_committed` gets what was committed.
         """
-        self.commits = self.commit_errors = self.joins = 0
-        """How many commits have succeeded and failed, and how many times the group was joined."""
+        self.commits = self.commit_errors = 0
+        """How many commits have succeeded and failed."""
         self._on_committed = on_committed
         self._client = client
         self._begin = begin
@@ -153,17 +169,22 @@ class GroupConsumer(Generic[R]):
         """Partitions without a start position, because their topic or leader is absent, and when to try again (ms)."""
 
     @property
-    def member(self) -> Member:
+    def member(self) -> Member | ConsumerMember:
         """The state of the member."""
         return self._runner.member
+
+    @property
+    def joins(self) -> int:
+        """How many times the group was joined."""
+        return self._runner.joins
 
     @property
     def expects_more(self) -> bool:
         """True while this member has no partitions but other members still have to revoke some."""
         member = self.member
-        patience_ms = GIVING_UP_BEATS * member.settings.heartbeat_interval_ms
+        patience_ms = GIVING_UP_BEATS * member.heartbeat_interval_ms
         is_recent = self._runner.now_ms() < self._runner.assigned_ms + patience_ms
-        return member.assignor == COOPERATIVE_STICKY and not member.owned and is_recent
+        return member.is_expecting_more and is_recent
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -384,9 +405,9 @@ class GroupConsumer(Generic[R]):
                 raise ApiError(code, f"{tp}: cannot commit: {code.description}")
             if is_explicit and code in _REBALANCED:
                 raise CommitFailed(member.settings.group_id, tp, code)
-            if is_explicit and code is not ErrorCode.NONE and not code.retriable:
+            if is_explicit and code is not ErrorCode.NONE and not _may_be_repeated(code):
                 raise ApiError(code, f"{tp}: cannot commit: {code.description}")
-        return not any(code is not ErrorCode.NONE and code.retriable for code in codes.values()) or (
+        return not any(map(_may_be_repeated, codes.values())) or (
             not is_explicit and any(code in _REBALANCED for code in codes.values())
         )
 
@@ -529,7 +550,6 @@ class GroupConsumer(Generic[R]):
         The state of the member changes at once, so partitions that it revokes by joining are not read any more.
         """
         actions = self._runner.step(event)
-        self.joins += 1
         self._joining = asyncio.create_task(self._runner.perform_all(actions), name="group join")
         self._joining.add_done_callback(lambda _: self.fetches.arrived.set())
 
@@ -541,10 +561,13 @@ class GroupConsumer(Generic[R]):
 
     async def _look_up_positions(self, given: Collection[TopicPartition]) -> None:
         committed = await self._request_committed(given)
+        if committed is None:
+            return  # The member has lost its partitions, or has another epoch now.
         begun = await self._begin_fresh([tp for tp in given if tp not in committed])
-        positions = {**begun, **committed}
+        owned = frozenset(self.member.owned)
+        positions = {tp: position for tp, position in (*begun.items(), *committed.items()) if tp in owned}
         self._fetcher.set(positions)
-        self._progress.begin(positions, {tp: position.offset for tp, position in committed.items()})
+        self._progress.begin(positions, {tp: position.offset for tp, position in committed.items() if tp in owned})
         self._announced.update(positions)
         if positions:
             await self._listener.on_assigned(sorted(positions))
@@ -585,15 +608,27 @@ class GroupConsumer(Generic[R]):
         self._late.update(dict.fromkeys(tps, self._runner.now_ms() + LATE_MS))
         self._runner.expect_changed_topics()
 
-    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position] | None:
+        """The committed positions; None if the epoch of the member was over."""
         while True:
+            member = self.member
+            generation = member.generation
             try:
                 connection = await self._runner.connect()
-                found = await committed_offsets(connection, self.member.settings.group_id, partitions)
+                found = await committed_offsets(
+                    connection,
+                    member.settings.group_id,
+                    partitions,
+                    member_epoch=(member.member_id, generation) if isinstance(member, ConsumerMember) else None,
+                )
                 return {tp: commit.position for tp, commit in found.items()}
             except (ConnectionLost, ClusterUnreachable) as lost:
                 await self._runner.look_elsewhere(str(lost))
             except ApiError as error:
+                if error.code in _OF_EPOCH and isinstance(member, ConsumerMember):
+                    await self._runner.drive(CommitResultReceived(error.code, generation))
+                    await self._client.transport.sleep(BEAT_MS_MIN)
+                    return None
                 if error.code not in _NOT_YET:
                     raise
                 await self._runner.look_elsewhere(str(error))
@@ -636,13 +671,13 @@ class GroupConsumer(Generic[R]):
                 logger.warning("cannot look up topics group=%s: %s", self.member.settings.group_id, error)
 
     async def _keep_beating(self) -> None:
-        settings = self.member.settings
         while True:
-            wait_ms = settings.heartbeat_interval_ms
-            if self.member.phase is not Phase.OUTSIDE or self.member.owned:
-                wait_ms = min(wait_ms, max(self.member.next_beat_ms - self._runner.now_ms(), BEAT_MS_MIN))
+            member = self.member
+            wait_ms = min(member.settings.heartbeat_interval_ms, BEAT_CHECK_MS)
+            if member.phase is not Phase.OUTSIDE or member.owned:
+                wait_ms = min(wait_ms, max(member.next_beat_ms - self._runner.now_ms(), BEAT_MS_MIN))
             await self._client.transport.sleep(wait_ms)
-            before = self.member.phase
+            before = member.phase, member.owned
             try:
                 await self._leave_if_overdue()
                 await self._runner.drive(HeartbeatDue())
@@ -652,7 +687,7 @@ class GroupConsumer(Generic[R]):
                 self._runner.failure = copy_of(error)
                 self.fetches.arrived.set()
                 return
-            if self.member.phase is not before or self._runner.failure is not None:
+            if (member.phase, member.owned) != before or self._runner.failure is not None:
                 self.fetches.arrived.set()
 
     async def _leave_if_overdue(self) -> None:

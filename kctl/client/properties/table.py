@@ -209,14 +209,10 @@ _CONSUMER = (
     _obeyed(
         "group.protocol",
         "C",
-        only(
-            {"classic": "classic"},
-            one_of("classic", "consumer", ignores_case=True),
-            "kctl implements the classic protocol only; remove it",
-        ),
+        one_of("classic", "consumer", ignores_case=True),
         _GROUP,
-        ": classic; consumer is refused",
     ),
+    _obeyed("group.remote.assignor", "C", non_empty, _GROUP, ", with group.protocol=consumer"),
     _obeyed(
         "group.id",
         "C",
@@ -246,7 +242,6 @@ _CONSUMER = (
     _unused("share.acquire.mode", "C", one_of("batch_optimized", "record_limit", ignores_case=True), _NO_SHARE_GROUPS),
     _unused("internal.leave.group.on.close", "C", switch, _INTERNAL),
     _unused("internal.throw.on.fetch.stable.offset.unsupported", "C", switch, _INTERNAL),
-    _refused("group.remote.assignor", "C", "it needs group.protocol=consumer, which is not implemented; remove it"),
 )
 _PRODUCER = (
     _obeyed("acks", "P", acks, _WRITING, "; --acks takes precedence; copy requires all"),
