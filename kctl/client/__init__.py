@@ -23,15 +23,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl.client.application.async_consumer import AsyncConsumer, WokenUp
     from kctl.client.application.async_producer import AsyncProducer
+    from kctl.client.application.async_share_consumer import AsyncShareConsumer, ShareRecord
     from kctl.client.application.blocking_consumer import BlockingRebalanceListener, Consumer
     from kctl.client.application.blocking_producer import Producer
+    from kctl.client.application.blocking_share_consumer import ShareConsumer
     from kctl.client.application.consumer_records import ConsumerInterceptor, ConsumerRecord
     from kctl.client.application.settings import ConsumerConfig, ProducerConfig
+    from kctl.client.application.share_settings import ShareConsumerConfig
     from kctl.client.consuming.committed_offsets import CommittedOffset
     from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
     from kctl.client.consuming.list_offsets import OffsetAt
     from kctl.client.consuming.membership.member import SubscriptionPattern
     from kctl.client.consuming.positions import Divergence, LogTruncated, Position
+    from kctl.client.consuming.sharing.session import AcknowledgeType
     from kctl.client.metadata import TopicRecreated
     from kctl.client.producing.batches import RecordMetadata
     from kctl.client.producing.interceptors import ProducerInterceptor, ProducerRecord
@@ -46,9 +50,11 @@ if TYPE_CHECKING:
     from kctl.model import TopicPartition
 
 __all__ = [
+    "AcknowledgeType",
     "AdaptivePartitioner",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "BlockingRebalanceListener",
     "CommitFailed",
     "CommittedOffset",
@@ -71,6 +77,9 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "RoundRobinPartitioner",
+    "ShareConsumer",
+    "ShareConsumerConfig",
+    "ShareRecord",
     "StickyPartitioner",
     "SubscriptionPattern",
     "TopicPartition",
@@ -79,9 +88,11 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AcknowledgeType": "kctl.client.consuming.sharing.session",
     "AdaptivePartitioner": "kctl.client.producing.partitioners",
     "AsyncConsumer": "kctl.client.application.async_consumer",
     "AsyncProducer": "kctl.client.application.async_producer",
+    "AsyncShareConsumer": "kctl.client.application.async_share_consumer",
     "BlockingRebalanceListener": "kctl.client.application.blocking_consumer",
     "CommitFailed": "kctl.client.consuming.group_metadata",
     "CommittedOffset": "kctl.client.consuming.committed_offsets",
@@ -104,6 +115,9 @@ _MODULES = {
     "RebalanceListener": "kctl.client.consuming.group_metadata",
     "RecordMetadata": "kctl.client.producing.batches",
     "RoundRobinPartitioner": "kctl.client.producing.partitioners",
+    "ShareConsumer": "kctl.client.application.blocking_share_consumer",
+    "ShareConsumerConfig": "kctl.client.application.share_settings",
+    "ShareRecord": "kctl.client.application.async_share_consumer",
     "StickyPartitioner": "kctl.client.producing.partitioners",
     "SubscriptionPattern": "kctl.client.consuming.membership.member",
     "TopicPartition": "kctl.model",

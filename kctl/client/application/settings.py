@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from kctl.client.connections.transport import Security
 from kctl.client.consuming.assignors import ASSIGNORS
@@ -103,8 +103,8 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
-        _require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
-        _require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
+        require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
+        require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
         if self.acks not in _ACKS:
             raise UsageError(f"acks is '{self.acks}'; it must be one of {', '.join(_ACKS)}")
         if self.compression_type not in _COMPRESSIONS:
@@ -123,7 +123,7 @@ class ProducerConfig:
             raise UsageError("idempotence and transactions require acks='all'; else set enable_idempotence=False")
         if self.transactional_id is not None and not self.enable_idempotence:
             raise UsageError("a transactional_id requires enable_idempotence")
-        _require_positive(self, "max_in_flight_requests_per_connection", "reconnect_backoff_ms")
+        require_positive(self, "max_in_flight_requests_per_connection", "reconnect_backoff_ms")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
             raise UsageError(
                 f"max_in_flight_requests_per_connection must be at most {IN_FLIGHT_MAX} with idempotence,"
@@ -226,8 +226,8 @@ class ConsumerConfig:
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
-        _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records")
-        _require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms")
+        require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records")
+        require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms")
         if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
             raise UsageError(
                 "fetch_max_bytes, max_partition_fetch_bytes and auto_commit_interval_ms must not be negative"
@@ -291,7 +291,7 @@ class ConsumerConfig:
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        settings = _client_settings(self)
+        settings = connection_settings(self)
         timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
         return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
 
@@ -342,13 +342,36 @@ _OF_CLASSIC_PROTOCOL: Mapping[str, str] = {
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def _require_positive(config: object, *names: str) -> None:
+def require_positive(config: object, *names: str) -> None:
+    """Raises UsageError for the first of these fields that is not positive."""
     for name in names:
         if getattr(config, name) <= 0:
             raise UsageError(f"{name} must be positive")
 
 
-def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
+class ConnectionFields(Protocol):
+    """The fields that all clients have, and that are about their connections."""
+
+    @property
+    def bootstrap_servers(self) -> str | Sequence[str]: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def security(self) -> Security | None: ...
+    @property
+    def request_timeout_ms(self) -> int: ...
+    @property
+    def retry_backoff_ms(self) -> int: ...
+    @property
+    def retry_backoff_max_ms(self) -> int: ...
+    @property
+    def socket_connection_setup_timeout_ms(self) -> int: ...
+    @property
+    def metadata_max_age_ms(self) -> int: ...
+
+
+def connection_settings(config: ConnectionFields) -> ClientSettings:
+    """The settings of the connections of any client.  Raises UsageError for an address that is none."""
     protocol = PLAINTEXT if config.security is None else config.security.protocol
     servers = config.bootstrap_servers
     return ClientSettings(
@@ -365,7 +388,7 @@ def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
 
 
 def _producer_client_settings(config: ProducerConfig) -> ClientSettings:
-    return _client_settings(config)._replace(
+    return connection_settings(config)._replace(
         reconnect_backoff_ms=config.reconnect_backoff_ms,
         reconnect_backoff_ms_max=max(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
     )

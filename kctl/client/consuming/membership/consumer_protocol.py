@@ -60,6 +60,7 @@ HEARTBEAT_MS_UNKNOWN = 1_000
 BEAT_AGAIN_MS = 100
 """Pause after a heartbeat without a coordinator: retry.backoff.ms of Kafka's clients."""
 REMEDY = "use group_protocol='classic' (group.protocol=classic)"
+SHARE_REMEDY = "share groups (KIP-932) need Kafka 4.2 or newer; use a Consumer and another group"
 
 
 @dataclass(slots=True)
@@ -362,6 +363,10 @@ _FATAL: Mapping[ErrorCode, str] = {
     ErrorCode.INVALID_GROUP_ID: "'{group}' is not a valid group id",
     ErrorCode.GROUP_ID_NOT_FOUND: f"it is a group of another type, or its classic members cannot be joined: {REMEDY}",
 }
+_OF_SHARE_GROUPS: Mapping[ErrorCode, str] = {
+    ErrorCode.UNSUPPORTED_VERSION: f"the broker does not serve it: {SHARE_REMEDY}",
+    ErrorCode.GROUP_ID_NOT_FOUND: "it is not a share group: use another group_id, or a Consumer",
+}
 _WITH_DETAILS = frozenset({ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.INVALID_REGULAR_EXPRESSION})
 """The text of the broker is added."""
 
@@ -375,6 +380,8 @@ def _fail(member: ConsumerMember, code: ErrorCode, message: str | None) -> list[
         assignor=settings.remote_assignor,
         regex=settings.regex,
     ) if code in _FATAL else message or code.description  # fmt: skip
+    if settings.protocol == "share" and code in _OF_SHARE_GROUPS:
+        text = _OF_SHARE_GROUPS[code]
     if message and code in _WITH_DETAILS:
         text = f"{text}: {message}"
     return [Fail(ApiError(code, f"group '{settings.group_id}': {text}"))]

@@ -54,8 +54,9 @@ class MembershipSettings:
     rack: str = ""
     pattern: re.Pattern[str] | None = None
     """The topics are those whose whole names match."""
-    protocol: GroupProtocol = "classic"
-    """"consumer" for that of KIP-848, in which the broker assigns, and has the session and the heartbeat interval."""
+    protocol: GroupProtocol | Literal["share"] = "classic"
+    """"consumer" for that of KIP-848, in which the broker assigns, and has the session and the heartbeat interval;
+    "share" for that of share groups (KIP-932)."""
     remote_assignor: str | None = None
     """group.remote.assignor: the assignor of the broker, with the consumer protocol; None for its default."""
     regex: str | None = None

@@ -49,10 +49,16 @@ from kctl.client.metadata import text_of_id
 from kctl.client.retrying import COORDINATOR_MOVED, Deadline
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kctl.protocol.apis.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kctl.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kctl.protocol.apis.sync_group import SyncGroupResponse
 from kctl.system.reference_cycles import copy_of
 
@@ -199,6 +205,13 @@ class MembershipRunner:
                 )
             case SendGroupHeartbeat(request):
                 self.joins += request.member_epoch == consumer_protocol.JOIN_EPOCH
+                if self.member.settings.protocol == "share":
+                    return await self._send_request(
+                        share_heartbeat(request),
+                        ShareGroupHeartbeatResponse,
+                        lambda reply: self._group_heartbeat_received(consumer_heartbeat(reply), request),
+                        check=lambda connection: require_share_groups(connection, request.group_id),
+                    )
                 return await self._send_request(
                     request,
                     ConsumerGroupHeartbeatResponse,
@@ -315,3 +328,47 @@ class MembershipRunner:
         metadata = await self._client.metadata(topics)
         self._counted_ms = self.now_ms()
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
+
+
+# Heartbeats of share groups, which are those of the consumer protocol without what is about revocation.
+
+
+def share_heartbeat(request: ConsumerGroupHeartbeatRequest) -> ShareGroupHeartbeatRequest:
+    """The heartbeat of a member of a share group."""
+    return ShareGroupHeartbeatRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        subscribed_topic_names=request.subscribed_topic_names,
+    )
+
+
+def consumer_heartbeat(response: ShareGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+    """The response to the heartbeat of a member of a share group, as one of the consumer protocol."""
+    assignment = None
+    if response.assignment is not None:
+        assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic.topic_id, partitions=topic.partitions)
+                for topic in response.assignment.topic_partitions
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=response.error_code,
+        error_message=response.error_message,
+        member_id=response.member_id,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+def require_share_groups(connection: Connection, group_id: str) -> None:
+    """Raises ApiError unless the broker serves share groups in a version that is not a preview."""
+    key, version = 76, 1
+    if not connection.versions.has(key, version):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"group '{group_id}': {connection.address} does not serve it: {consumer_protocol.SHARE_REMEDY}",
+        )
