@@ -1,8 +1,9 @@
 """Members of the consumer protocol (KIP-848) against a coordinator over connections that lose and delay heartbeats.
 
-Goal: no partition is read by two members that the coordinator both has, nothing is committed by one that it has removed,
-commits do not go back, and when the trouble ends every partition has a reader.  Method: members' `step` against a small
-coordinator in virtual time, which assigns and revokes as Kafka's CurrentAssignmentBuilder; a failure reports its seed.
+Goal: no partition is read by two members that the coordinator both has, nothing is committed by one that it has
+removed, commits do not go back, and when the trouble ends every partition has a reader.  Method: members' `step`
+against a small coordinator in virtual time, which assigns and revokes as Kafka's CurrentAssignmentBuilder; a failure
+reports its seed.
 """
 
 from __future__ import annotations

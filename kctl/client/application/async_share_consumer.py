@@ -215,8 +215,8 @@ class AsyncShareConsumer(Generic[K, V]):
     def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Says what was done with a record of the last `poll`; the next `poll`, `commit` or `close` sends it.
 
-        After RENEW the record is still held and acknowledged again later, before its lock expires.  Raises UsageError in
-        the implicit mode, and for a record that is not held.
+        After RENEW the record is still held and acknowledged again later, before its lock expires.  Raises UsageError
+        in the implicit mode, and for a record that is not held.
         """
         if not self._is_explicit:
             raise UsageError("acknowledge requires share_acknowledgement_mode='explicit'")

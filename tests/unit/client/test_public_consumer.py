@@ -25,6 +25,8 @@ from kctl.client import (
     Position,
     Producer,
     ProducerConfig,
+    ShareConsumer,
+    ShareConsumerConfig,
     SubscriptionPattern,
     TopicRecreated,
     WokenUp,
@@ -453,11 +455,37 @@ def test_a_broker_without_the_consumer_protocol_is_refused_with_the_remedy(clust
     for _ in range(2):
         with Consumer(settings) as consumer:
             consumer.subscribe(["orders"])
-            with pytest.raises(ApiError, match="KIP-848.*group_protocol='classic'") as refused:
+            with pytest.raises(ApiError, match=r"KIP-848.*group_protocol='classic'") as refused:
                 consumer.poll(WAIT_MS)
             assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
-        response = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        cluster.intercept(ConsumerGroupHeartbeatRequest, lambda _: response)
+        cluster.intercept(
+            ConsumerGroupHeartbeatRequest,
+            lambda _: ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
+        )
+
+
+def test_a_broker_without_share_groups_is_refused_with_the_remedy(cluster: FakeCluster) -> None:
+    with ShareConsumer(ShareConsumerConfig(bootstrap_servers=cluster.bootstrap, group_id="billing")) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(ApiError, match=r"share groups \(KIP-932\) need Kafka 4\.2.*use a Consumer") as refused:
+            consumer.poll(WAIT_MS)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    with (
+        pytest.raises(UsageError, match="subscribe first"),
+        ShareConsumer(
+            ShareConsumerConfig.from_properties(
+                {"bootstrap.servers": "a:1", "share.acknowledgement.mode": "explicit"}, group_id="g"
+            )
+        ) as consumer,
+    ):
+        consumer.poll(1)
+    for name in ("auto.offset.reset", "isolation.level"):
+        with pytest.raises(UsageError, match=f"{name} cannot be set"):
+            ShareConsumerConfig.from_properties({"bootstrap.servers": "a:1", name: "x"}, group_id="g")
+    for settings in ({"share_acquire_mode": "x"}, {"share_acknowledgement_mode": "x"}, {"max_poll_records": 0}):
+        (name,) = settings
+        with pytest.raises(UsageError, match=name):
+            ShareConsumerConfig(bootstrap_servers="a:1", group_id="g", **settings)
 
 
 def test_what_a_consumer_does_not_do_is_refused_by_name() -> None:
@@ -473,7 +501,7 @@ def test_what_a_consumer_does_not_do_is_refused_by_name() -> None:
     ):
         with pytest.raises(UsageError, match=named):
             ConsumerConfig(bootstrap_servers="a:1", **settings)
-    with pytest.raises(UsageError, match="use re.compile"):
+    with pytest.raises(UsageError, match=r"use re\.compile"):
         ConsumerConfig(bootstrap_servers="a:1", group_id="g").membership(SubscriptionPattern("a.*"))
     with pytest.raises(UsageError, match=r"fetch\.max\.byte\b"):
         ConsumerConfig.from_properties({"bootstrap.servers": "a:1", "fetch.max.byte": "1"})

@@ -397,12 +397,12 @@ class ShareGroup(Generic[R]):
             self.counts.errors += 1
             self._retry_ms[broker] = self._runner.now_ms() + self._client.settings.retry_backoff_ms
             self._refresh_soon()
-            self._fail(session.lost(), ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            self._lose(session, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)))
             if connection is not None:
                 await connection.close()
             return
         except BaseException:
-            self._fail(session.lost(), ApiError(ErrorCode.NETWORK_EXCEPTION, "the request was cancelled"))
+            self._lose(session, ApiError(ErrorCode.NETWORK_EXCEPTION, "the request was cancelled"))
             raise
         self.counts.requests += 1
         self._note_outcomes(request.acknowledgements, acknowledged(request, response))
@@ -412,6 +412,7 @@ class ShareGroup(Generic[R]):
             self.lock_timeout_ms = response.acquisition_lock_timeout_ms
         if code is not ErrorCode.NONE:
             self.counts.errors += 1
+            self._lose(session, ApiError(code))
             self._retry_ms[broker] = self._runner.now_ms() + self._client.settings.retry_backoff_ms
             if code not in _LOST_SESSION and not code.retriable:
                 self._failure = ApiError(code, f"group '{group_id}': {response.error_message or code.description}")
@@ -463,6 +464,11 @@ class ShareGroup(Generic[R]):
         )
 
     # Outcomes of acknowledgements.
+
+    def _lose(self, session: ShareSession, error: ApiError) -> None:
+        """The broker has released what was acquired in the session: others get these records."""
+        self._waiting = deque(delivery for delivery in self._waiting if delivery.session is not session)
+        self._fail(session.lost(), error)
 
     def _fail(self, failed: Pending, error: ApiError) -> None:
         self._note_outcomes(failed, dict.fromkeys(failed, error))
