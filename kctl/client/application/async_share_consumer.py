@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from kctl.client.application.async_consumer import WokenUp
 from kctl.client.application.consumer_records import K, RawRecord, V, decode_raw
+from kctl.client.application.offset_lookups import ApplicationClient
 from kctl.client.application.settings import Deserializer
 from kctl.client.application.share_settings import ShareConsumerConfig
-from kctl.client.cluster import ClusterClient
-from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.consuming.group_consumer import CLOSE_MS
 from kctl.client.consuming.sharing.session import AcknowledgeType
 from kctl.client.consuming.sharing.share_group import Delivery, OnAcknowledged, ShareGroup
@@ -43,7 +42,7 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     """How many times the record was handed out to a member of the group, with this time."""
 
 
-class AsyncShareConsumer(Generic[K, V]):
+class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
     """Processes records that the members of a share group have in common; use as an async context manager.
 
     Owner: event loop.  A call that is cancelled leaves the consumer as it was.
@@ -80,22 +79,19 @@ class AsyncShareConsumer(Generic[K, V]):
         `on_acknowledged` gets a partition, the offsets whose acknowledgement has a response, and its error or None.  It
         is called on the event loop, which it must not block.
         """
+        super().__init__(config.client_settings())
         self._config = config
         self._key_deserializer = key_deserializer or config.key_deserializer
         self._value_deserializer = value_deserializer or config.value_deserializer
         self._on_acknowledged = on_acknowledged
-        self._client = ClusterClient(config.client_settings(), AsyncioTransport())
         self._group: ShareGroup[RawRecord] | None = None
         self._held: dict[tuple[str, int, int], Delivery[RawRecord]] = {}
         """Records of the last `poll` without an acknowledgement, by topic, partition and offset."""
         self._renewed: dict[tuple[str, int, int], Delivery[RawRecord]] = {}
         """Records whose lock was renewed; they are acknowledged later."""
         self._ending: asyncio.Task[None] | None = None
-        self._shared: dict[asyncio.Task[Any], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_woken = False
-        self._is_closed = False
-        self._pid = os.getpid()
 
     async def __aenter__(self) -> Self:
         return self
@@ -306,27 +302,6 @@ class AsyncShareConsumer(Generic[K, V]):
             if self._group is not None:
                 self._group.is_interrupted = False
             raise WokenUp("wakeup was called")
-
-    async def _share(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work that goes on when the caller is cancelled."""
-        task = asyncio.create_task(work)
-        self._shared[task] = None
-        task.add_done_callback(self._note_shared)
-        try:
-            return await asyncio.shield(task)
-        finally:
-            del task
-
-    def _note_shared(self, task: asyncio.Task[Any]) -> None:
-        self._shared.pop(task, None)
-        if not task.cancelled():
-            task.exception()
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise UsageError("the consumer is closed")
-        if self._pid != os.getpid():
-            raise UsageError("the consumer was created before this process was forked: create one in each process")
 
     def _require_subscription(self) -> ShareGroup[RawRecord]:
         if self._group is None or self._ending is not None:
