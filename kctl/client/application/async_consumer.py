@@ -23,10 +23,10 @@ from kctl.client.application.offset_lookups import OffsetLookups, note_outcome
 from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription, as_is
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets
-from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
-from kctl.client.consuming.fetcher import Fetcher, Part
-from kctl.client.consuming.group_consumer import CLOSE_MS, GroupConsumer
-from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener, require_offsets
+from kctl.client.consuming.fetching.fetcher import Fetcher, Part
+from kctl.client.consuming.fetching.runner import FetchRunner, Recovery
+from kctl.client.consuming.groups.consumer import CLOSE_MS, GroupConsumer
+from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener, require_offsets
 from kctl.client.consuming.positions import Divergence, Position
 from kctl.client.consuming.read_history import ReadHistory
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError

@@ -13,7 +13,7 @@ from kctl.client.application.consumer_records import K, RawRecord, V, decode_raw
 from kctl.client.application.offset_lookups import ApplicationClient
 from kctl.client.application.settings import Deserializer
 from kctl.client.application.share_settings import ShareConsumerConfig
-from kctl.client.consuming.group_consumer import CLOSE_MS
+from kctl.client.consuming.groups.consumer import CLOSE_MS
 from kctl.client.consuming.sharing.session import AcknowledgeType
 from kctl.client.consuming.sharing.share_group import Delivery, OnAcknowledged, ShareGroup
 from kctl.errors import ApiError, UsageError

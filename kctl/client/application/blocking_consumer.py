@@ -13,8 +13,8 @@ from kctl.client.application.consumer_records import ConsumerRecord, K, V
 from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription
 from kctl.client.connections.loop_thread import LoopThread
 from kctl.client.consuming.committed_offsets import CommittedOffset
-from kctl.client.consuming.group_consumer import CLOSE_MS
-from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
+from kctl.client.consuming.groups.consumer import CLOSE_MS
+from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener
 from kctl.client.consuming.list_offsets import OffsetAt
 from kctl.client.consuming.positions import Position
 from kctl.errors import UsageError

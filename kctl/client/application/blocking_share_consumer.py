@@ -12,7 +12,7 @@ from kctl.client.application.consumer_records import K, V
 from kctl.client.application.settings import Deserializer
 from kctl.client.application.share_settings import ShareConsumerConfig
 from kctl.client.connections.loop_thread import LoopThread
-from kctl.client.consuming.group_consumer import CLOSE_MS
+from kctl.client.consuming.groups.consumer import CLOSE_MS
 from kctl.client.consuming.sharing.session import AcknowledgeType
 from kctl.client.consuming.sharing.share_group import OnAcknowledged
 from kctl.errors import ApiError, UsageError

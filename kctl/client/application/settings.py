@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from kctl.client.connections.transport import Security
-from kctl.client.consuming.assignors import ASSIGNORS
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.consuming.membership.assignors import ASSIGNORS
 from kctl.client.consuming.membership.member import GroupProtocol, MembershipSettings, SubscriptionPattern
 from kctl.client.producing.interceptors import RecordRules, as_bytes
 from kctl.client.producing.partitioners import Partitioner

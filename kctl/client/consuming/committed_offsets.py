@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.assignors import NO_GENERATION
+from kctl.client.consuming.membership.assignors import NO_GENERATION
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.admin.groups.groups import look_up_group
 from kctl.admin.topics.offsets import Anchor, offset_ranges, partitions_of, resolve
-from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
 from kctl.client.consuming.consumer import Consumer
-from kctl.client.consuming.fetching import CHUNKS, FetchLimits
+from kctl.client.consuming.fetching.batches import CHUNKS, FetchLimits
 from kctl.client.consuming.following import TopicFollower
-from kctl.client.consuming.group_consumer import GroupConsumer, decode_records
-from kctl.client.consuming.group_progress import reset_positions
+from kctl.client.consuming.groups.consumer import GroupConsumer, decode_records
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.client.consuming.membership.member import GroupProtocol, MembershipSettings
-from kctl.client.consuming.positions import LogTruncated
+from kctl.client.consuming.membership.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
+from kctl.client.consuming.membership.member import MembershipSettings
+from kctl.client.consuming.positions import LogTruncated, reset_positions
 from kctl.client.properties.settings import fetch_limits
 from kctl.client.properties.table import Client, check_properties
 from kctl.commands.frame.exit_status import ExitStatus
@@ -624,11 +623,11 @@ def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, 
         raise ConfigError("partition.assignment.strategy", value, str(error)) from None
 
 
-def _check_protocol(protocol: GroupProtocol, values: Mapping[str, Any]) -> None:
+def _check_protocol(protocol: str, values: Mapping[str, Any]) -> None:
     """Raises ConfigError for a property of the other protocol, as Java's consumer."""
-    if protocol == "classic":
-        others, remedy = ("group.remote.assignor",), "requires group.protocol=consumer"
-    else:
+    others: tuple[str, ...] = ("group.remote.assignor",)
+    remedy = "requires group.protocol=consumer"
+    if protocol == "consumer":
         others = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
         remedy = "cannot be set with group.protocol=consumer: it is a setting of the broker; remove it"
     for name in others:

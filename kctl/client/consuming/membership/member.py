@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from kctl.client.consuming.assignors import (
+from kctl.client.consuming.membership.assignors import (
     COOPERATIVE_STICKY,
     DEFAULT_ASSIGNORS,
     NO_GENERATION,

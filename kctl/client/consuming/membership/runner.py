@@ -1,6 +1,6 @@
 """Performs the actions of a group member: sends its requests to the coordinator and passes the responses to `step`.
 
-The rules are in kctl.client.consuming.membership; reading and committing are in kctl.client.consuming.group_consumer.
+The rules are in kctl.client.consuming.membership; reading and committing are in kctl.client.consuming.groups.consumer.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from uuid import UUID, uuid4
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
-from kctl.client.consuming.assignors import ASSIGNORS
 from kctl.client.consuming.membership import consumer_protocol
+from kctl.client.consuming.membership.assignors import ASSIGNORS
+from kctl.client.consuming.membership.classic_protocol import step
 from kctl.client.consuming.membership.consumer_protocol import ConsumerMember
 from kctl.client.consuming.membership.member import (
     Action,
@@ -44,7 +45,6 @@ from kctl.client.consuming.membership.member import (
     Synced,
     TopicsNamed,
 )
-from kctl.client.consuming.membership.step import step
 from kctl.client.metadata import text_of_id
 from kctl.client.retrying import COORDINATOR_MOVED, Deadline
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode

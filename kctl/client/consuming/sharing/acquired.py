@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kctl.client.consuming.fetcher import Decode
+from kctl.client.consuming.fetching.fetcher import Decode
 from kctl.client.consuming.sharing.session import GAP, AcknowledgeType, OffsetRange
 from kctl.model import TopicPartition
 from kctl.protocol.apis.share_fetch import AcquiredRecords

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
-from kctl.client.consuming.fetcher import Decode
+from kctl.client.consuming.fetching.fetcher import Decode
 from kctl.client.consuming.membership.consumer_protocol import ConsumerMember
 from kctl.client.consuming.membership.member import (
     Disconnected,

@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
 from kctl.client.consuming.committed_offsets import committed_offsets
-from kctl.client.consuming.fetch_runner import FetchRunner
-from kctl.client.consuming.fetcher import GONE
-from kctl.client.consuming.group_commits import GroupCommits
-from kctl.client.consuming.group_metadata import RebalanceListener
-from kctl.client.consuming.group_progress import Begin, GroupProgress
+from kctl.client.consuming.fetching.fetcher import GONE
+from kctl.client.consuming.fetching.runner import FetchRunner
+from kctl.client.consuming.groups.commits import GroupCommits
+from kctl.client.consuming.groups.metadata import RebalanceListener
+from kctl.client.consuming.groups.progress import GroupProgress
 from kctl.client.consuming.membership.consumer_protocol import ConsumerMember
 from kctl.client.consuming.membership.member import (
     CommitResultReceived,
@@ -25,7 +25,7 @@ from kctl.client.consuming.membership.member import (
     Revoked,
 )
 from kctl.client.consuming.membership.runner import MembershipRunner
-from kctl.client.consuming.positions import Position
+from kctl.client.consuming.positions import Begin, Position
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.model import TopicPartition

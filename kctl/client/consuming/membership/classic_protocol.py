@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from kctl.client.consuming.assignors import COOPERATIVE_STICKY, NO_GENERATION, STICKY, Subscriber
+from kctl.client.consuming.membership.assignors import COOPERATIVE_STICKY, NO_GENERATION, STICKY, Subscriber
 from kctl.client.consuming.membership.member import (
     Action,
     Assign,

@@ -9,9 +9,9 @@ from typing import Any
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets
-from kctl.client.consuming.fetcher import GONE, Fetcher
-from kctl.client.consuming.group_metadata import CommitFailed
-from kctl.client.consuming.group_progress import GroupProgress
+from kctl.client.consuming.fetching.fetcher import GONE, Fetcher
+from kctl.client.consuming.groups.metadata import CommitFailed
+from kctl.client.consuming.groups.progress import GroupProgress
 from kctl.client.consuming.membership.member import CommitResultReceived, Disconnected
 from kctl.client.consuming.membership.runner import PURPOSE, MembershipRunner
 from kctl.client.consuming.positions import Position

@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.consuming.committed_offsets import CommittedOffset
-from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
-from kctl.client.consuming.fetcher import BUFFERED_BYTES_MAX, Decode, Fetcher
-from kctl.client.consuming.fetching import FetchLimits
-from kctl.client.consuming.group_commits import GroupCommits
-from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
-from kctl.client.consuming.group_progress import Begin, GroupProgress
-from kctl.client.consuming.group_settling import GroupSettling
+from kctl.client.consuming.fetching.batches import FetchLimits
+from kctl.client.consuming.fetching.fetcher import BUFFERED_BYTES_MAX, Decode, Fetcher
+from kctl.client.consuming.fetching.runner import FetchRunner, Recovery
+from kctl.client.consuming.groups.commits import GroupCommits
+from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener
+from kctl.client.consuming.groups.progress import GroupProgress
+from kctl.client.consuming.groups.settling import GroupSettling
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.membership.consumer_protocol import ConsumerMember
 from kctl.client.consuming.membership.member import (
@@ -36,7 +36,7 @@ from kctl.client.consuming.membership.member import (
     PollOverdue,
 )
 from kctl.client.consuming.membership.runner import MembershipRunner
-from kctl.client.consuming.positions import Divergence, Position
+from kctl.client.consuming.positions import Begin, Divergence, Position
 from kctl.errors import ApiError, ClusterUnreachable, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_records
