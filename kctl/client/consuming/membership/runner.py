@@ -5,7 +5,7 @@ The rules are in kctl.client.consuming.membership; reading and committing are in
 
 from __future__ import annotations
 
-import logging
+import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
@@ -61,8 +61,6 @@ from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kctl.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kctl.protocol.apis.sync_group import SyncGroupResponse
 from kctl.system.reference_cycles import copy_of
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -303,14 +301,12 @@ class MembershipRunner:
         """
         names: dict[UUID, str] = {}
         subscribed = self.member.settings.topics
-        try:
+        with contextlib.suppress(ClusterUnreachable):
             for topics in (subscribed, None) if subscribed else (None,):
                 metadata = await self._client.metadata(topics)
                 names.update((topic.topic_id, name) for name, topic in metadata.topics.items())
                 if names.keys() >= set(topic_ids):
                     break
-        except ClusterUnreachable as error:
-            logger.warning("cannot look up the names of assigned topics: %s", error)
         return {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
 
     def _joined(self, response: JoinGroupResponse) -> Joined:
