@@ -45,7 +45,7 @@ from kctl.client.consuming.membership.member import (
     Synced,
     TopicsNamed,
 )
-from kctl.client.metadata import text_of_id
+from kctl.client.metadata import ClusterMetadata, text_of_id
 from kctl.client.retrying import COORDINATOR_MOVED, Deadline
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
@@ -68,6 +68,8 @@ PURPOSE = "membership"
 """The connection of the member's requests: the coordinator delays its responses, and those of later requests."""
 RESPONSE_MARGIN_MS = 5_000
 """How much longer than the largest rebalance timeout a JoinGroup may take."""
+NAMES_MS = 5_000
+"""How long one broker may take to respond with the names of topics."""
 REGEX_VERSION_MIN = 1
 """First version of ConsumerGroupHeartbeat with a regular expression."""
 LEAVERS_VERSION_MIN = 3
@@ -301,13 +303,22 @@ class MembershipRunner:
         """
         names: dict[UUID, str] = {}
         subscribed = self.member.settings.topics
-        with contextlib.suppress(ClusterUnreachable):
+        with contextlib.suppress(ConnectionLost, ClusterUnreachable):
             for topics in (subscribed, None) if subscribed else (None,):
-                metadata = await self._client.metadata(topics)
+                metadata = await self._request_metadata(topics)
                 names.update((topic.topic_id, name) for name, topic in metadata.topics.items())
                 if names.keys() >= set(topic_ids):
                     break
         return {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
+
+    async def _request_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
+        """One attempt, which a broker that does not respond ends soon: heartbeats wait meanwhile."""
+        connection = await self._client.any_broker()
+        try:
+            return await self._client.metadata_from(connection, topics, timeout_ms=NAMES_MS)
+        except ConnectionLost:
+            await connection.close()  # The next attempt is made with another broker.
+            raise
 
     def _joined(self, response: JoinGroupResponse) -> Joined:
         if response.error_code == ErrorCode.NONE:
