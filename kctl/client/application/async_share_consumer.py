@@ -18,6 +18,7 @@ from kctl.client.consuming.sharing.session import AcknowledgeType
 from kctl.client.consuming.sharing.share_group import Delivery, OnAcknowledged, ShareGroup
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
+from kctl.output.quantities import counted
 from kctl.records.header import TimestampType
 
 T = TypeVar("T")
@@ -170,9 +171,10 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         self._loop = asyncio.get_running_loop()
         if self._is_explicit and self._held:
             topic, partition, offset = next(iter(self._held))
+            held = counted(len(self._held), "record")
             raise UsageError(
-                f"{len(self._held)} records of the last poll are not acknowledged, among them offset {offset} of"
-                f" {topic}-{partition}: acknowledge all, or use share_acknowledgement_mode='implicit'"
+                f"{held} of the last poll not acknowledged, among them offset {offset} of {topic}-{partition}:"
+                " acknowledge all, or use share_acknowledgement_mode='implicit'"
             )
         self._accept_all()
         end_s = self._loop.time() + timeout_ms / 1000

@@ -17,7 +17,7 @@ from tests.peers import probe
 
 COUNT = 60
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = (ROOT / "docs/client.md", ROOT / "docs/client-operations.md")
+PAGES = tuple(ROOT / "docs" / name for name in ("client.md", "client-groups.md", "client-operations.md"))
 OF_KAFKA_4 = ('group_protocol="consumer"', "ShareConsumer")
 """Words in examples that need Kafka 4."""
 EXAMPLES = re.findall(r"```python\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
