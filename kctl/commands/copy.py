@@ -20,7 +20,7 @@ from kctl.admin.topics.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets
-from kctl.client.consuming.fetching import CHUNKS, FetchLimits
+from kctl.client.consuming.fetching.batches import CHUNKS, FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.positions import LogTruncated, Position
 from kctl.client.producing.producer import ACKS_ALL, ProducerSettings

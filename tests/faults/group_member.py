@@ -11,8 +11,11 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 RECORDS_MAX = 10
+CONSUMER_PROTOCOL = "consumer"
+"""In place of an assignor: the protocol of KIP-848, in which the broker assigns."""
 SESSION_MS = 6_000
 HEARTBEAT_MS = 500
 
@@ -30,18 +33,20 @@ def show(records: Iterable[tuple[int | None, int | None]]) -> None:
         sys.stdout.flush()
 
 
-def kctl(bootstrap: str, topic: str, group: str, assignor: str) -> None:
+def kctl(bootstrap: str, topic: str, group: str, assignor: str, *, is_classic: bool = False) -> None:
     from kctl.client import CommitFailed, Consumer, ConsumerConfig  # noqa: PLC0415 - each process is one client
 
+    settings: dict[str, Any] = {"group_protocol": "consumer"}
+    if assignor != CONSUMER_PROTOCOL or is_classic:
+        assignors = ("range",) if is_classic else (assignor,)
+        settings = {"assignors": assignors, "session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS}
     config = ConsumerConfig(
         bootstrap_servers=bootstrap,
         group_id=group,
-        assignors=(assignor,),
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         max_poll_records=RECORDS_MAX,
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
+        **settings,
     )
     with Consumer(config) as consumer:
         consumer.subscribe([topic])
@@ -53,16 +58,25 @@ def kctl(bootstrap: str, topic: str, group: str, assignor: str) -> None:
                     consumer.commit()
 
 
+def kctl_classic(bootstrap: str, topic: str, group: str, assignor: str) -> None:
+    """A member of the classic protocol, whatever the others have: Kafka 4 has both in one group."""
+    kctl(bootstrap, topic, group, assignor, is_classic=True)
+
+
 def confluent(bootstrap: str, topic: str, group: str, assignor: str) -> None:
     from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - see above
 
-    settings = {"enable.auto.commit": False, "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+    settings: dict[str, Any] = {"group.protocol": "consumer"}
+    if assignor != CONSUMER_PROTOCOL:
+        times = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+        settings = {"partition.assignment.strategy": assignor, **times}
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group,
-            "partition.assignment.strategy": assignor,
             "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "broker.address.family": "v4",
             **settings,
         }
     )
@@ -110,7 +124,7 @@ def aiokafka(bootstrap: str, topic: str, group: str, assignor: str) -> None:
     asyncio.run(run())
 
 
-MEMBERS = {"kctl": kctl, "confluent": confluent, "aiokafka": aiokafka}
+MEMBERS = {"kctl": kctl, "kctl-classic": kctl_classic, "confluent": confluent, "aiokafka": aiokafka}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
     python -m tests.faults.mixed_groups [--seeds 10] [--assignor NAME] [--java]
 
+The assignor "consumer" is the consumer protocol (KIP-848) on a broker of Apache Kafka 4, in a group that also has a
+member of the classic protocol; the others run on a broker of kctl.
+
 All records are read, and those that are read twice are no more than members have read without a commit: ten for each
 member that was killed and for each rebalance, which can come between reading and the commit.
 """
@@ -9,10 +12,12 @@ member that was killed and for each rebalance, which can come between reading an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -20,12 +25,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kctl.client import Producer, ProducerConfig
 from kctl.testing.broker_process import BrokerProcess
-from tests.faults.group_member import RECORDS_MAX, SESSION_MS
+from tests.faults.group_member import CONSUMER_PROTOCOL, RECORDS_MAX, SESSION_MS
 from tests.integration.jvm.members import Host
 from tests.peers import probe
-from tests.peers.apache_kafka import TOOLS_FOR_NEWEST
+from tests.peers.apache_kafka import NEWEST_BROKER, TOOLS_FOR_NEWEST, apache_kafka
 
-TOPIC = "orders"
 PARTITIONS = 6
 COUNT = 300
 """Records that are written before each kill."""
@@ -38,17 +42,26 @@ CLIENTS = {
     "roundrobin": ("kctl", "confluent", "aiokafka"),
     "sticky": ("kctl", "kctl", "aiokafka"),
     "cooperative-sticky": ("kctl", "kctl", "confluent"),
+    CONSUMER_PROTOCOL: ("kctl", "confluent", "kctl-classic"),
 }
 """The clients that have each assignor; Java has all of them."""
-JAVA = {"range": "Range", "roundrobin": "RoundRobin", "sticky": "Sticky", "cooperative-sticky": "CooperativeSticky"}
+JAVA = {
+    "range": "Range",
+    "roundrobin": "RoundRobin",
+    "sticky": "Sticky",
+    "cooperative-sticky": "CooperativeSticky",
+    CONSUMER_PROTOCOL: "Consumer",
+}
 TIMEOUT_S = 120
 
 
 class Group:
     """The members of one group, and all that they have read."""
 
-    def __init__(self, bootstrap: str, assignor: str, folder: Path, chance: random.Random) -> None:
+    def __init__(self, bootstrap: str, topic: str, assignor: str, folder: Path, chance: random.Random) -> None:
+        """The group has the name of the topic."""
         self._bootstrap = bootstrap
+        self._topic = topic
         self._assignor = assignor
         self._folder = folder
         self._chance = chance
@@ -58,7 +71,7 @@ class Group:
 
     def join(self, client: str) -> None:
         self.joins += 1
-        words = [sys.executable, "-m", "tests.faults.group_member", client, self._bootstrap, TOPIC, "readers"]
+        words = [sys.executable, "-m", "tests.faults.group_member", client, self._bootstrap, *[self._topic] * 2]
         log = self._folder / f"{self.joins}.read"
         with log.open("wb") as output, log.with_suffix(".errors").open("wb") as errors:
             process = subprocess.Popen([*words, self._assignor], stdout=output, stderr=errors)
@@ -67,8 +80,8 @@ class Group:
     def join_java(self) -> None:
         self.joins += 1
         log = self._folder / "java.log"
-        self._java = Host(TOOLS_FOR_NEWEST, self._bootstrap, TOPIC, log, session_timeout_ms=SESSION_MS)
-        self._java.join(JAVA[self._assignor], f"java-{self.joins}", group="readers")
+        self._java = Host(TOOLS_FOR_NEWEST, self._bootstrap, self._topic, log, session_timeout_ms=SESSION_MS)
+        self._java.join(JAVA[self._assignor], f"java-{self.joins}", group=self._topic)
 
     def replace_one(self) -> None:
         """Kills a member at random; another one of the same client comes."""
@@ -104,19 +117,32 @@ class Group:
         return found
 
 
-def play(assignor: str, seed: int, folder: Path, *, kills: int = 3, has_java: bool = False) -> str:
-    """One run; returns what was read, in words."""
+def play(
+    assignor: str, seed: int, folder: Path, *, kills: int = 3, has_java: bool = False, bootstrap: str | None = None
+) -> str:
+    """One run, on a broker of its own unless `bootstrap` names one; returns what was read, in words."""
+    with contextlib.ExitStack() as running:
+        if bootstrap is None and assignor == CONSUMER_PROTOCOL:
+            bootstrap = running.enter_context(apache_kafka(NEWEST_BROKER, folder / "broker"))
+        elif bootstrap is None:
+            broker = BrokerProcess(folder / "broker", PROPERTIES)
+            broker.start()
+            running.callback(broker.stop)
+            bootstrap = broker.bootstrap_servers
+        return _play(bootstrap, assignor, seed, folder, kills=kills, has_java=has_java)
+
+
+def _play(bootstrap: str, assignor: str, seed: int, folder: Path, *, kills: int, has_java: bool) -> str:
     chance = random.Random(f"{seed} {assignor}")
-    broker = BrokerProcess(folder / "broker", PROPERTIES)
-    broker.start()
-    group = Group(broker.bootstrap_servers, assignor, folder, chance)
+    topic = f"readers-{assignor}-{seed}-{uuid.uuid4().hex[:8]}"
+    group = Group(bootstrap, topic, assignor, folder, chance)
     written: set[tuple[int, int]] = set()
     try:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(TIMEOUT_S)
-        with Producer(ProducerConfig(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "broker.address.family": "v4"})
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(TIMEOUT_S)
+        with Producer(ProducerConfig(bootstrap_servers=bootstrap)) as producer:
             for number in range(kills + 1):
-                sent = [producer.send(TOPIC, "x", partition=index % PARTITIONS) for index in range(COUNT)]
+                sent = [producer.send(topic, "x", partition=index % PARTITIONS) for index in range(COUNT)]
                 producer.flush()
                 written.update((future.result(0).partition, future.result(0).offset) for future in sent)
                 if number == 0:
@@ -139,7 +165,6 @@ def play(assignor: str, seed: int, folder: Path, *, kills: int = 3, has_java: bo
         return f"{assignor} seed={seed}: {len(read)} of {len(written)} read, {doubled} again, {kills} members killed"
     finally:
         group.close()
-        broker.stop()
 
 
 def main() -> None:

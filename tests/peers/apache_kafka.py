@@ -76,6 +76,14 @@ KRAFT_PROPERTIES = {
     # Members of groups are notified of changes by heartbeats.
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    # Members that were killed are expired soon.
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "200",
 }
 CLUSTER_ID = "a2N0bC10ZXN0cy1rcmFmdA"
 

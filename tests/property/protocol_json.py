@@ -44,7 +44,7 @@ def _leaves(field: Field, value: Any, version: int) -> list[tuple[str, Any]]:
             return [leaf for item in value for leaf in _leaves(field, item, version)]
         case UUID():
             return [(field.name, base64.urlsafe_b64encode(value.bytes).decode().rstrip("="))]
-        case bytes():
+        case bytes() | memoryview():
             return [(field.name, "" if field.kind == "records" else base64.b64encode(value).decode())]
         case None | bool() | int() | float() | str():
             return [(field.name, value)]

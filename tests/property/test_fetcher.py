@@ -8,9 +8,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.consuming.fetcher import Fetcher, Request
-from kctl.client.consuming.fetching import FetchedPartition, FetchLimits
-from kctl.client.consuming.group_consumer import decode_records
+from kctl.client.consuming.fetching.batches import FetchedPartition, FetchLimits
+from kctl.client.consuming.fetching.fetcher import Fetcher, Request
+from kctl.client.consuming.groups.consumer import decode_records
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from kctl.errors import ErrorCode

@@ -16,7 +16,8 @@ from typing import Any, cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.client.consuming.assignors import ASSIGNORS
+from kctl.client.consuming.membership.assignors import ASSIGNORS
+from kctl.client.consuming.membership.classic_protocol import step
 from kctl.client.consuming.membership.member import (
     Action,
     Assign,
@@ -45,7 +46,6 @@ from kctl.client.consuming.membership.member import (
     StopReading,
     Synced,
 )
-from kctl.client.consuming.membership.step import step
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse

@@ -28,6 +28,14 @@ MESSAGES_PER_VERSION = 6
 
 HAND_WRITTEN = {"StickyUserData", "CooperativeStickyUserData"}
 """Kafka's assignors have no generated classes for it."""
+GROUPS_OF_KAFKA_4 = {
+    f"{name}{kind}"
+    for name in (
+        *("ConsumerGroupDescribe", "ConsumerGroupHeartbeat"),
+        *("ShareAcknowledge", "ShareFetch", "ShareGroupHeartbeat"),
+    )
+    for kind in ("Request", "Response")
+}
 MISSING = {
     OLDEST_JUDGE: {
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
@@ -42,19 +50,20 @@ MISSING = {
                 "FindCoordinator",
                 "ListGroups",
                 "ListOffsets",
+                "OffsetCommit",
                 "OffsetFetch",
                 "UpdateFeatures",
             )
             for kind in ("Request", "Response")
         ),
-        *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
+        *GROUPS_OF_KAFKA_4,
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
         *("OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"),
         *HAND_WRITTEN,
     },
     LAST_WITH_ZOOKEEPER: {
-        *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
+        *GROUPS_OF_KAFKA_4,
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
         *HAND_WRITTEN,

@@ -17,7 +17,7 @@ import pytest
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
 from kctl.client.consuming.committed_offsets import committed_offsets
-from kctl.client.consuming.group_consumer import GroupConsumer, decode_records
+from kctl.client.consuming.groups.consumer import GroupConsumer, decode_records
 from kctl.client.consuming.membership.member import MembershipSettings, Phase
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.producer import Delivery

@@ -35,7 +35,7 @@ ENTRIES_MAX = 12
 LAYERS_AND_LISTS = {
     *("kctl", "kctl/server"),  # the layers: each is a row in ARCHITECTURE.md and a name in the import contracts
     *("kctl/commands", "kctl/protocol/apis", "kctl/server/handlers"),  # one per noun, one per API
-    *("kctl/client", "kctl/client/consuming", "kctl/client/connections"),
+    *("kctl/client", "kctl/client/connections"),
 }
 FILE_FUNCTIONS = {"open", "scandir", "stat", "listdir", "remove", "unlink", "rename", "replace", "mkdir", "makedirs"}
 

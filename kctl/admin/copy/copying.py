@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from kctl.admin.groups.offsets import commit_offsets
 from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.client.consuming.consumer import Consumer
-from kctl.client.consuming.fetching import CHUNKS, FetchLimits
-from kctl.client.consuming.group_metadata import GroupMetadata
+from kctl.client.consuming.fetching.batches import CHUNKS, FetchLimits
+from kctl.client.consuming.groups.metadata import GroupMetadata
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.client.producing.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, KctlError

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset
-from kctl.client.consuming.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
+from kctl.client.consuming.fetching.batches import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.errors import ApiError, ErrorCode, MalformedRequest

@@ -6,7 +6,7 @@ import importlib.util
 from typing import Literal
 
 from kctl.admin.perf.load_client import LoadClient
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError

@@ -11,7 +11,7 @@ import confluent_kafka
 
 from kctl.admin.perf.load_client import LoadRun, ProducedRecords
 from kctl.admin.perf.measurement import NS_PER_S
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError

@@ -15,7 +15,7 @@ from kctl.admin.topics.offsets import partitions_of
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.consuming.consumer import Consumer
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.producing.batches import RECORD_OVERHEAD
 from kctl.client.producing.producer import Delivery, Producer

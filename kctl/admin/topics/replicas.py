@@ -9,7 +9,7 @@ from typing import TypeVar
 from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
-from kctl.client.consuming.fetching import FetchedPartition, FetchLimits, fetch_batches
+from kctl.client.consuming.fetching.batches import FetchedPartition, FetchLimits, fetch_batches
 from kctl.client.consuming.list_offsets import DEBUGGING_CONSUMER, EARLIEST, LATEST, OffsetAt, list_offsets_of_replicas
 from kctl.client.leaders import Outcomes
 from kctl.client.outcome import Outcome, failure_of, topic_error

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
-import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
 from kctl.client.application.consumer_records import (
@@ -23,19 +21,16 @@ from kctl.client.application.consumer_records import (
     intercepted,
     without_waiting,
 )
-from kctl.client.application.settings import ConsumerConfig, Deserializer, as_is
-from kctl.client.cluster import ClusterClient
-from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.application.offset_lookups import OffsetLookups, note_outcome
+from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription, as_is
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, committed_offsets
-from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
-from kctl.client.consuming.fetcher import Fetcher, Part
-from kctl.client.consuming.group_consumer import CLOSE_MS, GroupConsumer
-from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener, require_offsets
-from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets
+from kctl.client.consuming.fetching.fetcher import Fetcher, Part
+from kctl.client.consuming.fetching.runner import FetchRunner, Recovery
+from kctl.client.consuming.groups.consumer import CLOSE_MS, GroupConsumer
+from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener, require_offsets
 from kctl.client.consuming.positions import Divergence, Position
 from kctl.client.consuming.read_history import ReadHistory
-from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 
@@ -54,7 +49,7 @@ class WokenUp(KctlError):
     """`wakeup` was called, or another thread closes the consumer.  Java's WakeupException."""
 
 
-class AsyncConsumer(Generic[K, V]):
+class AsyncConsumer(OffsetLookups, Generic[K, V]):
     """Reads the partitions that a group or the caller assigns; use as an async context manager.  Owner: event loop.
 
     Records are fetched in the background.  A call that is cancelled leaves the consumer as it was: no record is lost,
@@ -81,7 +76,7 @@ class AsyncConsumer(Generic[K, V]):
         value_deserializer: Deserializer | None = None,
     ) -> None:
         """The deserializers replace those of the settings, and give the records their types."""
-        self._config = config
+        super().__init__(config)
         self._deserializers = (
             key_deserializer or config.key_deserializer,
             value_deserializer or config.value_deserializer,
@@ -90,19 +85,14 @@ class AsyncConsumer(Generic[K, V]):
         self._on_loop = tuple(map(without_waiting, self._deserializers))
         self._preparing: asyncio.Task[None] | None = None
         """What a deserializer waits for, in a thread."""
-        self._client = ClusterClient(config.client_settings(), AsyncioTransport())
         self._group: GroupConsumer[RawRecord] | None = None
         self._fetches: FetchRunner[RawRecord] | None = None
         """Of the group, or of partitions without group membership."""
         self._ending: asyncio.Task[None] | None = None
         """The end of the last subscription or assignment."""
         self._closing: asyncio.Task[None] | None = None
-        self._shared: dict[asyncio.Task[Any], None] = {}
-        """Work that goes on if its caller is cancelled."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_woken = False
-        self._is_closed = False
-        self._pid = os.getpid()
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,17 +102,16 @@ class AsyncConsumer(Generic[K, V]):
 
     # What is read.
 
-    async def subscribe(
-        self, topics: Sequence[str] | re.Pattern[str], listener: RebalanceListener | None = None
-    ) -> None:
+    async def subscribe(self, topics: Subscription, listener: RebalanceListener | None = None) -> None:
         """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
 
-        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
+        A pattern is one of `re.compile` or a SubscriptionPattern.  The group is joined by `poll`.  New partitions and
+        topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """
         if isinstance(topics, str):
-            raise UsageError("subscribe takes a list of topics, or a pattern of re.compile")
+            raise UsageError("subscribe takes a list of topics, or a pattern of re.compile or SubscriptionPattern")
         config = self._config
         settings = config.membership(topics)
         self._require_open()
@@ -191,7 +180,7 @@ class AsyncConsumer(Generic[K, V]):
             self._is_closed = True
             self._notify()
             self._closing = asyncio.create_task(self._close(commit, timeout_ms), name="close consumer")
-            self._closing.add_done_callback(_note_outcome)
+            self._closing.add_done_callback(note_outcome)
         await asyncio.shield(self._closing)
 
     async def _close(self, commit: bool, timeout_ms: int) -> None:
@@ -215,7 +204,7 @@ class AsyncConsumer(Generic[K, V]):
         """Ends the subscription or assignment; goes on if the caller is cancelled."""
         if self._fetches is not None and (self._ending is None or self._ending.done()):
             self._ending = asyncio.create_task(self._end_reading(commit=commit, timeout_ms=timeout_ms))
-            self._ending.add_done_callback(_note_outcome)
+            self._ending.add_done_callback(note_outcome)
         if self._ending is not None:
             await asyncio.shield(self._ending)
 
@@ -563,115 +552,13 @@ class AsyncConsumer(Generic[K, V]):
         group_id = self._group_id()
         return GroupMetadata(group_id) if self._group is None else self._group.metadata
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The committed offsets of the group, of those partitions that have one.
-
-        Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
-        """
-        return {tp: commit.offset for tp, commit in (await self._commits(partitions)).items()}
-
-    async def committed_details(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """As `committed`, with leader epochs and metadata."""
-        return await self._commits(partitions)
-
-    async def _commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        group_id = self._group_id()
-
-        async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            return await committed_offsets(connection, group_id, partitions)
-
-        return await self._share(
-            self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
-        )
-
-    # Look-ups.
-
-    async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
-        found = (await self._share(self._client.metadata([topic]))).topics[topic]
-        if found.error is not ErrorCode.NONE:
-            raise ApiError(found.error, f"{topic}: {found.error.description}")
-        return [TopicPartition(topic, number) for number in range(len(found.partitions))]
-
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
-        return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
-        return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
-        """The first record at or after each time (ms since the epoch), None if there is none.
-
-        Raises ApiError and ClusterUnreachable.
-        """
-        found = await self._look_up(times_ms)
-        return {tp: None if at.offset < 0 else at for tp, at in found.items()}
-
-    async def _begin(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Start positions by auto_offset_reset.  Raises ApiError."""
-        reset = self._config.auto_offset_reset
-        if not partitions:
-            return {}
-        if reset == "none":
-            text = f"{min(partitions)}: no valid committed offset, and auto_offset_reset is 'none'"
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        if reset.startswith(BY_DURATION):
-            start_ms = time.time_ns() // 1_000_000 - iso_duration_ms(reset[len(BY_DURATION) :])
-            ends = await self.end_offsets(partitions)
-            times = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
-            return {tp: Position(ends[tp] if at is None else at.offset) for tp, at in times.items()}
-        found = await self._look_up(dict.fromkeys(partitions, EARLIEST if reset == "earliest" else LATEST))
-        return {tp: Position(at.offset, at.leader_epoch, is_of_leader=True) for tp, at in found.items()}
-
-    async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
-        found: dict[TopicPartition, OffsetAt] = {}
-        work = list_offsets(self._client, timestamps, isolation=self._config.isolation)
-        for tp, outcome in (await self._share(work)).items():
-            if isinstance(outcome, ApiError):
-                raise ApiError(outcome.code, f"{tp}: {outcome}")
-            found[tp] = outcome
-        return found
-
     # Internals.
-
-    async def _share(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work that goes on when the caller is cancelled."""
-        task = asyncio.create_task(work)
-        self._shared[task] = None
-        task.add_done_callback(self._note_shared)
-        try:
-            return await asyncio.shield(task)
-        finally:
-            del task
-
-    def _note_shared(self, task: asyncio.Task[Any]) -> None:
-        self._shared.pop(task, None)
-        _note_outcome(task)
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise UsageError("the consumer is closed")
-        if self._pid != os.getpid():
-            raise UsageError("the consumer was created before this process was forked: create one in each process")
 
     def _require_assigned(self, partitions: Collection[TopicPartition]) -> None:
         assigned = self.assignment
         for tp in partitions:
             if tp not in assigned:
                 raise UsageError(f"{tp} is not assigned to this consumer")
-
-    def _group_id(self) -> str:
-        if not self._config.group_id:
-            raise UsageError("commits require a group_id")
-        return self._config.group_id
-
-
-def _note_outcome(task: asyncio.Task[Any]) -> None:
-    """The error of work whose caller was cancelled is not reported by asyncio as forgotten."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _report_reset(divergence: Divergence, offset: int) -> None:

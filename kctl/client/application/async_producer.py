@@ -16,7 +16,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.loop_thread import ForkGuard
 from kctl.client.connections.shared_work import SharedWork
-from kctl.client.consuming.group_metadata import GroupMetadata, require_offsets
+from kctl.client.consuming.groups.metadata import GroupMetadata, require_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
 from kctl.client.producing.interceptors import ProducerRecord

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Self, TypeVar, overload
 
 from kctl.client.application.async_consumer import AsyncConsumer, Offset
 from kctl.client.application.consumer_records import ConsumerRecord, K, V
-from kctl.client.application.settings import ConsumerConfig, Deserializer
+from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription
 from kctl.client.connections.loop_thread import LoopThread
 from kctl.client.consuming.committed_offsets import CommittedOffset
-from kctl.client.consuming.group_consumer import CLOSE_MS
-from kctl.client.consuming.group_metadata import GroupMetadata, RebalanceListener
+from kctl.client.consuming.groups.consumer import CLOSE_MS
+from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener
 from kctl.client.consuming.list_offsets import OffsetAt
 from kctl.client.consuming.positions import Position
 from kctl.errors import UsageError
@@ -81,12 +80,11 @@ class Consumer(Generic[K, V]):
     def __exit__(self, error_type: object, *_: object) -> None:
         self.close(commit=error_type is None)
 
-    def subscribe(
-        self, topics: Sequence[str] | re.Pattern[str], listener: BlockingRebalanceListener | None = None
-    ) -> None:
+    def subscribe(self, topics: Subscription, listener: BlockingRebalanceListener | None = None) -> None:
         """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
 
-        The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
+        A pattern is one of `re.compile` or a SubscriptionPattern.  The group is joined by `poll`.  New partitions and
+        topics are read after metadata_max_age_ms at most.
 
         Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
         """

@@ -17,7 +17,7 @@ from kctl.client.application.async_producer import AsyncProducer, K, V
 from kctl.client.application.record_future import RecordFuture, settle_all
 from kctl.client.application.settings import ProducerConfig
 from kctl.client.connections.loop_thread import ForkGuard, LoopThread
-from kctl.client.consuming.group_metadata import GroupMetadata
+from kctl.client.consuming.groups.metadata import GroupMetadata
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
 from kctl.errors import KctlError, UsageError

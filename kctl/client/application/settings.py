@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from kctl.client.connections.transport import Security
-from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.client.consuming.membership.member import MembershipSettings
+from kctl.client.consuming.membership.assignors import ASSIGNORS
+from kctl.client.consuming.membership.member import GroupProtocol, MembershipSettings, SubscriptionPattern
 from kctl.client.producing.interceptors import RecordRules, Serializer, as_bytes
 from kctl.client.producing.partitioners import Partitioner
 from kctl.client.producing.producer import ACKS_ALL, ProducerSettings
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Deserializer = Callable[[bytes | None], Any]
 Acks = Literal["all", "1", "0"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Subscription = Sequence[str] | re.Pattern[str] | SubscriptionPattern
+"""Topics, or those whose whole names match."""
 OffsetReset = str
 """earliest, latest, none, or by_duration:DURATION with a duration such as PT1H (KIP-1106)."""
 
@@ -101,8 +103,8 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
-        _require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
-        _require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
+        require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
+        require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
         if self.acks not in _ACKS:
             raise UsageError(f"acks is '{self.acks}'; it must be one of {', '.join(_ACKS)}")
         if self.compression_type not in _COMPRESSIONS:
@@ -121,7 +123,7 @@ class ProducerConfig:
             raise UsageError("idempotence and transactions require acks='all'; else set enable_idempotence=False")
         if self.transactional_id is not None and not self.enable_idempotence:
             raise UsageError("a transactional_id requires enable_idempotence")
-        _require_positive(self, "max_in_flight_requests_per_connection", "reconnect_backoff_ms")
+        require_positive(self, "max_in_flight_requests_per_connection", "reconnect_backoff_ms")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
             raise UsageError(
                 f"max_in_flight_requests_per_connection must be at most {IN_FLIGHT_MAX} with idempotence,"
@@ -182,8 +184,10 @@ class ConsumerConfig:
     security: Security | None = None
     """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
     group_id: str | None = None
-    group_protocol: Literal["classic", "consumer"] = "classic"
-    """Only "classic": the protocol of KIP-848 is not implemented."""
+    group_protocol: GroupProtocol = "classic"
+    """"consumer" for the protocol of KIP-848, in which the broker assigns; it needs Kafka 4.0 or newer."""
+    group_remote_assignor: str | None = None
+    """The assignor of the broker, such as uniform or range, with group_protocol="consumer"; None for its default."""
     group_instance_id: str | None = None
     """Makes the consumer a static member: its partitions wait for it until the session times out (KIP-345)."""
     client_rack: str = ""
@@ -191,10 +195,13 @@ class ConsumerConfig:
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
-    assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
-    """Names: range, roundrobin, sticky, cooperative-sticky; the preferred one first."""
-    session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 3_000
+    assignors: tuple[str, ...] | None = None
+    """Names: range, roundrobin, sticky, cooperative-sticky; the preferred one first.  None for range and
+    cooperative-sticky.  This and the next two are settings of the broker with group_protocol="consumer"."""
+    session_timeout_ms: int | None = None
+    """None for 10,000."""
+    heartbeat_interval_ms: int | None = None
+    """None for 3,000."""
     max_poll_interval_ms: int = 300_000
     """The most time between two calls of `poll`: the consumer leaves the group then; a rebalance waits as long."""
     max_poll_records: int = 500
@@ -219,8 +226,8 @@ class ConsumerConfig:
 
     def __post_init__(self) -> None:
         """Raises UsageError for settings that contradict each other."""
-        _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "heartbeat_interval_ms")
-        _require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms", "session_timeout_ms")
+        require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records")
+        require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms")
         if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
             raise UsageError(
                 "fetch_max_bytes, max_partition_fetch_bytes and auto_commit_interval_ms must not be negative"
@@ -231,16 +238,39 @@ class ConsumerConfig:
             raise UsageError(f"auto_offset_reset is '{self.auto_offset_reset}'; {error}") from None
         if self.isolation_level.upper() not in IsolationLevel.__members__:
             raise UsageError(f"isolation_level is '{self.isolation_level}'; use read_committed or read_uncommitted")
-        if wrong := [name for name in self.assignors if name not in ASSIGNORS]:
+        self._check_group_protocol()
+        assignors, session_timeout_ms, heartbeat_interval_ms = self._classic_settings()
+        if wrong := [name for name in assignors if name not in ASSIGNORS]:
             raise UsageError(f"'{wrong[0]}' is not an assignor; supported: {', '.join(ASSIGNORS)}")
-        if self.group_protocol != "classic":
-            raise UsageError(
-                f"group_protocol is '{self.group_protocol}': only 'classic' is implemented, not the one of KIP-848"
-            )
-        if not self.assignors:
+        if not assignors:
             raise UsageError("at least one assignor is needed")
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+        if min(session_timeout_ms, heartbeat_interval_ms) <= 0:
+            raise UsageError("session_timeout_ms and heartbeat_interval_ms must be positive")
+        if heartbeat_interval_ms >= session_timeout_ms:
             raise UsageError("heartbeat_interval_ms must be less than session_timeout_ms")
+
+    def _check_group_protocol(self) -> None:
+        """Raises UsageError for settings of the other protocol, as Java's ConsumerConfig."""
+        if self.group_protocol not in get_args(GroupProtocol):
+            raise UsageError(f"group_protocol is '{self.group_protocol}'; use classic or consumer")
+        if self.group_protocol == "classic":
+            if self.group_remote_assignor is not None:
+                raise UsageError("group_remote_assignor requires group_protocol='consumer'; else use assignors")
+            return
+        for name, remedy in _OF_CLASSIC_PROTOCOL.items():
+            if getattr(self, name) is not None:
+                raise UsageError(f"{name} cannot be set with group_protocol='consumer': {remedy}")
+        if self.group_remote_assignor == "":
+            raise UsageError("group_remote_assignor is empty; leave it out for the default of the broker")
+
+    def _classic_settings(self) -> tuple[tuple[str, ...], int, int]:
+        """Assignors, session time-out and heartbeat interval."""
+        default = MembershipSettings("", ())
+        return (
+            default.assignors if self.assignors is None else self.assignors,
+            default.session_timeout_ms if self.session_timeout_ms is None else self.session_timeout_ms,
+            default.heartbeat_interval_ms if self.heartbeat_interval_ms is None else self.heartbeat_interval_ms,
+        )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
@@ -261,7 +291,7 @@ class ConsumerConfig:
 
     def client_settings(self) -> ClientSettings:
         """The settings of the connections."""
-        settings = _client_settings(self)
+        settings = connection_settings(self)
         timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
         return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
 
@@ -271,20 +301,31 @@ class ConsumerConfig:
             self.fetch_max_wait_ms, self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes
         )
 
-    def membership(self, topics: Sequence[str] | re.Pattern[str]) -> MembershipSettings:
+    def membership(self, topics: Subscription) -> MembershipSettings:
         """The settings of the group member, for topics or for those that match.  Raises UsageError without a group."""
         if not self.group_id:
             raise UsageError("subscribe requires group_id; without a group, assign partitions")
+        if isinstance(topics, SubscriptionPattern):
+            if self.group_protocol == "classic":
+                raise UsageError(
+                    "a SubscriptionPattern requires group_protocol='consumer'; with 'classic' use re.compile"
+                )
+            if not topics.pattern:
+                raise UsageError("the SubscriptionPattern is empty")
+        assignors, session_timeout_ms, heartbeat_interval_ms = self._classic_settings()
         return MembershipSettings(
             self.group_id,
-            () if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics)),
+            () if isinstance(topics, (re.Pattern, SubscriptionPattern)) else tuple(dict.fromkeys(topics)),
             self.group_instance_id,
-            self.session_timeout_ms,
+            session_timeout_ms,
             self.max_poll_interval_ms,
-            self.heartbeat_interval_ms,
-            self.assignors,
+            heartbeat_interval_ms,
+            assignors,
             self.client_rack,
             topics if isinstance(topics, re.Pattern) else None,
+            self.group_protocol,
+            self.group_remote_assignor,
+            topics.pattern if isinstance(topics, SubscriptionPattern) else None,
         )
 
 
@@ -293,16 +334,44 @@ BUFFERED_RECORDS_MAX = 2_000_000
 IN_FLIGHT_MAX = 5
 """Of an idempotent producer: brokers remember so many batches of each producer in a partition."""
 _ACKS: Mapping[str, int] = {"all": ACKS_ALL, "1": 1, "0": 0}
+_OF_CLASSIC_PROTOCOL: Mapping[str, str] = {
+    "assignors": "the broker assigns; group_remote_assignor names its assignor",
+    "session_timeout_ms": "the broker has it, as consumer.session.timeout.ms of the group",
+    "heartbeat_interval_ms": "the broker has it, as consumer.heartbeat.interval.ms of the group",
+}
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def _require_positive(config: object, *names: str) -> None:
+def require_positive(config: object, *names: str) -> None:
+    """Raises UsageError for the first of these fields that is not positive."""
     for name in names:
         if getattr(config, name) <= 0:
             raise UsageError(f"{name} must be positive")
 
 
-def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
+class ConnectionFields(Protocol):
+    """The fields that all clients have, and that are about their connections."""
+
+    @property
+    def bootstrap_servers(self) -> str | Sequence[str]: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def security(self) -> Security | None: ...
+    @property
+    def request_timeout_ms(self) -> int: ...
+    @property
+    def retry_backoff_ms(self) -> int: ...
+    @property
+    def retry_backoff_max_ms(self) -> int: ...
+    @property
+    def socket_connection_setup_timeout_ms(self) -> int: ...
+    @property
+    def metadata_max_age_ms(self) -> int: ...
+
+
+def connection_settings(config: ConnectionFields) -> ClientSettings:
+    """The settings of the connections of any client.  Raises UsageError for an address that is none."""
     protocol = PLAINTEXT if config.security is None else config.security.protocol
     servers = config.bootstrap_servers
     return ClientSettings(
@@ -319,7 +388,7 @@ def _client_settings(config: ProducerConfig | ConsumerConfig) -> ClientSettings:
 
 
 def _producer_client_settings(config: ProducerConfig) -> ClientSettings:
-    return _client_settings(config)._replace(
+    return connection_settings(config)._replace(
         reconnect_backoff_ms=config.reconnect_backoff_ms,
         reconnect_backoff_ms_max=max(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
     )

@@ -18,6 +18,7 @@ SINCE: Mapping[str, str] = {
     "AlterReplicaLogDirs": "1.0",
     "AlterUserScramCredentials": "2.7",
     "ConsumerGroupDescribe": "3.7",
+    "ConsumerGroupHeartbeat": "4.0",
     "CreateDelegationToken": "1.1",
     "CreatePartitions": "1.0",
     "DeleteGroups": "1.1",
@@ -35,6 +36,9 @@ SINCE: Mapping[str, str] = {
     "ListTransactions": "3.0",
     "OffsetDelete": "2.4",
     "RenewDelegationToken": "1.1",
+    "ShareAcknowledge": "4.2",
+    "ShareFetch": "4.2",
+    "ShareGroupHeartbeat": "4.2",
     "UpdateFeatures": "2.7",
 }
 """The Kafka version that introduced each API that commands use and 0.11 lacks."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kctl.client.connections.transport import Connection
+from kctl.client.consuming.membership.assignors import NO_GENERATION
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -66,15 +67,21 @@ async def fetch_commits(
     groups: Mapping[str, list[OffsetFetchRequestTopic] | None],
     *,
     require_stable: bool = False,
+    member_epoch: tuple[str, int] | None = None,
 ) -> dict[str, list[OffsetFetchResponseTopic] | ApiError]:
     """The commits of these partitions, or of all partitions with None; the error of a group, if it has one.
 
-    At most `groups_per_request` groups.  Partitions have errors of their own.  Groups that the response does not
+    `member_epoch` is the id and the epoch of a member of the consumer protocol, which the broker checks.  At most
+    `groups_per_request` groups.  Partitions have errors of their own.  Groups that the response does not
     contain are absent.
     """
     if groups_per_request(connection) > 1:
+        member_id, epoch = member_epoch or (None, NO_GENERATION)
         request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id, topics in groups.items()],
+            groups=[
+                OffsetFetchRequestGroup(group_id=group_id, topics=topics, member_id=member_id, member_epoch=epoch)
+                for group_id, topics in groups.items()
+            ],
             require_stable=require_stable,
         )
         response = await connection.send(request, OffsetFetchResponse)
@@ -86,19 +93,26 @@ async def fetch_commits(
 
 
 async def committed_offsets(
-    connection: Connection, group_id: str, partitions: Collection[TopicPartition], *, may_be_unstable: bool = False
+    connection: Connection,
+    group_id: str,
+    partitions: Collection[TopicPartition],
+    *,
+    may_be_unstable: bool = False,
+    member_epoch: tuple[str, int] | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
     """The commits of the partitions that have one.
 
-    Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
-    commits is open (KIP-447; brokers before 2.5 return the offset committed before it, as with `may_be_unstable`).
+    `member_epoch` as in `fetch_commits`.  Raises ApiError with the coordinator's error, among others
+    UNSTABLE_OFFSET_COMMIT while a transaction with offset commits is open (KIP-447; brokers before 2.5 return the
+    offset committed before it, as with `may_be_unstable`).
     """
     topics = [
         OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
         for topic, numbers in _by_topic(partitions).items()
     ]
     is_stable = not may_be_unstable and connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
-    found = (await fetch_commits(connection, {group_id: topics}, require_stable=is_stable)).get(group_id, [])
+    fetched = await fetch_commits(connection, {group_id: topics}, require_stable=is_stable, member_epoch=member_epoch)
+    found = fetched.get(group_id, [])
     if isinstance(found, ApiError):
         raise copy_of(found)
     committed: dict[TopicPartition, CommittedOffset] = {}

@@ -13,7 +13,13 @@ from collections.abc import Mapping
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
-from kctl.client.consuming.fetching import NO_REPLICA, FetchedPartition, FetchLimits, fetch_batches, visible_batches
+from kctl.client.consuming.fetching.batches import (
+    NO_REPLICA,
+    FetchedPartition,
+    FetchLimits,
+    fetch_batches,
+    visible_batches,
+)
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.positions import Divergence, LogTruncated, Position, check_positions, leader_epochs
 from kctl.client.consuming.read_history import ReadHistory

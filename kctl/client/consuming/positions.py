@@ -7,13 +7,14 @@ and the leader of the partition is asked where that epoch ends in its log (Offse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.fetching import FetchLimits, fetch_batches
+from kctl.client.consuming.fetching.batches import FetchLimits, fetch_batches
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, list_offsets_at
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.errors import ApiError, ErrorCode, PositionLost
@@ -240,3 +241,32 @@ def leader_epochs(metadata: ClusterMetadata, partitions: Iterable[TopicPartition
         if topic is not None and (partition := topic.partition(tp.partition)) is not None:
             epochs[tp] = partition.leader_epoch
     return epochs
+
+
+# Positions whose records are gone, because they were deleted or the log was truncated, and where to continue.
+
+
+Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Position]]]
+"""Start positions of partitions by a reset policy, or an error."""
+
+
+async def lost_positions(client: ClusterClient, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, bool]:
+    """The partitions whose position is outside the log: True if it is after the end, as after a truncation.
+
+    Raises ApiError.
+    """
+    lost: dict[TopicPartition, bool] = {}
+    for tp, bounds in (await list_offsets_at(client, positions, (EARLIEST, LATEST))).items():
+        if isinstance(bounds, ApiError):
+            raise bounds
+        start, end = bounds
+        if not start.offset <= positions[tp] <= end.offset:
+            lost[tp] = positions[tp] > end.offset
+    return lost
+
+
+async def reset_positions(divergences: Collection[Divergence], begin: Begin) -> dict[TopicPartition, Position]:
+    """Where to continue: where the histories part, or by `begin` if that is unknown.  Raises what `begin` raises."""
+    parted = {one.tp: Position(one.end_offset, one.leader_epoch) for one in divergences if one.end_offset is not None}
+    unknown = [one.tp for one in divergences if one.tp not in parted]
+    return {**parted, **(await begin(unknown) if unknown else {})}

@@ -14,9 +14,9 @@ from typing import Any, Self
 from kctl.client.cluster import ClusterClient, CoordinatorType
 from kctl.client.connections.shared_work import SharedWork
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.assignors import NO_GENERATION
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
-from kctl.client.consuming.group_metadata import GroupMetadata
+from kctl.client.consuming.groups.metadata import GroupMetadata
+from kctl.client.consuming.membership.assignors import NO_GENERATION
 from kctl.client.consuming.positions import Position
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kctl.client.connections.security import client_security
-from kctl.client.consuming.assignors import assignor_names
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
+from kctl.client.consuming.membership.assignors import assignor_names
 from kctl.client.producing.partitioners import (
     AdaptivePartitioner,
     DefaultPartitioner,

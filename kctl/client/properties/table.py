@@ -107,7 +107,7 @@ _NO_ASSERTIONS = "signed assertions are not implemented; use a client secret or 
 _TICKET_CACHE = "tickets are renewed by the ticket cache or the key tab of the Kerberos library"
 _OPENSSL = "Python's ssl module, which is OpenSSL, implements TLS"
 _INTERNAL = "it is internal to Kafka's client"
-_NO_SHARE_GROUPS = "no command is a share consumer"
+_OF_SHARE_CONSUMER = ", of a ShareConsumer"
 _SERIALIZERS = dict.fromkeys(("ByteArraySerializer", "StringSerializer", "ByteBufferSerializer", "BytesSerializer"))
 _DESERIALIZERS = dict.fromkeys(
     ("ByteArrayDeserializer", "StringDeserializer", "ByteBufferDeserializer", "BytesDeserializer")
@@ -209,14 +209,10 @@ _CONSUMER = (
     _obeyed(
         "group.protocol",
         "C",
-        only(
-            {"classic": "classic"},
-            one_of("classic", "consumer", ignores_case=True),
-            "kctl implements the classic protocol only; remove it",
-        ),
+        one_of("classic", "consumer", ignores_case=True),
         _GROUP,
-        ": classic; consumer is refused",
     ),
+    _obeyed("group.remote.assignor", "C", non_empty, _GROUP, ", with group.protocol=consumer"),
     _obeyed(
         "group.id",
         "C",
@@ -242,11 +238,18 @@ _CONSUMER = (
     _unused("allow.auto.create.topics", "C", switch, "reading never creates a topic"),
     _unused("check.crcs", "C", switch, "checksums are always verified"),
     _unused("exclude.internal.topics", "C", switch, "topics are named, not subscribed to by a pattern"),
-    _unused("share.acknowledgement.mode", "C", one_of("implicit", "explicit"), _NO_SHARE_GROUPS),
-    _unused("share.acquire.mode", "C", one_of("batch_optimized", "record_limit", ignores_case=True), _NO_SHARE_GROUPS),
+    _obeyed(
+        "share.acknowledgement.mode", "C", one_of("implicit", "explicit", ignores_case=True), PYTHON, _OF_SHARE_CONSUMER
+    ),
+    _obeyed(
+        "share.acquire.mode",
+        "C",
+        one_of("batch_optimized", "record_limit", ignores_case=True),
+        PYTHON,
+        _OF_SHARE_CONSUMER,
+    ),
     _unused("internal.leave.group.on.close", "C", switch, _INTERNAL),
     _unused("internal.throw.on.fetch.stable.offset.unsupported", "C", switch, _INTERNAL),
-    _refused("group.remote.assignor", "C", "it needs group.protocol=consumer, which is not implemented; remove it"),
 )
 _PRODUCER = (
     _obeyed("acks", "P", acks, _WRITING, "; --acks takes precedence; copy requires all"),

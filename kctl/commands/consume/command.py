@@ -9,7 +9,7 @@ import typer
 
 from kctl.admin.records.selection import MaskingRules, masking_rules
 from kctl.admin.topics.offsets import Anchor, OffsetSpec
-from kctl.client.consuming.fetching import CHUNKS
+from kctl.client.consuming.fetching.batches import CHUNKS
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.commands.compat.java import COMPAT_HELP, CompatVersion
 from kctl.commands.consume.presenting import Decode, presenting, text_of_options

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.admin.groups.groups import look_up_group
 from kctl.admin.topics.offsets import Anchor, offset_ranges, partitions_of, resolve
-from kctl.client.consuming.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
 from kctl.client.consuming.consumer import Consumer
-from kctl.client.consuming.fetching import CHUNKS, FetchLimits
+from kctl.client.consuming.fetching.batches import CHUNKS, FetchLimits
 from kctl.client.consuming.following import TopicFollower
-from kctl.client.consuming.group_consumer import GroupConsumer, decode_records
-from kctl.client.consuming.group_progress import reset_positions
+from kctl.client.consuming.groups.consumer import GroupConsumer, decode_records
 from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.consuming.membership.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
 from kctl.client.consuming.membership.member import MembershipSettings
-from kctl.client.consuming.positions import LogTruncated
+from kctl.client.consuming.positions import LogTruncated, reset_positions
 from kctl.client.properties.settings import fetch_limits
 from kctl.client.properties.table import Client, check_properties
 from kctl.commands.frame.exit_status import ExitStatus
@@ -483,7 +482,10 @@ def group_reading(
     Raises UsageError and ConfigError.
     """
     values = check_properties(properties, Client.CONSUMER)
-    settings = replace(_membership_settings(group_id, topic, values), assignors=_assignors(properties, assignor))
+    settings = _membership_settings(group_id, topic, values)
+    if assignor is not None and settings.protocol == "consumer":
+        raise UsageError("--assignor cannot be used with group.protocol=consumer; group.remote.assignor can")
+    settings = replace(settings, assignors=_assignors(properties, assignor))
     interval_ms = values.get("auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
     return GroupReading(
         settings,
@@ -624,6 +626,18 @@ def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, 
         raise ConfigError("partition.assignment.strategy", value, str(error)) from None
 
 
+def _check_protocol(protocol: str, values: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a property of the other protocol, as Java's consumer."""
+    others: tuple[str, ...] = ("group.remote.assignor",)
+    remedy = "requires group.protocol=consumer"
+    if protocol == "consumer":
+        others = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+        remedy = "cannot be set with group.protocol=consumer: it is a setting of the broker; remove it"
+    for name in others:
+        if name in values:
+            raise ConfigError(name, str(values[name]), remedy)
+
+
 def _membership_settings(group_id: str, topic: str, values: Mapping[str, Any]) -> MembershipSettings:
     if not group_id:
         raise UsageError("--group must not be empty")
@@ -636,7 +650,10 @@ def _membership_settings(group_id: str, topic: str, values: Mapping[str, Any]) -
         values.get("max.poll.interval.ms", default.rebalance_timeout_ms),
         values.get("heartbeat.interval.ms", default.heartbeat_interval_ms),
         rack=values.get("client.rack", ""),
+        protocol=values.get("group.protocol", "classic"),
+        remote_assignor=values.get("group.remote.assignor"),
     )
+    _check_protocol(settings.protocol, values)
     if not 0 < settings.heartbeat_interval_ms < settings.session_timeout_ms:
         raise ConfigError(
             "heartbeat.interval.ms",

@@ -14,7 +14,7 @@ from kctl.admin.perf.load_client import ProducedRecords, SizeDistribution, SizeR
 from kctl.admin.perf.measurement import Load
 from kctl.admin.topics.offsets import OffsetRange, offset_ranges, partitions_of
 from kctl.admin.topics.topics import BROKER_DEFAULT, NewTopic, create_topics
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.producing.producer import ProducerSettings
 from kctl.client.properties.settings import fetch_limits, writing_settings

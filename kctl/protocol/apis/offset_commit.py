@@ -1,7 +1,8 @@
-"""OffsetCommit (key 8, versions 0-8): stores the position of a group in partitions.
+"""OffsetCommit (key 8, versions 0-9): stores the position of a group in partitions.
 
 0: stored in ZooKeeper.  1: member and generation; a timestamp per offset.  2-4: `retention_time_ms`.  3: throttle time.
-6: leader epochs (KIP-320).  7: static members (KIP-345).  8: flexible.
+6: leader epochs (KIP-320).  7: static members (KIP-345).  8: flexible.  9: members of groups of the consumer protocol
+(KIP-848).
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-@request(key=8, versions="0-8", flexible="8+")
+@request(key=8, versions="0-9", flexible="8+", served="0-8")
 class OffsetCommitRequest:
     """Sent to the group coordinator."""
 
     group_id: str = string()
     generation_id: int = int32("1+", default=-1, ignorable=True)
-    """-1 for a client that is not a member, such as a simple consumer or a tool."""
+    """The epoch of a member of the consumer protocol; -1 for a client that is not a member, such as a tool."""
     member_id: str = string("1+", default="", ignorable=True)
     """Empty for a client that is not a member."""
     group_instance_id: str | None = string("7+", nullable="7+", default=None)
@@ -63,7 +64,7 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-@response(key=8, versions="0-8", flexible="8+")
+@response(key=8, versions="0-9", flexible="8+")
 class OffsetCommitResponse:
     """The result for each partition."""
 

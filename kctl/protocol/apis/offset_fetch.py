@@ -1,7 +1,8 @@
-"""OffsetFetch (key 9, versions 0-8): the committed offsets of groups.
+"""OffsetFetch (key 9, versions 0-9): the committed offsets of groups.
 
 0: read from ZooKeeper.  2: null for all topics; an error code for the group (KIP-88).  3: throttle time.  5: leader
 epochs (KIP-320).  6: flexible.  7: `require_stable` (KIP-447).  8: several groups in one request (KIP-709).
+9: members of groups of the consumer protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ class OffsetFetchRequestGroup:
     """Partitions of one group."""
 
     group_id: str = string()
+    member_id: str | None = string("9+", nullable="9+", default=None, ignorable=True)
+    """Null for a client that is not a member of a group of the consumer protocol."""
+    member_epoch: int = int32("9+", default=-1, ignorable=True)
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable="0+")
     """Null for all partitions with a committed offset."""
 
 
-@request(key=9, versions="0-8", flexible="6+", served="0-7")
+@request(key=9, versions="0-9", flexible="6+", served="0-7")
 class OffsetFetchRequest:
     """Sent to the group coordinator."""
 
@@ -82,7 +86,7 @@ class OffsetFetchResponseGroup:
     """An error of the group."""
 
 
-@response(key=9, versions="0-8", flexible="6+")
+@response(key=9, versions="0-9", flexible="6+")
 class OffsetFetchResponse:
     """The committed offsets."""
 

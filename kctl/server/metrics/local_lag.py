@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.consuming.fetching import FetchedPartition
+from kctl.client.consuming.fetching.batches import FetchedPartition
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets_at
 from kctl.client.leaders import Outcomes
 from kctl.client.outcome import Outcome

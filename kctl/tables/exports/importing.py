@@ -25,7 +25,7 @@ from kctl.admin.copy.kept_progress import ProgressMark, other_topic, parse_mark
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets
-from kctl.client.consuming.group_metadata import GroupMetadata
+from kctl.client.consuming.groups.metadata import GroupMetadata
 from kctl.client.producing.producer import Delivery, Producer, ProducerSettings
 from kctl.client.producing.transaction import Transaction
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError

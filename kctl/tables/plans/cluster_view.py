@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kctl.admin.topics.offsets import Anchor, OffsetRange, OffsetSpec, offset_ranges, resolve
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.fetching import FetchedPartition, FetchLimits, fetch_batches
+from kctl.client.consuming.fetching.batches import FetchedPartition, FetchLimits, fetch_batches
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.positions import Divergence
 from kctl.client.consuming.positions import Position as History

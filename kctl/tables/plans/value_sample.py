@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
+from kctl.client.consuming.fetching.batches import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.errors import ApiError, ErrorCode

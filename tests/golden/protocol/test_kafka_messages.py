@@ -1,6 +1,7 @@
 """What Apache Kafka wrote, read and written again: messages that no Python client supports.
 
-2.8.2 wrote those between controller, brokers and token owners, 4.4.0 those about groups of the consumer protocol.
+2.8.2 wrote those between controller, brokers and token owners, 4.4.0 those about groups of the consumer protocol and
+share groups.
 """
 
 from __future__ import annotations

@@ -11,14 +11,19 @@ import pytest
 
 from kctl.client import BlockingRebalanceListener, Consumer, ConsumerConfig, Producer, ProducerConfig, TopicPartition
 from kctl.errors import ApiError
-from tests.integration.cli.conftest import ON_OURS
+from tests.integration.cli.conftest import KAFKA_4, ON_OURS
 from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers import probe
 from tests.peers.schema_registry import schema_registry
 
 COUNT = 60
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = (ROOT / "docs/client.md", ROOT / "docs/client-registry.md", ROOT / "docs/client-operations.md")
+PAGES = tuple(
+    ROOT / "docs" / name
+    for name in ("client.md", "client-groups.md", "client-operations.md", "client-registry.md")
+)
+OF_KAFKA_4 = ('group_protocol="consumer"', "ShareConsumer")
+"""Words in examples that need Kafka 4."""
 EXAMPLES = re.findall(r"```python\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
 
 
@@ -238,11 +243,27 @@ def test_failed_block_commits_nothing_of_its_last_records(bootstrap: str, topic:
 
 @ON_OURS
 def test_examples_of_the_documentation_run(bootstrap: str, topic: str) -> None:
-    assert len(EXAMPLES) >= 8
+    examples = [example for example in EXAMPLES if not any(word in example for word in OF_KAFKA_4)]
+    assert len(examples) >= 8
+    run(examples, bootstrap, topic)
+
+
+@pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True)
+def test_examples_for_kafka_4_run(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, range(3))
+    examples = [example for example in EXAMPLES if any(word in example for word in OF_KAFKA_4)]
+    assert len(examples) >= 2
+    run(examples, bootstrap, topic)
+
+
+def run(examples: Sequence[str], bootstrap: str, topic: str) -> None:
+    """Executes the programs with the address of the broker, and with topics and groups of this test."""
+    groups = ("invoices", "parcels", "billing", "shipping", "copy", "orders-loader", "orders-copy", "orders-avro")
     with schema_registry() as registry:
-        for number, example in enumerate(EXAMPLES):
+        for number, example in enumerate(examples):
             program = example.replace("localhost:9092", bootstrap).replace('"orders"', f'"{topic}"')
             program = program.replace('"copies"', f'"{topic}"').replace("http://localhost:8081", registry.url)
-            for name in ("billing", "shipping", "copy", "orders-loader", "orders-copy", "orders-avro"):
+            program = program.replace('"orders.*"', f'"{topic}.*"')
+            for name in groups:
                 program = program.replace(f'"{name}"', f'"{topic}-{name}"')
-            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": __name__})
+            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": "example"})

@@ -20,7 +20,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Members of consumer groups, a thread each: "BOOTSTRAP TOPIC SESSION_TIMEOUT_MS", then on stdin "join GROUP NAME ASSIGNOR [static]"
- * and "leave GROUP NAME".
+ * and "leave GROUP NAME".  The assignor "Consumer" is the consumer protocol, without an assignor of the client.
  *
  * <p>It prints "NANOS GROUP NAME EVENT ...": "owns GENERATION PARTITION...", "from PARTITION OFFSET" (where it begins; NANOS is from
  * before it asked), "read PARTITION FIRST LAST", "committed PARTITION OFFSET", "left". NANOS is of the same clock in all processes.
@@ -41,9 +41,13 @@ class Members {
             settings.put("bootstrap.servers", arguments[0]);
             settings.put("group.id", words[1]);
             settings.put("client.id", words[2]);
-            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + words[3] + "Assignor");
-            settings.put("session.timeout.ms", arguments[2]);
-            settings.put("heartbeat.interval.ms", "300");
+            if (words[3].equals("Consumer")) {
+                settings.put("group.protocol", "consumer");
+            } else {
+                settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + words[3] + "Assignor");
+                settings.put("session.timeout.ms", arguments[2]);
+                settings.put("heartbeat.interval.ms", "300");
+            }
             settings.put("enable.auto.commit", "false");
             settings.put("auto.offset.reset", "earliest");
             settings.put("max.poll.records", "10");

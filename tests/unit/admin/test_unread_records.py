@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
-from kctl.client.consuming.fetching import FetchedPartition
+from kctl.client.consuming.fetching.batches import FetchedPartition
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.errors import ErrorCode
 from kctl.lag.facts import Unread

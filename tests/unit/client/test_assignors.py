@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.consuming.assignors import (
+from kctl.client.consuming.membership.assignors import (
     ASSIGNORS,
     Assignment,
     Subscriber,

@@ -10,7 +10,7 @@ import pytest
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.consuming.consumer import Consumer
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.client.consuming.group_progress import GroupProgress
+from kctl.client.consuming.groups.progress import GroupProgress
 from kctl.model import TopicPartition
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kctl.client.consuming.membership.classic_protocol import BEAT_AGAIN_MS, encode_partitions, step
 from kctl.client.consuming.membership.member import (
     Assign,
     Assigned,
@@ -33,7 +34,6 @@ from kctl.client.consuming.membership.member import (
     StopReading,
     Synced,
 )
-from kctl.client.consuming.membership.step import BEAT_AGAIN_MS, encode_partitions, step
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kctl.client.application.settings import ConsumerConfig, ProducerConfig
-from kctl.client.consuming.fetching import FetchLimits
+from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.producing.partitioners import AdaptivePartitioner, RoundRobinPartitioner, StickyPartitioner
 from kctl.client.producing.producer import ProducerSettings
 from kctl.client.properties.settings import fetch_limits, partitioner_of, writing_settings

@@ -26,12 +26,16 @@ from kctl.client import (
     Position,
     Producer,
     ProducerConfig,
+    ShareConsumer,
+    ShareConsumerConfig,
+    SubscriptionPattern,
     TopicRecreated,
     WokenUp,
 )
 from kctl.client import TopicPartition as Tp
 from kctl.client.connections.loop_thread import LoopThread
 from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -450,13 +454,59 @@ def test_interceptors_see_records_and_commits(cluster: FakeCluster) -> None:
         assert (metrics["assigned-partitions"], metrics["records-lag.orders-0"], metrics["buffered-bytes"]) == (1, 0, 0)
 
 
+def test_a_broker_without_the_consumer_protocol_is_refused_with_the_remedy(cluster: FakeCluster) -> None:
+    """Our broker and Kafka 2 and 3; and Kafka 4 whose feature group.version is 0."""
+    settings = config(cluster, group_id="billing", group_protocol="consumer")
+    for _ in range(2):
+        with Consumer(settings) as consumer:
+            consumer.subscribe(["orders"])
+            with pytest.raises(ApiError, match=r"KIP-848.*group_protocol='classic'") as refused:
+                consumer.poll(WAIT_MS)
+            assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+        cluster.intercept(
+            ConsumerGroupHeartbeatRequest,
+            lambda _: ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
+        )
+
+
+def test_a_broker_without_share_groups_is_refused_with_the_remedy(cluster: FakeCluster) -> None:
+    with ShareConsumer(ShareConsumerConfig(bootstrap_servers=cluster.bootstrap, group_id="billing")) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(ApiError, match=r"share groups \(KIP-932\) need Kafka 4\.2.*use a Consumer") as refused:
+            consumer.poll(WAIT_MS)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    with (
+        pytest.raises(UsageError, match="subscribe first"),
+        ShareConsumer(
+            ShareConsumerConfig.from_properties(
+                {"bootstrap.servers": "a:1", "share.acknowledgement.mode": "explicit"}, group_id="g"
+            )
+        ) as consumer,
+    ):
+        consumer.poll(1)
+    for name in ("auto.offset.reset", "isolation.level"):
+        with pytest.raises(UsageError, match=f"{name} cannot be set"):
+            ShareConsumerConfig.from_properties({"bootstrap.servers": "a:1", name: "x"}, group_id="g")
+    for settings in ({"share_acquire_mode": "x"}, {"share_acknowledgement_mode": "x"}, {"max_poll_records": 0}):
+        (name,) = settings
+        with pytest.raises(UsageError, match=name):
+            ShareConsumerConfig(bootstrap_servers="a:1", group_id="g", **settings)
+
+
 def test_what_a_consumer_does_not_do_is_refused_by_name() -> None:
     for settings, named in (
-        ({"group_protocol": "consumer"}, "KIP-848"),
+        ({"group_protocol": "streams"}, "use classic or consumer"),
+        ({"group_protocol": "consumer", "assignors": ("range",)}, "group_remote_assignor names"),
+        ({"group_protocol": "consumer", "session_timeout_ms": 10_000}, r"consumer\.session\.timeout\.ms"),
+        ({"group_protocol": "consumer", "heartbeat_interval_ms": 3_000}, r"consumer\.heartbeat\.interval\.ms"),
+        ({"group_protocol": "consumer", "group_remote_assignor": ""}, "group_remote_assignor is empty"),
+        ({"group_remote_assignor": "range"}, "group_protocol='consumer'"),
         ({"fetch_buffer_bytes": 0}, "fetch_buffer_bytes"),
         ({"max_poll_interval_ms": 0}, "max_poll_interval_ms"),
     ):
         with pytest.raises(UsageError, match=named):
             ConsumerConfig(bootstrap_servers="a:1", **settings)
+    with pytest.raises(UsageError, match=r"use re\.compile"):
+        ConsumerConfig(bootstrap_servers="a:1", group_id="g").membership(SubscriptionPattern("a.*"))
     with pytest.raises(UsageError, match=r"fetch\.max\.byte\b"):
         ConsumerConfig.from_properties({"bootstrap.servers": "a:1", "fetch.max.byte": "1"})

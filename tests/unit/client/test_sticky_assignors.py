@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.consuming.assignors import Assignment, Subscriber, assign_cooperatively, assign_sticky
+from kctl.client.consuming.membership.assignors import Assignment, Subscriber, assign_cooperatively, assign_sticky
 from kctl.model import TopicPartition
 
 Members = list[Subscriber]

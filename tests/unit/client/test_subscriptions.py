@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kctl.client.consuming.assignors import NO_GENERATION, Subscriber
-from kctl.client.consuming.membership.step import subscriber
+from kctl.client.consuming.membership.assignors import NO_GENERATION, Subscriber
+from kctl.client.consuming.membership.classic_protocol import subscriber
 from kctl.model import TopicPartition
 from kctl.protocol.apis.join_group import JoinGroupResponseMember
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, TopicPartitions, encode_subscription

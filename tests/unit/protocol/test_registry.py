@@ -35,7 +35,8 @@ def test_every_module_of_apis_is_listed() -> None:
 def test_modules_are_headed_by_name_key_and_versions(key: int) -> None:
     entry = APIS[key]
     heading = sys.modules[entry.request.__module__].__doc__ or ""
-    versions = f"versions 0-{entry.version_max}" if entry.version_max else "version 0"
+    first, last = entry.versions[0], entry.version_max
+    versions = f"version {first}" if first == last else f"versions {first}-{last}"
     assert heading.startswith(f"{entry.kafka_name} (key {key}, {versions}): ")
 
 
@@ -84,8 +85,12 @@ def test_an_api_that_is_not_imported_is_found_by_its_key() -> None:
 def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
     assert [entry.name for entry in APIS.values() if not entry.served] == [
         "describe_quorum",
+        "consumer_group_heartbeat",
         "consumer_group_describe",
         "list_config_resources",
+        "share_group_heartbeat",
+        "share_fetch",
+        "share_acknowledge",
     ]
     assert (api_named("describe_groups").versions, api_named("describe_groups").served) == (range(7), range(6))
-    assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(9), range(8))
+    assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(10), range(8))

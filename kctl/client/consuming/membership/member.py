@@ -1,4 +1,4 @@
-"""The state of a group member, its events and actions."""
+"""The state of a member of the classic protocol; the events and actions of members of both protocols."""
 
 from __future__ import annotations
 
@@ -6,15 +6,36 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal, NamedTuple
+from uuid import UUID
 
-from kctl.client.consuming.assignors import DEFAULT_ASSIGNORS, NO_GENERATION, Subscriber, is_cooperative
+from kctl.client.consuming.membership.assignors import (
+    COOPERATIVE_STICKY,
+    DEFAULT_ASSIGNORS,
+    NO_GENERATION,
+    Subscriber,
+    is_cooperative,
+)
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 # Settings and state of a group member.
+
+
+GroupProtocol = Literal["classic", "consumer"]
+
+
+class SubscriptionPattern(NamedTuple):
+    """A regular expression of RE2, which the broker matches with the whole names of topics (KIP-848, Kafka 4.0).
+
+    Only for the consumer protocol; a pattern of `re.compile` is matched by the client, with either protocol.
+    """
+
+    pattern: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +54,13 @@ class MembershipSettings:
     rack: str = ""
     pattern: re.Pattern[str] | None = None
     """The topics are those whose whole names match."""
+    protocol: GroupProtocol | Literal["share"] = "classic"
+    """"consumer" for that of KIP-848, in which the broker assigns, and has the session and the heartbeat interval;
+    "share" for that of share groups (KIP-932)."""
+    remote_assignor: str | None = None
+    """group.remote.assignor: the assignor of the broker, with the consumer protocol; None for its default."""
+    regex: str | None = None
+    """An RE2 expression for the broker, with the consumer protocol."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -87,6 +115,16 @@ class Member:
     def is_in_generation(self) -> bool:
         """Whether the member has a generation for heartbeats."""
         return self.phase in {Phase.STABLE, Phase.REVOKING}
+
+    @property
+    def is_expecting_more(self) -> bool:
+        """Whether partitions may follow that others still have to revoke."""
+        return self.assignor == COOPERATIVE_STICKY and not self.owned
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """The time between two heartbeats."""
+        return self.settings.heartbeat_interval_ms
 
     @property
     def may_commit(self) -> bool:
@@ -148,8 +186,24 @@ class HeartbeatResponseReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupHeartbeatResponseReceived:
+    """Response of ConsumerGroupHeartbeat."""
+
+    response: ConsumerGroupHeartbeatResponse
+    request: ConsumerGroupHeartbeatRequest
+    """The response is ignored if the member has another epoch now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsNamed:
+    """The names of topics, of those that exist."""
+
+    names: Mapping[UUID, str]
+
+
+@dataclass(frozen=True, slots=True)
 class CommitResultReceived:
-    """OffsetCommit returned this error code for a partition."""
+    """OffsetCommit or OffsetFetch returned this error code for a partition."""
 
     code: ErrorCode
     generation: int
@@ -196,6 +250,8 @@ Event = (
     | Synced
     | HeartbeatDue
     | HeartbeatResponseReceived
+    | GroupHeartbeatResponseReceived
+    | TopicsNamed
     | CommitResultReceived
     | Disconnected
     | PartitionsChanged
@@ -228,6 +284,20 @@ class SendHeartbeat:
     """Send Heartbeat."""
 
     request: HeartbeatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SendGroupHeartbeat:
+    """Send ConsumerGroupHeartbeat: to join, to leave, and in between."""
+
+    request: ConsumerGroupHeartbeatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpTopicNames:
+    """Look up the names of topics, then report `TopicsNamed`."""
+
+    topic_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +350,8 @@ Action = (
     SendJoin
     | SendSync
     | SendHeartbeat
+    | SendGroupHeartbeat
+    | LookUpTopicNames
     | SendLeave
     | Assign
     | StartReading

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.blocking_transport import run_blocking
-from kctl.client.consuming.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
+from kctl.client.consuming.fetching.batches import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.client.consuming.positions import NO_EPOCH
 from kctl.client.consuming.positions import Position as History

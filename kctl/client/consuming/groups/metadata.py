@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kctl.client.consuming.assignors import NO_GENERATION
+from kctl.client.consuming.membership.assignors import NO_GENERATION
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from kctl.client.consuming.assignors import COOPERATIVE_STICKY, NO_GENERATION, STICKY, Subscriber
+from kctl.client.consuming.membership.assignors import COOPERATIVE_STICKY, NO_GENERATION, STICKY, Subscriber
 from kctl.client.consuming.membership.member import (
     Action,
     Assign,
@@ -26,6 +26,7 @@ from kctl.client.consuming.membership.member import (
     Disconnected,
     Event,
     Fail,
+    GroupHeartbeatResponseReceived,
     HeartbeatDue,
     HeartbeatResponseReceived,
     Joined,
@@ -46,6 +47,7 @@ from kctl.client.consuming.membership.member import (
     StopReading,
     SubscriptionChanged,
     Synced,
+    TopicsNamed,
 )
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.model import TopicPartition
@@ -206,6 +208,8 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
             return [StopReading(), *_leave(member)] if member.is_in_generation else []
         case Left():
             return _leave(member)
+        case GroupHeartbeatResponseReceived() | TopicsNamed():
+            return []  # Of the consumer protocol.
 
 
 def _join(member: Member) -> list[Action]:

@@ -17,32 +17,27 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from typing import Any, Generic, TypeVar
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.connections.transport import ConnectionLost
-from kctl.client.consuming.assignors import COOPERATIVE_STICKY
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, committed_offsets
-from kctl.client.consuming.fetch_runner import FetchRunner, Recovery
-from kctl.client.consuming.fetcher import BUFFERED_BYTES_MAX, GONE, Decode, Fetcher
-from kctl.client.consuming.fetching import FetchLimits
-from kctl.client.consuming.group_metadata import CommitFailed, GroupMetadata, RebalanceListener
-from kctl.client.consuming.group_progress import Begin, GroupProgress
+from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.client.consuming.fetching.batches import FetchLimits
+from kctl.client.consuming.fetching.fetcher import BUFFERED_BYTES_MAX, Decode, Fetcher
+from kctl.client.consuming.fetching.runner import FetchRunner, Recovery
+from kctl.client.consuming.groups.commits import GroupCommits
+from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener
+from kctl.client.consuming.groups.progress import GroupProgress
+from kctl.client.consuming.groups.settling import GroupSettling
 from kctl.client.consuming.list_offsets import IsolationLevel
+from kctl.client.consuming.membership.consumer_protocol import ConsumerMember
 from kctl.client.consuming.membership.member import (
-    CommitResultReceived,
-    Disconnected,
-    Event,
     HeartbeatDue,
     Left,
     Member,
     MembershipSettings,
     Phase,
     PollOverdue,
-    PollRequested,
-    Revoked,
 )
-from kctl.client.consuming.membership.runner import PURPOSE, MembershipRunner
-from kctl.client.consuming.positions import Divergence, Position
-from kctl.client.retrying import COORDINATOR_MOVED
-from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
+from kctl.client.consuming.membership.runner import MembershipRunner
+from kctl.client.consuming.positions import Begin, Divergence, Position
+from kctl.errors import ApiError, ClusterUnreachable, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_records
 from kctl.records.header import BatchHeader, Record
@@ -56,27 +51,13 @@ IDLE_MS = 100
 """How long a poll waits for records."""
 RECORDS_PER_POLL = 10_000
 BEAT_MS_MIN = 20
+BEAT_CHECK_MS = 500
+"""How soon a member reports what it owns, and is looked after by its heartbeats."""
 TOPICS_MS = 1_000
 """How often the leader of a group looks whether it has to look up topics."""
-START_MS = 5_000
-"""How long a leader may take to respond with start positions before the partitions of others are read."""
-LATE_MS = 1_000
-"""How soon start positions are looked up again that could not be found."""
 CLOSE_MS = 5_000
 GIVING_UP_BEATS = 2
 """Heartbeat intervals within which other members receive their assignment, revoke partitions and rejoin."""
-
-_OF_PARTITIONS = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-        ErrorCode.OFFSET_METADATA_TOO_LARGE,
-    }
-)
-"""Commit errors about a partition; all others are about the member."""
-_REBALANCED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
-_NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
 def decode_records(_tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[Record], int]]:
@@ -113,17 +94,10 @@ class GroupConsumer(Generic[R]):
         `poll` raises LogTruncated.
         With an `auto_commit_interval_ms` of None, only `commit` commits.  `on_committed` gets what was committed.
         """
-        self.commits = self.commit_errors = self.joins = 0
-        """How many commits have succeeded and failed, and how many times the group was joined."""
-        self._on_committed = on_committed
         self._client = client
-        self._begin = begin
         self._auto_commit_interval_ms = auto_commit_interval_ms
         self._progress = GroupProgress()
         self._runner = MembershipRunner(client, settings, self._progress.forget)
-        self._listener = listener or RebalanceListener()
-        self._announced: set[TopicPartition] = set()
-        """Partitions that the listener has been notified of."""
         fetcher = Fetcher(
             decode,
             limits=limits or FetchLimits(),
@@ -138,32 +112,52 @@ class GroupConsumer(Generic[R]):
             Recovery(begin, on_lost, on_truncated, on_recreated, self._runner.expect_changed_topics),
         )
         self._fetcher = fetcher
-        self._committed_ms = self._polled_ms = self._runner.now_ms()
-        self._committing = asyncio.Lock()
+        self._commits = GroupCommits(client, self._runner, self._progress, fetcher, on_committed)
+        self._settlement = GroupSettling(
+            client,
+            self._runner,
+            self._progress,
+            self.fetches,
+            begin,
+            self._commits,
+            listener or RebalanceListener(),
+            commits_before_revocation=auto_commit_interval_ms is not None,
+        )
+        self._settling: asyncio.Task[None] | None = None
+        """What a poll has started."""
+        self._polled_ms = self._runner.now_ms()
         self._waiting = 0
         """How many calls of the application wait for records."""
         self._has_polled = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._joining: asyncio.Task[None] | None = None
-        self._settling: asyncio.Task[None] | None = None
-        self._settled: tuple[TopicPartition, ...] | None = None
-        """The partitions of the member when settling ended."""
-        self._has_joined = False
-        self._late: dict[TopicPartition, int] = {}
-        """Partitions without a start position, because their topic or leader is absent, and when to try again (ms)."""
 
     @property
-    def member(self) -> Member:
+    def member(self) -> Member | ConsumerMember:
         """The state of the member."""
         return self._runner.member
+
+    @property
+    def commits(self) -> int:
+        """How many commits have succeeded."""
+        return self._commits.count
+
+    @property
+    def commit_errors(self) -> int:
+        """How many commits have failed."""
+        return self._commits.error_count
+
+    @property
+    def joins(self) -> int:
+        """How many times the group was joined."""
+        return self._runner.joins
 
     @property
     def expects_more(self) -> bool:
         """True while this member has no partitions but other members still have to revoke some."""
         member = self.member
-        patience_ms = GIVING_UP_BEATS * member.settings.heartbeat_interval_ms
+        patience_ms = GIVING_UP_BEATS * member.heartbeat_interval_ms
         is_recent = self._runner.now_ms() < self._runner.assigned_ms + patience_ms
-        return member.assignor == COOPERATIVE_STICKY and not member.owned and is_recent
+        return member.is_expecting_more and is_recent
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -236,17 +230,7 @@ class GroupConsumer(Generic[R]):
     @property
     def needs_attention(self) -> bool:
         """Whether the group requires something that only a poll may do.  May be called in any thread."""
-        member = self._runner.member
-        if self._settling is not None or self._runner.failure is not None:
-            return True
-        if member.owned is not self._settled:
-            return True
-        if self._late and self._runner.now_ms() >= min(self._late.values()):
-            return True
-        if member.phase is Phase.STABLE:
-            return False
-        joining = self._joining
-        return joining is None or joining.done() or not self._fetcher.partitions
+        return self._settling is not None or self._settlement.is_needed
 
     def attend(self) -> None:
         """Starts what the group requires, and raises what has failed; the application polls.
@@ -264,7 +248,7 @@ class GroupConsumer(Generic[R]):
         if self._settling is None and self.needs_attention:
             if self._runner.failure is not None:
                 raise copy_of(self._runner.failure)
-            self._settling = asyncio.create_task(self._settle(), name="group settles")
+            self._settling = asyncio.create_task(self._settlement.settle(), name="group settles")
             self._settling.add_done_callback(lambda _: self.fetches.arrived.set())
         self._fetcher.withheld = frozenset(self.member.revoking)
         if lost := [tp for tp in self._fetcher.partitions if tp not in self.member.owned]:
@@ -310,85 +294,7 @@ class GroupConsumer(Generic[R]):
         Retries until the timeout.  Raises ApiError, ClusterUnreachable, and CommitFailed if the member has lost one of
         the given partitions; without `offsets`, partitions that were lost are left out.
         """
-        commits = (
-            None if offsets is None else {tp: self._fetcher.history.commit_of(tp, at) for tp, at in offsets.items()}
-        )
-        if commits is not None:
-            self._progress.confirm({tp: commit.offset for tp, commit in commits.items()})
-        deadline = self._client.deadline(timeout_ms)
-        while not await self._commit_once(commits):
-            if not await deadline.pause():
-                group_id = self.member.settings.group_id
-                raise ClusterUnreachable(f"group '{group_id}': no commit within {deadline.timeout_ms} ms")
-
-    async def _commit_once(self, explicit: Mapping[TopicPartition, CommittedOffset] | None = None) -> bool:
-        """Sends one commit; True if nothing is left to commit, without `explicit` also if partitions were lost.
-
-        One commit at a time, so that they arrive in their order.
-        """
-        async with self._committing:
-            member = self.member
-            if explicit is None:
-                done = self._progress.uncommitted(member.owned)
-                commits = {tp: self._fetcher.history.commit_of(tp, offset) for tp, offset in done.items()}
-                if not commits or not member.may_commit:
-                    return True
-            else:
-                commits = dict(explicit)
-                if self._runner.failure is not None:
-                    raise copy_of(self._runner.failure)
-                if lost := sorted(tp for tp in commits if tp not in member.owned):
-                    raise CommitFailed(member.settings.group_id, lost[0])
-                if not commits:
-                    return True
-            return await self._send_commits(commits, is_explicit=explicit is not None)
-
-    async def _send_commits(self, commits: Mapping[TopicPartition, CommittedOffset], *, is_explicit: bool) -> bool:
-        member = self.member
-        generation = member.generation
-        # The connection used for joining is blocked until all members have joined.
-        is_aside = not member.is_in_generation
-        self._committed_ms = self._runner.now_ms()
-        try:
-            codes = await commit_offsets(
-                await self._runner.connect(purpose="" if is_aside else PURPOSE),
-                member.settings.group_id,
-                commits,
-                member_id=member.member_id,
-                generation=generation,
-                group_instance_id=member.settings.group_instance_id,
-            )
-        except (ConnectionLost, ClusterUnreachable):
-            if is_aside:
-                self._runner.forget_coordinator()
-            else:
-                await self._runner.drive(Disconnected(member.phase))
-            return False
-        except ApiError as error:
-            if error.code not in COORDINATOR_MOVED:
-                raise
-            self._runner.forget_coordinator()
-            return False
-        done = {tp: commits[tp].offset for tp, code in codes.items() if code is ErrorCode.NONE}
-        self._progress.note_committed(done)
-        self.commits += len(done) == len(codes)
-        self.commit_errors += len(done) < len(codes)
-        if done:
-            self._on_committed({tp: commits[tp] for tp in done})
-        for code in sorted(set(codes.values()) - {ErrorCode.NONE}):
-            await self._runner.drive(CommitResultReceived(code, generation))
-        for tp, code in codes.items():
-            if code in GONE and not is_explicit:
-                continue  # The topic was deleted, and its offsets with it.
-            if code in _OF_PARTITIONS:
-                raise ApiError(code, f"{tp}: cannot commit: {code.description}")
-            if is_explicit and code in _REBALANCED:
-                raise CommitFailed(member.settings.group_id, tp, code)
-            if is_explicit and code is not ErrorCode.NONE and not code.retriable:
-                raise ApiError(code, f"{tp}: cannot commit: {code.description}")
-        return not any(code is not ErrorCode.NONE and code.retriable for code in codes.values()) or (
-            not is_explicit and any(code in _REBALANCED for code in codes.values())
-        )
+        await self._commits.commit(offsets, timeout_ms=timeout_ms)
 
     # The end.
 
@@ -400,13 +306,13 @@ class GroupConsumer(Generic[R]):
         """
         self._runner.is_closing = True
         tasks, self._tasks = self._tasks, []
-        tasks += [task for task in (self._joining, self._settling) if task is not None]
-        self._joining = self._settling = None
+        tasks += [task for task in (self._settlement.joining, self._settling) if task is not None]
+        self._settlement.joining = self._settling = None
         problems: list[BaseException] = []
         steps: list[Callable[[], Coroutine[Any, Any, None]]] = [
             lambda: self._end_tasks(tasks),
             lambda: self._last_commit(timeout_ms if commits and self._auto_commit_interval_ms is not None else 0),
-            lambda: self._announce_revoked(sorted(self._announced)),
+            lambda: self._settlement.announce_revoked(sorted(self._settlement.announced)),
             self.fetches.close,
             lambda: self._leave(self._runner.step(Left()), timeout_ms),
         ]
@@ -445,159 +351,6 @@ class GroupConsumer(Generic[R]):
                 if is_last:
                     raise
 
-    # Settling.
-
-    async def _settle(self) -> None:
-        """Ends when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
-        member = self.member
-        while True:
-            if self._runner.failure is not None:
-                raise copy_of(self._runner.failure)
-            self._read_only_owned()
-            if lost := self._progress.missing(self._announced):
-                self._announced.difference_update(lost)
-                await self._listener.on_lost(sorted(lost))
-            if self._joining is not None:
-                if not self._joining.done() and self._fetcher.partitions:
-                    break
-                await self._end_join()
-            elif member.phase is Phase.REVOKING:
-                if self._auto_commit_interval_ms is not None:
-                    await self._commit_before_revocation()
-                await self._announce_revoked(member.revoking)
-                self._drive_aside(Revoked())
-            elif member.phase is not Phase.STABLE:
-                if member.phase is Phase.OUTSIDE:
-                    await self._match_topics()
-                self._drive_aside(PollRequested())
-            elif given := self._without_positions():
-                await self._look_up_positions(given)
-            else:
-                break
-        self._settled = member.owned
-        self._has_joined = True
-        self._runner.renew_deadline()
-        self.fetches.note_change()
-
-    async def _end_join(self) -> None:
-        """Waits for the join.  Raises ApiError, and ClusterUnreachable at the first join; the next poll joins again."""
-        joining, self._joining = self._joining, None
-        assert joining is not None
-        try:
-            await joining
-        except KctlError as error:
-            actions = self._runner.step(Disconnected(self.member.phase))  # The outcome of the request is unknown.
-            self._runner.renew_deadline()
-            if not self._has_joined or not isinstance(error, ClusterUnreachable):
-                self._runner.forget_coordinator()
-                raise
-            logger.warning("cannot join: %s", error)
-            await self._runner.perform_all(actions)
-        finally:
-            del joining
-
-    async def _match_topics(self) -> None:
-        try:
-            await self._runner.match_topics()
-        except ClusterUnreachable as error:
-            if not self._has_joined:
-                raise
-            logger.warning("cannot look up topics: %s", error)
-
-    def _without_positions(self) -> list[TopicPartition]:
-        """The partitions whose start positions are to be looked up now."""
-        now_ms = self._runner.now_ms()
-        missing = self._progress.missing(self.member.owned)
-        self._late = {tp: self._late[tp] for tp in missing if tp in self._late}
-        return [tp for tp in missing if now_ms >= self._late.get(tp, 0)]
-
-    async def _commit_before_revocation(self) -> None:
-        try:
-            await self.commit()
-        except (ApiError, ClusterUnreachable) as error:
-            logger.warning("cannot commit before a revocation: %s", error)
-
-    async def _announce_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        revoked = self._announced.intersection(partitions)
-        self._announced -= revoked
-        if revoked:
-            await self._listener.on_revoked(sorted(revoked))
-
-    def _drive_aside(self, event: Event) -> None:
-        """Joins, and waits for the response only if there is nothing to read meanwhile.
-
-        The state of the member changes at once, so partitions that it revokes by joining are not read any more.
-        """
-        actions = self._runner.step(event)
-        self.joins += 1
-        self._joining = asyncio.create_task(self._runner.perform_all(actions), name="group join")
-        self._joining.add_done_callback(lambda _: self.fetches.arrived.set())
-
-    def _read_only_owned(self) -> None:
-        owned = self.member.owned
-        self._progress.keep_only(owned)
-        kept = set(owned).difference(self._progress.missing(owned))
-        self._fetcher.remove([tp for tp in self._fetcher.partitions if tp not in kept])
-
-    async def _look_up_positions(self, given: Collection[TopicPartition]) -> None:
-        committed = await self._request_committed(given)
-        begun = await self._begin_fresh([tp for tp in given if tp not in committed])
-        positions = {**begun, **committed}
-        self._fetcher.set(positions)
-        self._progress.begin(positions, {tp: position.offset for tp, position in committed.items()})
-        self._announced.update(positions)
-        if positions:
-            await self._listener.on_assigned(sorted(positions))
-
-    async def _begin_fresh(self, fresh: list[TopicPartition]) -> Mapping[TopicPartition, Position]:
-        """Start positions; a topic that was deleted or has no leaders does not keep the others from being read."""
-        if not fresh:
-            return {}
-        metadata = await self._client.metadata({tp.topic for tp in fresh})
-        by_leader: dict[tuple[str, int], list[TopicPartition]] = {}
-        for tp in fresh:
-            by_leader.setdefault((tp.topic, metadata.leader_of(tp)[0]), []).append(tp)
-        tasks = {asyncio.ensure_future(self._begin(tps)): tps for tps in by_leader.values()}
-        begun: dict[TopicPartition, Position] = {}
-        try:
-            done, _ = await asyncio.wait(tasks, timeout=START_MS / 1000)
-            for task, tps in tasks.items():
-                try:
-                    if task not in done:
-                        raise ClusterUnreachable(f"the leader of {tps[0]} does not respond")
-                    begun.update(task.result())
-                except KctlError as error:
-                    self._note_late(tps, error)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return begun
-
-    def _note_late(self, tps: Collection[TopicPartition], error: KctlError) -> None:
-        """Start positions are looked up again later, or the error is raised."""
-        is_absent = isinstance(error, ClusterUnreachable) or (
-            isinstance(error, ApiError) and (error.code in GONE or error.code.retriable)
-        )
-        if not is_absent:
-            raise error
-        logger.warning("no start positions: %s", error)
-        self._late.update(dict.fromkeys(tps, self._runner.now_ms() + LATE_MS))
-        self._runner.expect_changed_topics()
-
-    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        while True:
-            try:
-                connection = await self._runner.connect()
-                found = await committed_offsets(connection, self.member.settings.group_id, partitions)
-                return {tp: commit.position for tp, commit in found.items()}
-            except (ConnectionLost, ClusterUnreachable) as lost:
-                await self._runner.look_elsewhere(str(lost))
-            except ApiError as error:
-                if error.code not in _NOT_YET:
-                    raise
-                await self._runner.look_elsewhere(str(error))
-
     # In the background.
 
     def _start(self) -> None:
@@ -614,14 +367,14 @@ class GroupConsumer(Generic[R]):
     async def _keep_committing(self, interval_ms: int) -> None:
         """Commits what the application has processed; an error is reported by the commit before a revocation."""
         while True:
-            wait_ms = max(BEAT_MS_MIN, self._committed_ms + interval_ms - self._runner.now_ms())
+            wait_ms = max(BEAT_MS_MIN, self._commits.sent_ms + interval_ms - self._runner.now_ms())
             await self._client.transport.sleep(wait_ms)
-            if self._runner.now_ms() < self._committed_ms + interval_ms:
+            if self._runner.now_ms() < self._commits.sent_ms + interval_ms:
                 continue
-            self._committed_ms = self._runner.now_ms()
+            self._commits.sent_ms = self._runner.now_ms()
             self._progress.confirm(self._fetcher.processed)
             try:
-                await self._commit_once()
+                await self._commits.commit_once()
             except KctlError as error:
                 logger.warning("cannot commit group=%s: %s", self.member.settings.group_id, error)
 
@@ -636,13 +389,13 @@ class GroupConsumer(Generic[R]):
                 logger.warning("cannot look up topics group=%s: %s", self.member.settings.group_id, error)
 
     async def _keep_beating(self) -> None:
-        settings = self.member.settings
         while True:
-            wait_ms = settings.heartbeat_interval_ms
-            if self.member.phase is not Phase.OUTSIDE or self.member.owned:
-                wait_ms = min(wait_ms, max(self.member.next_beat_ms - self._runner.now_ms(), BEAT_MS_MIN))
+            member = self.member
+            wait_ms = min(member.settings.heartbeat_interval_ms, BEAT_CHECK_MS)
+            if member.phase is not Phase.OUTSIDE or member.owned:
+                wait_ms = min(wait_ms, max(member.next_beat_ms - self._runner.now_ms(), BEAT_MS_MIN))
             await self._client.transport.sleep(wait_ms)
-            before = self.member.phase
+            before = member.phase, member.owned
             try:
                 await self._leave_if_overdue()
                 await self._runner.drive(HeartbeatDue())
@@ -652,7 +405,7 @@ class GroupConsumer(Generic[R]):
                 self._runner.failure = copy_of(error)
                 self.fetches.arrived.set()
                 return
-            if self.member.phase is not before or self._runner.failure is not None:
+            if (member.phase, member.owned) != before or self._runner.failure is not None:
                 self.fetches.arrived.set()
 
     async def _leave_if_overdue(self) -> None:

@@ -1,8 +1,8 @@
 """Keeps the fetches of a consumer going in the background: metadata, checks of positions, requests, resets.
 
-The rules are in kctl.client.consuming.fetcher.  Each broker has a request of its own, and look-ups run beside them, so
-that a broker that does not respond delays its own partitions only.  An outage delays the records and is logged; it
-becomes an error only if no broker has responded since the start.
+The rules are in kctl.client.consuming.fetching.fetcher.  Each broker has a request of its own, and look-ups run beside
+them, so that a broker that does not respond delays its own partitions only.  An outage delays the records and is
+logged; it becomes an error only if no broker has responded since the start.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from typing import Any, Generic, TypeVar
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
-from kctl.client.consuming.fetcher import GONE, Fetcher, Request
-from kctl.client.consuming.fetching import fetch_batches
-from kctl.client.consuming.group_progress import Begin, lost_positions, reset_positions
+from kctl.client.consuming.fetching.batches import fetch_batches
+from kctl.client.consuming.fetching.fetcher import GONE, Fetcher, Request
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.client.consuming.positions import Divergence, LogTruncated, check_positions, leader_epochs
+from kctl.client.consuming.positions import (
+    Begin,
+    Divergence,
+    LogTruncated,
+    check_positions,
+    leader_epochs,
+    lost_positions,
+    reset_positions,
+)
 from kctl.client.metadata import ClusterMetadata, TopicIds, TopicRecreated
 from kctl.client.retrying import LEADER_MOVED
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from kctl.client.consuming.fetching import NO_REPLICA, FetchedPartition, FetchLimits, visible_batches
+from kctl.client.consuming.fetching.batches import NO_REPLICA, FetchedPartition, FetchLimits, visible_batches
 from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.client.consuming.positions import Position
 from kctl.client.consuming.read_history import ReadHistory

@@ -1,0 +1,144 @@
+"""What a consumer for applications looks up: offsets, commits, partitions; and work that outlives its caller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Collection, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from kctl.client.application.settings import ConsumerConfig
+from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.transport import Connection
+from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets
+from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from kctl.client.consuming.positions import Position
+from kctl.client.properties.values import BY_DURATION, iso_duration_ms
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+
+T = TypeVar("T")
+
+
+def note_outcome(task: asyncio.Task[Any]) -> None:
+    """The error of work whose caller was cancelled is not reported by asyncio as forgotten."""
+    if not task.cancelled():
+        task.exception()
+
+
+class ApplicationClient:
+    """What consumers have in common: a client of the cluster, and work that outlives its caller.  Owner: event loop."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._client = ClusterClient(settings, AsyncioTransport())
+        self._shared: dict[asyncio.Task[Any], None] = {}
+        """Work that goes on if its caller is cancelled."""
+        self._is_closed = False
+        self._pid = os.getpid()
+
+    async def _share(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that goes on when the caller is cancelled."""
+        task = asyncio.create_task(work)
+        self._shared[task] = None
+        task.add_done_callback(self._note_shared)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task
+
+    def _note_shared(self, task: asyncio.Task[Any]) -> None:
+        self._shared.pop(task, None)
+        note_outcome(task)
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("the consumer is closed")
+        if self._pid != os.getpid():
+            raise UsageError("the consumer was created before this process was forked: create one in each process")
+
+
+class OffsetLookups(ApplicationClient):
+    """The part of AsyncConsumer that needs no subscription."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        super().__init__(config.client_settings())
+        self._config = config
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The committed offsets of the group, of those partitions that have one.
+
+        Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
+        """
+        return {tp: commit.offset for tp, commit in (await self._commits(partitions)).items()}
+
+    async def committed_details(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed`, with leader epochs and metadata."""
+        return await self._commits(partitions)
+
+    async def _commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        group_id = self._group_id()
+
+        async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+            return await committed_offsets(connection, group_id, partitions)
+
+        return await self._share(
+            self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
+        )
+
+    async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
+        found = (await self._share(self._client.metadata([topic]))).topics[topic]
+        if found.error is not ErrorCode.NONE:
+            raise ApiError(found.error, f"{topic}: {found.error.description}")
+        return [TopicPartition(topic, number) for number in range(len(found.partitions))]
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
+        return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
+        return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
+        """The first record at or after each time (ms since the epoch), None if there is none.
+
+        Raises ApiError and ClusterUnreachable.
+        """
+        found = await self._look_up(times_ms)
+        return {tp: None if at.offset < 0 else at for tp, at in found.items()}
+
+    async def _begin(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Start positions by auto_offset_reset.  Raises ApiError."""
+        reset = self._config.auto_offset_reset
+        if not partitions:
+            return {}
+        if reset == "none":
+            text = f"{min(partitions)}: no valid committed offset, and auto_offset_reset is 'none'"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if reset.startswith(BY_DURATION):
+            start_ms = time.time_ns() // 1_000_000 - iso_duration_ms(reset[len(BY_DURATION) :])
+            ends = await self.end_offsets(partitions)
+            times = await self.offsets_for_times(dict.fromkeys(partitions, max(0, start_ms)))
+            return {tp: Position(ends[tp] if at is None else at.offset) for tp, at in times.items()}
+        found = await self._look_up(dict.fromkeys(partitions, EARLIEST if reset == "earliest" else LATEST))
+        return {tp: Position(at.offset, at.leader_epoch, is_of_leader=True) for tp, at in found.items()}
+
+    async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        found: dict[TopicPartition, OffsetAt] = {}
+        work = list_offsets(self._client, timestamps, isolation=self._config.isolation)
+        for tp, outcome in (await self._share(work)).items():
+            if isinstance(outcome, ApiError):
+                raise ApiError(outcome.code, f"{tp}: {outcome}")
+            found[tp] = outcome
+        return found
+
+    # Internals.
+
+    def _group_id(self) -> str:
+        if not self._config.group_id:
+            raise UsageError("commits require a group_id")
+        return self._config.group_id

@@ -1,0 +1,1 @@
+"""Fetches: which partitions from which broker, the batches that wait, and the requests."""

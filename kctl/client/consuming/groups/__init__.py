@@ -1,0 +1,1 @@
+"""A consumer in a group: what it reads, commits and has processed."""
