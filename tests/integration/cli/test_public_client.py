@@ -19,8 +19,7 @@ from tests.peers.schema_registry import schema_registry
 COUNT = 60
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = tuple(
-    ROOT / "docs" / name
-    for name in ("client.md", "client-groups.md", "client-operations.md", "client-registry.md")
+    ROOT / "docs" / name for name in ("client.md", "client-groups.md", "client-operations.md", "client-registry.md")
 )
 OF_KAFKA_4 = ('group_protocol="consumer"', "ShareConsumer")
 """Words in examples that need Kafka 4."""
