@@ -41,13 +41,16 @@ class SharedAsyncProducer(AsyncProducer[K, V]):
 
         The error of a topic or partitioner is that of the future.
         """
-        producer = self._sendable()
+        producer = self._producer
+        if producer is None or self._transaction is not None or self._fork_guard.is_in_child:
+            producer = self._sendable()
         topic, partition, fields, size, record = self._rules.serialize(*arguments)
         future = RecordFuture()
         handle = future if record is None else (record, future)
         while True:
             try:
-                is_added = producer.add(topic, partition, fields, size, handle)
+                with producer.lock:
+                    is_added = producer.add(topic, partition, fields, size, handle)
             except Exception as error:  # of the partitioner
                 future.settle(error)
                 return future
