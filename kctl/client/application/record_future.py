@@ -77,4 +77,5 @@ def settle_all(futures: Sequence[RecordFuture], results: Sequence[RecordMetadata
             future._result = result  # noqa: SLF001 - as `settle` does
             future._state = FINISHED  # noqa: SLF001
     for future in futures:
-        future.notify()
+        if future._made is not None:  # noqa: SLF001
+            future.notify()
