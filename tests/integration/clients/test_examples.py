@@ -6,13 +6,16 @@ import asyncio
 import http.client
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
+from examples.clients import beside_aiokafka
+from examples.clients.batch_job import CREATE, store
 from examples.clients.batch_job import run as run_batch_job
-from examples.clients.batch_job import store
 from examples.clients.exactly_once import invoice, work
 from examples.clients.tail import tail
 from examples.clients.web_handler import BODY_BYTES_MAX, serve
@@ -150,8 +153,11 @@ def committed(bootstrap: str, topic: str, group: str) -> int:
         return sum(consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)]).values())
 
 
-def test_tail_starts_at_the_last_records_or_at_a_time_and_follows(bootstrap: str, topic: str) -> None:
-    async def take(records: AsyncIterator[ConsumerRecord], count: int) -> list[bytes]:
+@pytest.mark.parametrize("tail", [tail, beside_aiokafka.tail])
+def test_tail_starts_at_the_last_records_or_at_a_time_and_follows(
+    bootstrap: str, topic: str, tail: Callable[..., AsyncGenerator[Any, None]]
+) -> None:
+    async def take(records: AsyncGenerator[Any, None], count: int) -> list[bytes]:
         async with asyncio.timeout(PATIENCE_S):
             return sorted([(await anext(records)).value for _ in range(count)])
 
@@ -170,3 +176,25 @@ def test_tail_starts_at_the_last_records_or_at_a_time_and_follows(bootstrap: str
         await since.aclose()
 
     asyncio.run(play())
+
+
+def test_programs_with_aiokafka_do_the_same(bootstrap: str, topic: str) -> None:
+    target = f"{topic}-invoices"
+
+    async def play() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for number in range(10):
+                await beside_aiokafka.store(producer, topic, b"customer-%d" % number, b"%d figs" % number)
+        with sqlite3.connect(":memory:") as database:
+            database.execute(CREATE)
+            assert await beside_aiokafka.copy(bootstrap, topic, f"{topic}-copy", database) == 10
+            assert await beside_aiokafka.copy(bootstrap, topic, f"{topic}-copy", database) == 0
+        database.close()
+
+        def is_over() -> bool:
+            return committed(bootstrap, topic, topic) == 10
+
+        await beside_aiokafka.work(bootstrap, topic, target, topic, "instance-1", is_over)
+
+    asyncio.run(play())
+    assert sorted(read(bootstrap, target, 10)) == [b"invoice for %d figs" % number for number in range(10)]
