@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -26,6 +27,7 @@ from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.transport import Connection
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
+ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS = 3
 PATIENCE_S = 60
 
@@ -198,3 +200,13 @@ def test_programs_with_aiokafka_do_the_same(bootstrap: str, topic: str) -> None:
 
     asyncio.run(play())
     assert sorted(read(bootstrap, target, 10)) == [b"invoice for %d figs" % number for number in range(10)]
+
+
+def test_page_shows_the_programs_as_they_are() -> None:
+    page = (ROOT / "docs/tutorials/client-programs.md").read_text(encoding="utf-8")
+    programs = [program.read_text(encoding="utf-8") for program in (ROOT / "examples/clients").glob("*.py")]
+    pieces = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(pieces) == 8
+    for piece in pieces:
+        lines = [line.strip() for line in piece.strip().split("\n")]
+        assert any("\n".join(lines) in re.sub(r"\n +", "\n", program) for program in programs), piece
