@@ -26,7 +26,9 @@ NEVER_MS = 600_000
 class KctlProducer(WorkloadClient):
     """An idempotent producer that numbers its records per partition."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, rate: int, request_timeout_ms: int = 5_000
+    ) -> None:
         super().__init__("kctl")
         self.acknowledged = Acknowledgements(partitions)
         self.sent = [0] * partitions
@@ -37,12 +39,15 @@ class KctlProducer(WorkloadClient):
             bootstrap_servers=bootstrap,
             delivery_timeout_ms=NEVER_MS,
             max_block_ms=NEVER_MS,
-            request_timeout_ms=5_000,
+            request_timeout_ms=request_timeout_ms,
             reconnect_backoff_max_ms=500,
             metadata_max_age_ms=1_000,
         )
         self._producer = Producer(config)
         self._producer.__enter__()
+
+    def metrics(self) -> dict[str, float]:
+        return self._producer.metrics()
 
     def close(self) -> None:
         self._producer.close(timeout_ms=1)
