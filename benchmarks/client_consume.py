@@ -1,6 +1,6 @@
 """Measures what reading a message costs the clients of Python: kctl, aiokafka, kafka-python, confluent-kafka.
 
-    python -m benchmarks.client_consume [--runs 3] [--count 1000000] [--size 100] [--bootstrap-server ... --pid PID]
+    python -m benchmarks.client_consume [--runs 3] [--count 1000000] [--size 100] [--apache 4.3.1]
 
 Each client reads the same three partitions from their beginning, 500 records at a time or one after the other
 (iteration), in a process of its own, each in turn in every run: messages per second, and processor time of the client

@@ -1,4 +1,4 @@
-"""The broker that is measured: ours by default, or one that already runs, and what it costs while it works."""
+"""The broker that is measured: ours by default, Apache Kafka or one that already runs, and what it costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.apache import JVM_FLAGS
 from benchmarks.harness.broker import kctl_broker
+from tests.peers.apache_kafka import apache_kafka_process
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -41,6 +43,7 @@ def parser(description: str | None, *, runs: int) -> argparse.ArgumentParser:
     options.add_argument("--runs", type=int, default=runs, help="runs of each measurement; medians are reported")
     options.add_argument("--bootstrap-server", metavar="HOST:PORT", help="measure this broker; needs --pid")
     options.add_argument("--pid", type=int, help="its process, for processor time and memory")
+    options.add_argument("--apache", metavar="VERSION", help="start Apache Kafka of this version instead of ours")
     options.add_argument("--data-dir", type=Path, help="where our broker keeps its data; default: a temporary folder")
     options.add_argument("--no-pin", action="store_true", help="do not give broker and client a processor each")
     return options
@@ -48,12 +51,17 @@ def parser(description: str | None, *, runs: int) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def subject(options: argparse.Namespace) -> Iterator[Subject]:
-    """The broker that was named, or ours, freshly started; alone on the first processor unless disabled."""
+    """The broker that was named, or one that is freshly started; alone on the first processor unless disabled."""
     with contextlib.ExitStack() as stack:
         if options.bootstrap_server:
             if options.pid is None:
                 raise SystemExit("--bootstrap-server needs --pid")
             broker = Subject(options.bootstrap_server, options.pid)
+        elif options.apache:
+            folder = options.data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-")))
+            theirs = apache_kafka_process(options.apache, folder / "broker", jvm_flags=JVM_FLAGS)
+            bootstrap, process = stack.enter_context(theirs)
+            broker = Subject(bootstrap, process.pid)
         else:
             folder = options.data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-")))
             handle = stack.enter_context(kctl_broker(folder / "broker"))

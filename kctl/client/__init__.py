@@ -9,8 +9,9 @@ implementations, asyncio_transport and blocking_transport; connections/framing a
 without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators); consuming/positions
 and read_history (whether the log still has what was read), consumer (one poll after the other, for commands), fetching/
 (fetches in the background, for applications and groups), membership/ (both protocols of groups), groups/, sharing/
-(share groups); producing/accumulator (which batches are sent when, without IO) and producer; then application/, the
-face for applications, whose blocking clients run the asynchronous ones on a connections/loop_thread.
+(share groups); producing/accumulator (which batches are sent when, without IO), sender (carries out its
+plans) and producer (adds records, flushes, stops); then application/, the face for applications, whose blocking clients
+run the asynchronous ones on a connections/loop_thread.
 
 Everything is written as coroutines over the transport.  On the blocking transport they never suspend, so `run_blocking`
 runs them without an event loop: that is what one-shot commands and Spark's workers use.

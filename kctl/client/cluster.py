@@ -378,7 +378,7 @@ async def find_coordinators(
         requests = [FindCoordinatorRequest(key=key, key_type=key_type) for key in keys]
         responses = await gather([connection.send(request, FindCoordinatorResponse) for request in requests])
         found = {key: _only(key, response) for key, response in zip(keys, responses, strict=True)}
-    return {key: _address(found.get(key)) for key in keys}
+    return {key: _address(key, found.get(key)) for key in keys}
 
 
 def _only(key: str, response: FindCoordinatorResponse) -> Coordinator:
@@ -392,8 +392,10 @@ def _only(key: str, response: FindCoordinatorResponse) -> Coordinator:
     )
 
 
-def _address(found: Coordinator | None) -> Address | ApiError:
+def _address(key: str, found: Coordinator | None) -> Address | ApiError:
     if found is None:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not contain this key.")
     code = ErrorCode.of(found.error_code)
+    if code in {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}:
+        return ApiError(code, f"{code.description.removesuffix('.')}: '{key}'")  # the broker's text does not name it
     return (found.host, found.port) if code is ErrorCode.NONE else ApiError(code, found.error_message)

@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.cluster import BROKERS, PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
+from tests.faults.kctl_clients import KctlMember, KctlProducer
 from tests.faults.workload import Group, Java, Librdkafka, Member, Reader, WorkloadClient, read_all
 from tests.peers.probe import wait_until
 
@@ -60,10 +61,13 @@ class Story:
         self._librdkafka_log = folder / "librdkafka-producer.log"
         self.librdkafka = Librdkafka(bootstrap, TOPIC, PARTITIONS, rate=RECORDS_A_SECOND, log=self._librdkafka_log)
         self.java = Java(bootstrap, TOPIC, PARTITIONS, folder, rate=RECORDS_A_SECOND // 3)
+        self.kctl = KctlProducer(bootstrap, TOPIC, PARTITIONS, rate=RECORDS_A_SECOND // 2)
+        self.writers: tuple[Librdkafka | Java | KctlProducer, ...] = (self.librdkafka, self.java, self.kctl)
         self.reader = Reader(bootstrap, TOPIC, PARTITIONS)
         self.group = Group(PARTITIONS)
         members = [Member(bootstrap, TOPIC, self.group, number) for number in range(MEMBERS)]
-        self.clients: list[WorkloadClient] = [self.librdkafka, self.java, self.reader, *members]
+        ours = KctlMember(bootstrap, TOPIC, self.group, MEMBERS)
+        self.clients: list[WorkloadClient] = [*self.writers, self.reader, *members, ours]
 
     def begin(self) -> None:
         for client in self.clients:
@@ -84,7 +88,7 @@ class Story:
 
     def finish(self) -> None:
         """All clients have finished, and their results are consistent.  Raises AssertionError."""
-        for writer in (self.librdkafka, self.java):
+        for writer in self.writers:
             writer.end()
         history = read_all(self._cluster.bootstrap, TOPIC, PARTITIONS)
         ends = {partition: 1 + max(o for p, o in history if p == partition) for partition in range(PARTITIONS)}
@@ -101,25 +105,27 @@ class Story:
         )
 
     def _check_writers(self, history: dict[tuple[int, int], bytes]) -> None:
-        for writer in (self.librdkafka, self.java):
+        for writer in self.writers:
             for position, value in writer.acknowledged.values.items():
                 assert history.get(position) == value, f"{value!r} was acknowledged at {position}"
             assert set(writer.acknowledged.placeless) <= set(history.values())
         for partition in range(PARTITIONS):
             values = [value for (p, _), value in sorted(history.items()) if p == partition]
-            ours = [value for value in values if value.startswith(b"librdkafka")]
-            assert ours == [b"librdkafka %d" % number for number in range(self.librdkafka.sent[partition])]
-            theirs = [int(value) for value in values if not value.startswith(b"librdkafka")]
-            assert theirs == sorted(set(theirs)), f"Java's records are each once and in order in {partition}"
-        of_java = [value for value in history.values() if not value.startswith(b"librdkafka")]
+            for writer in (self.librdkafka, self.kctl):
+                name = writer.name.encode()
+                written = [value for value in values if value.startswith(name)]
+                assert written == [b"%s %d" % (name, number) for number in range(writer.sent[partition])]
+            of_java = [int(value) for value in values if value.isdigit()]
+            assert of_java == sorted(set(of_java)), f"Java's records are each once and in order in {partition}"
+        of_java = [int(value) for value in history.values() if value.isdigit()]
         assert len(of_java) == len(set(of_java)), "Java's records are in one partition each"
 
     def wait_for_progress(self) -> None:
         """Waits until every partition has acknowledged further records of each writer."""
-        for writer in (self.librdkafka, self.java):
+        for writer in self.writers:
             goals = [count + PROGRESS for count in writer.acknowledged.counts()]
 
-            def has_come(writer: Librdkafka | Java = writer, goals: list[int] = goals) -> bool:
+            def has_come(writer: Librdkafka | Java | KctlProducer = writer, goals: list[int] = goals) -> bool:
                 return all(map(int.__ge__, writer.acknowledged.counts(), goals))
 
             try:
@@ -155,7 +161,7 @@ class Story:
 
     def evidence(self) -> Iterator[str]:
         """What each writer has delivered and reported, what each broker knows, and the ends of logs."""
-        for writer in (self.librdkafka, self.java):
+        for writer in self.writers:
             yield f"{writer.name} has {writer.acknowledged.counts()}: {writer.last_messages()}"
         for broker_id in BROKERS:
             yield f"broker {broker_id}: leader and in-sync replicas {self._cluster.states(TOPIC, broker_id)}"
@@ -169,6 +175,7 @@ class Story:
             client.is_over.set()
         self.java.kill()
         self.librdkafka.close()
+        self.kctl.close()
 
 
 @contextmanager

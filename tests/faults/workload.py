@@ -294,6 +294,17 @@ class Group:
         self.committed: defaultdict[int, int] = defaultdict(int)
         self.rebalances = 0
 
+    def take(self, member: str, partition: int, offset: int, *, committed: int) -> list[str]:
+        """A member has read a record; `committed` was committed when it got the partition.  Returns what is wrong."""
+        complaints = []
+        if offset < committed:
+            complaints.append(f"{member}: begins at {offset} of {partition}, committed was {committed}")
+        expected = self.next_offsets[partition]
+        if offset > expected:
+            complaints.append(f"{member}: offset {offset} of {partition}: {expected} was not read")
+        self.next_offsets[partition] = max(expected, offset + 1)
+        return complaints
+
 
 class Member(WorkloadClient):
     """A group member that commits what it has read: no record is skipped, no commit is lost."""
@@ -339,12 +350,7 @@ class Member(WorkloadClient):
     def _take(self, partition: int, offset: int) -> None:
         with self._group.lock:
             committed = self._assigned_at.pop(partition, 0)
-            if offset < committed:
-                self.complaints.append(f"{self.name}: begins at {offset} of {partition}, committed was {committed}")
-            expected = self._group.next_offsets[partition]
-            if offset > expected:
-                self.complaints.append(f"{self.name}: offset {offset} of {partition}: {expected} was not read")
-            self._group.next_offsets[partition] = max(expected, offset + 1)
+            self.complaints += self._group.take(self.name, partition, offset, committed=committed)
 
     def _commit(self, topic: str, positions: dict[int, int]) -> None:
         offsets = [TopicPartition(topic, partition, offset) for partition, offset in positions.items()]

@@ -30,12 +30,12 @@ class LatencyHistogram:
         self.count = 0
         self.max_us = 0
 
-    def record(self, value_us: int) -> None:
-        """Add a value; negative ones, as a clock that was set back gives, count as 0."""
+    def record(self, value_us: int, count: int = 1) -> None:
+        """Add a value so many times; negative ones, as a clock that was set back gives, count as 0."""
         value_us = max(value_us, 0)
-        self._counts[_bucket(min(value_us, VALUE_MAX))] += 1
-        self._total_us += value_us
-        self.count += 1
+        self._counts[_bucket(min(value_us, VALUE_MAX))] += count
+        self._total_us += value_us * count
+        self.count += count
         self.max_us = max(self.max_us, value_us)
 
     def add(self, other: LatencyHistogram) -> None:
@@ -133,11 +133,20 @@ class Schedule:
             return 0
         return max(0, self._start_ns + self._sent * NS_PER_S // load.rate - now_ns)
 
-    def sent(self, now_ns: int) -> None:
-        """Count a record that has been sent."""
-        self._sent += 1
+    def due(self, now_ns: int, count_max: int) -> int:
+        """Return how many records are to be sent now; to be called when `wait_ns` returns 0."""
+        load = self._load
+        if load.rate is not None:
+            count_max = min(count_max, (now_ns - self._start_ns) * load.rate // NS_PER_S + 1 - self._sent)
+        if load.records is not None and now_ns >= self._counted_from_ns:
+            count_max = min(count_max, load.records - self._counted)
+        return max(count_max, 1)
+
+    def sent(self, now_ns: int, count: int = 1) -> None:
+        """Count records that have been sent."""
+        self._sent += count
         if now_ns >= self._counted_from_ns:
-            self._counted += 1
+            self._counted += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +200,20 @@ class Measurement:
         self._counts = _Counts()
         self._total = _Counts()
 
-    def add(self, size: int, now_ns: int, *, sent_ns: int | None = None) -> None:
-        """Count a record, and its latency if it is known when it was sent."""
+    def add(self, size: int, now_ns: int, *, sent_ns: int | None = None, records: int = 1) -> None:
+        """Count records of this total size, and their latency if it is known when they were sent."""
         if (now_ns if sent_ns is None else sent_ns) < self.counted_from_ns:
             return
         counts = self._counts
-        counts.records += 1
+        counts.records += records
         counts.bytes += size
         self._end_ns = now_ns
         if sent_ns is not None:
-            counts.latencies.record((now_ns - sent_ns) // 1000)
+            counts.latencies.record((now_ns - sent_ns) // 1000, records)
 
-    def fail(self, reason: str) -> None:
-        """Count a record that was not written, also during the warm-up."""
-        self._counts.errors += 1
+    def fail(self, reason: str, *, records: int = 1) -> None:
+        """Count records that were not written, also during the warm-up."""
+        self._counts.errors += records
         self.first_error = self.first_error or reason
 
     def interval(self, now_ns: int) -> Summary | None:

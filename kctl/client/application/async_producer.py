@@ -20,7 +20,8 @@ from kctl.client.consuming.groups.metadata import GroupMetadata, require_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
 from kctl.client.producing.interceptors import ProducerRecord
-from kctl.client.producing.producer import Producer, Resolve
+from kctl.client.producing.producer import Producer
+from kctl.client.producing.results import Resolve
 from kctl.client.producing.transaction import Transaction
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
@@ -121,16 +122,19 @@ class AsyncProducer(Generic[K, V]):
         what cannot be written, and outside a transaction; ApiError (unknown topic or partition, record too large,
         buffer full, failed transaction); and what serializers and interceptors raise.
         """
-        producer = self._sendable()
         if self._rules.depends_on_topic and (prepare := self._rules.preparation(topic)) is not None:
+            self._sendable()
             await self._work.run(asyncio.to_thread(prepare), "prepare serializers")
+        producer = self._producer
+        if producer is None or self._transaction is not None or self._fork_guard.is_in_child:
             producer = self._sendable()
         topic, partition, fields, size, record = self._rules.serialize(
             topic, value, key, headers, partition, timestamp_ms
         )
         future: asyncio.Future[RecordMetadata] = self._create_future()
         handle = future if record is None else (record, future)
-        if producer.has_full_batches:  # before the record is added: a caller who is cancelled here has not sent it
+        if producer.accumulator.has_full_batches:
+            # Before the record is added: a caller who is cancelled here has not sent it.
             await asyncio.sleep(0)
             producer = self._sendable()
         while not producer.add(topic, partition, fields, size, handle):

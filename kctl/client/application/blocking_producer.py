@@ -41,17 +41,20 @@ class SharedAsyncProducer(AsyncProducer[K, V]):
 
         The error of a topic or partitioner is that of the future.
         """
-        producer = self._sendable()
         if self._rules.depends_on_topic and thread.is_current() and self._rules.preparation(arguments[0]) is not None:
             raise UsageError(
                 "a callback must not wait for a schema registry: send to this topic in another thread first"
             )
+        producer = self._producer
+        if producer is None or self._transaction is not None or self._fork_guard.is_in_child:
+            producer = self._sendable()
         topic, partition, fields, size, record = self._rules.serialize(*arguments)
         future = RecordFuture()
         handle = future if record is None else (record, future)
         while True:
             try:
-                is_added = producer.add(topic, partition, fields, size, handle)
+                with producer.lock:
+                    is_added = producer.add(topic, partition, fields, size, handle)
             except Exception as error:  # of the partitioner
                 future.settle(error)
                 return future

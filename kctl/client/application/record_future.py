@@ -49,7 +49,11 @@ class RecordFuture(Future[RecordMetadata]):
             else:
                 self._result = result
             self._state = FINISHED
-            condition = self._made
+        self.notify()
+
+    def notify(self) -> None:
+        """Wakes those who wait, after the result was set."""
+        condition = self._made
         if condition is None:
             return
         with condition:
@@ -64,5 +68,14 @@ class RecordFuture(Future[RecordMetadata]):
 
 def settle_all(futures: Sequence[RecordFuture], results: Sequence[RecordMetadata] | KctlError) -> None:
     """Sets the results of the records of a batch, or the error of all."""
-    for index, future in enumerate(futures):
-        future.settle(copy_of(results) if isinstance(results, KctlError) else results[index])
+    if isinstance(results, KctlError):
+        for future in futures:
+            future.settle(copy_of(results))
+        return
+    with _STATES:  # once for a batch, because it costs as much as all else here
+        for future, result in zip(futures, results, strict=True):
+            future._result = result  # noqa: SLF001 - as `settle` does
+            future._state = FINISHED  # noqa: SLF001
+    for future in futures:
+        if future._made is not None:  # noqa: SLF001
+            future.notify()

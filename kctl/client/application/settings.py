@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from kctl.client.connections.transport import Security
@@ -29,10 +30,12 @@ from kctl.client.settings import (
     parse_servers,
 )
 from kctl.errors import UsageError
+from kctl.model import INT32_MAX
 from kctl.records.compression import LEVELS, Codec
 
 if TYPE_CHECKING:
     from kctl.client.application.consumer_records import ConsumerInterceptor
+    from kctl.client.application.share_settings import ShareConsumerConfig
     from kctl.client.producing.interceptors import ProducerInterceptor
 
 Deserializer = Callable[[bytes | None], Any]
@@ -102,7 +105,8 @@ class ProducerConfig:
     interceptors: Sequence[ProducerInterceptor] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings that contradict each other."""
+        """Raises UsageError for settings of a wrong type or value, and for those that contradict each other."""
+        require_types(self)
         require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
         require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
         if self.acks not in _ACKS:
@@ -225,7 +229,8 @@ class ConsumerConfig:
     interceptors: Sequence[ConsumerInterceptor] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings that contradict each other."""
+        """Raises UsageError for settings of a wrong type or value, and for those that contradict each other."""
+        require_types(self)
         require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records")
         require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms")
         if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
@@ -342,6 +347,60 @@ _OF_CLASSIC_PROTOCOL: Mapping[str, str] = {
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "an int"),
+    "int | None": ((int, NoneType), "an int or None"),
+    "bool": ((bool,), "True or False"),
+    "str": ((str,), "a str"),
+    "str | None": ((str, NoneType), "a str or None"),
+    "GroupProtocol": ((str,), "a str"),
+    "Acks": ((str,), "'all', '1' or '0'"),
+    "Compression": ((str,), "a str"),
+    "OffsetReset": ((str,), "a str"),
+    "tuple[str, ...] | None": ((tuple, list, NoneType), "a tuple of names, or None"),
+}
+"""The types of the settings by their annotations, and the words for them."""
+_CALLABLES = frozenset({"Serializer", "Deserializer", "Partitioner | None"})
+_RANGES = {
+    "buffer_memory": (0, (1 << 63) - 1),
+    "fetch_buffer_bytes": (0, (1 << 63) - 1),
+    "compression_zstd_level": LEVELS[Codec.ZSTD],
+}
+"""Of numbers that have not the range of Kafka's others: 31 bits."""
+
+
+def require_types(config: ProducerConfig | ConsumerConfig | ShareConsumerConfig) -> None:
+    """Check the types and ranges of all fields; raise UsageError, which names the first that is wrong."""
+    for field in fields(config):
+        kind, setting = str(field.type), getattr(config, field.name)
+        types, words = _TYPES.get("str" if kind.startswith("Literal[") else kind, ((object,), ""))
+        if not isinstance(setting, types) or (isinstance(setting, bool) and int in types):
+            raise UsageError(f"{field.name} must be {words}, not {setting!r}")
+        if kind in _CALLABLES and setting is not None and not callable(setting):
+            raise UsageError(f"{field.name} must be callable, not {setting!r}")
+        if kind.startswith("Sequence[") and (isinstance(setting, str) or not isinstance(setting, Sequence)):
+            raise UsageError(f"{field.name} must be a list, not {setting!r}")
+        if kind == "Security | None" and setting is not None and not hasattr(setting, "protocol"):
+            raise UsageError(f"{field.name} must be None: TLS and SASL are set by from_properties")
+        lowest, highest = _RANGES.get(field.name, (0, INT32_MAX))
+        if isinstance(setting, int) and not lowest <= setting <= highest:
+            raise UsageError(f"{field.name} must be from {lowest} to {highest}, not {setting}")
+    try:
+        _servers(config)
+    except UsageError as error:
+        raise UsageError(f"bootstrap_servers: {error}") from None
+
+
+def _servers(config: ConnectionFields) -> tuple[tuple[str, int], ...]:
+    """Raises UsageError."""
+    servers = config.bootstrap_servers
+    if not isinstance(servers, str):
+        if not isinstance(servers, Sequence) or not all(isinstance(server, str) for server in servers):
+            raise UsageError(f"must be host:port, or several in a list, not {servers!r}")
+        servers = ",".join(servers)
+    return parse_servers(servers, PLAINTEXT if config.security is None else config.security.protocol)
+
+
 def require_positive(config: object, *names: str) -> None:
     """Raises UsageError for the first of these fields that is not positive."""
     for name in names:
@@ -372,10 +431,8 @@ class ConnectionFields(Protocol):
 
 def connection_settings(config: ConnectionFields) -> ClientSettings:
     """The settings of the connections of any client.  Raises UsageError for an address that is none."""
-    protocol = PLAINTEXT if config.security is None else config.security.protocol
-    servers = config.bootstrap_servers
     return ClientSettings(
-        bootstrap=parse_servers(servers if isinstance(servers, str) else ",".join(servers), protocol),
+        bootstrap=_servers(config),
         client_id=config.client_id,
         timeout_ms=config.request_timeout_ms,
         connect_timeout_ms=min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, get_args
 
-from kctl.client.application.settings import Deserializer, as_is, connection_settings, require_positive
+from kctl.client.application.settings import Deserializer, as_is, connection_settings, require_positive, require_types
 from kctl.client.connections.transport import Security
 from kctl.client.consuming.membership.member import MembershipSettings
 from kctl.client.consuming.sharing.session import ShareLimits
@@ -59,7 +59,8 @@ class ShareConsumerConfig:
     value_deserializer: Deserializer = as_is
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings that contradict each other."""
+        """Raises UsageError for settings of a wrong type or value."""
+        require_types(self)
         require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "max_poll_interval_ms")
         if min(self.fetch_max_bytes, self.fetch_min_bytes, self.fetch_max_wait_ms) < 0:
             raise UsageError("fetch_max_bytes, fetch_min_bytes and fetch_max_wait_ms must not be negative")

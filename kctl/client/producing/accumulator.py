@@ -161,17 +161,21 @@ class Accumulator:
         if batch is None or batch.size + size > self.batch_bytes:
             batch = self.open_batch(tp, now_ms())
             is_due = True
+        records = batch.records
         if handle is not None:
-            batch.handles[len(batch.records)] = handle
-        batch.records.append(record)
+            if len(batch.handles) != len(records):
+                batch.align_handles()
+            batch.handles.append(handle)
+        records.append(record)
         batch.size += size
         self.buffered_records += 1
         self.buffered_bytes += size
+        limits = self.limits
         if (
             batch.size >= self.batch_bytes
-            or self.buffered_bytes >= self.limits.buffered_bytes_max
-            or self.buffered_records >= self.limits.buffered_records_max
-            or len(batch.records) >= self.limits.batch_records
+            or self.buffered_bytes >= limits.buffered_bytes_max
+            or self.buffered_records >= limits.buffered_records_max
+            or len(records) >= limits.batch_records
         ):
             self._close_full(tp)
             return True

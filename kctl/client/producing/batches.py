@@ -81,8 +81,8 @@ class Batch:
         self.is_done = False
         self.last_error: KctlError | None = None
         """Why the batch is being repeated."""
-        self.handles: dict[int, Any] = {}
-        """What the results are passed to, by the index of the record.
+        self.handles: list[Any] = []
+        """What the results are passed to, in the order of the records: None where nobody wants them, also at the end.
 
         Written before the record, so that an interruption between the two leaves one too many, which the next record
         replaces.
@@ -92,16 +92,24 @@ class Batch:
     def append(self, record: RecordFields, size: int, handle: Any = None) -> None:
         """Adds a record of this size."""
         if handle is not None:
-            self.handles[len(self.records)] = handle
+            if len(self.handles) != len(self.records):
+                self.align_handles()
+            self.handles.append(handle)
         self.records.append(record)
         self.size += size
+
+    def align_handles(self) -> None:
+        """Makes as many handles as records, before the next one is added."""
+        del self.handles[len(self.records) :]
+        self.handles += repeat(None, len(self.records) - len(self.handles))
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches with the records, handles and sequence numbers of this one, in order."""
         middle = len(self.records) // 2
         halves = (Batch(self.number, self.opened_ms), Batch(self.number, self.opened_ms))
+        self.align_handles()
         for index, record in enumerate(self.records):
-            halves[index >= middle].append(record, size_of(Record._make(record)), self.handles.get(index))
+            halves[index >= middle].append(record, size_of(Record._make(record)), self.handles[index])
         for half in halves:
             half.deadline_ms, half.producer, half.last_error = self.deadline_ms, self.producer, self.last_error
             half.flushes = list(self.flushes)

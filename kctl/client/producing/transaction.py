@@ -15,7 +15,7 @@ from kctl.client.cluster import ClusterClient, CoordinatorType
 from kctl.client.connections.shared_work import SharedWork
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
-from kctl.client.consuming.groups.metadata import GroupMetadata
+from kctl.client.consuming.groups.metadata import CommitFailed, GroupMetadata
 from kctl.client.consuming.membership.assignors import NO_GENERATION
 from kctl.client.consuming.positions import Position
 from kctl.errors import ApiError, ErrorCode, KctlError
@@ -45,14 +45,13 @@ GENERATION_VERSION_MIN = 3
 
 _BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 """The previous transaction is still being completed."""
-_REBALANCED = "the group has rebalanced since the records were read: abort, and read them again"
+_EXCLUDED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
+"""The group has rebalanced without the member; Java's producer raises CommitFailedException too."""
 _WORDS = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the transactional id, or the transaction has timed out",
     ErrorCode.PRODUCER_FENCED: "another producer uses the transactional id, or the transaction has timed out",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is larger than the broker allows",
     ErrorCode.INVALID_TXN_STATE: "the transaction has already been completed",
-    ErrorCode.ILLEGAL_GENERATION: _REBALANCED,
-    ErrorCode.UNKNOWN_MEMBER_ID: _REBALANCED,
     ErrorCode.FENCED_INSTANCE_ID: "another consumer uses the group.instance.id",
 }
 
@@ -136,8 +135,8 @@ class Transaction:
     ) -> None:
         """Commits offsets of a group as part of the transaction.
 
-        Raises ApiError with the first error: UNSUPPORTED_VERSION if the group has a generation and the broker is older
-        than Kafka 2.5.
+        Raises ApiError with the first error: CommitFailed if the group has excluded the member since,
+        UNSUPPORTED_VERSION if the group has a generation and the broker is older than Kafka 2.5.
         """
         join = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
@@ -182,8 +181,12 @@ class Transaction:
                 text = "the broker cannot check the generation of the group, which needs Kafka 2.5 or newer"
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{text}: commit by the group's id")
             response = await connection.send(commit, TxnOffsetCommitResponse)
-            codes = [one.error_code for topic in response.topics for one in topic.partitions]
-            _raise_for(next((code for code in codes if code), 0), self.transactional_id)
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    if ErrorCode.of(partition.error_code) in _EXCLUDED:
+                        tp = TopicPartition(topic.name, partition.partition_index)
+                        raise CommitFailed(group.group_id, tp, ErrorCode.of(partition.error_code))
+                    _raise_for(partition.error_code, self.transactional_id)
 
         async def send_both() -> None:
             try:

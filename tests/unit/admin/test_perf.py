@@ -95,6 +95,23 @@ def test_warmup_counts_towards_neither_limit() -> None:
     assert Schedule(Load(records=2, duration_ns=3, warmup_ns=10), 100).wait_ns(113) is None
 
 
+def test_records_that_are_due_are_sent_in_runs() -> None:
+    for load, now_ns, sent, expected in (
+        (Load(records=None, duration_ns=None), 0, 0, 200),
+        (Load(records=150, duration_ns=None), 0, 0, 150),
+        (Load(records=150, duration_ns=None), 0, 149, 1),
+        (Load(records=150, duration_ns=None, warmup_ns=10), 5, 149, 200),
+        (Load(records=None, duration_ns=None, rate=10), 0, 0, 1),
+        (Load(records=None, duration_ns=None, rate=10), NS_PER_S, 0, 11),
+        (Load(records=None, duration_ns=None, rate=10), NS_PER_S, 8, 3),
+        (Load(records=9, duration_ns=None, rate=10), NS_PER_S, 8, 1),
+    ):
+        schedule = Schedule(load, 0)
+        schedule.sent(now_ns, sent)
+        assert schedule.wait_ns(now_ns) == 0, (load, now_ns, sent)
+        assert schedule.due(now_ns, 200) == expected, (load, now_ns, sent)
+
+
 def test_intervals_add_up_to_the_total() -> None:
     measured = Measurement(0, warmup_ns=NS_PER_S, interval_ns=NS_PER_S)
     measured.add(7, NS_PER_S + 1, sent_ns=NS_PER_S - 1)  # sent in the warm-up

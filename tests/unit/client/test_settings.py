@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from kctl.client import ConsumerConfig, ProducerConfig
 from kctl.client.settings import ClientSettings, client_settings, parse_servers
 from kctl.errors import ConfigError, UsageError
 from tests.rows import for_rows
@@ -96,3 +98,34 @@ def test_security_protocol_without_the_security_made_of_it_is_refused() -> None:
 def test_property_that_is_no_number_is_named() -> None:
     with pytest.raises(ConfigError, match=r"default\.api\.timeout\.ms=soon"):
         settings(properties={"default.api.timeout.ms": "soon"})
+
+
+def test_settings_of_a_wrong_type_or_value_are_refused_by_name() -> None:
+    producer: type[Any] = ProducerConfig
+    consumer: type[Any] = ConsumerConfig
+    for config, given, problem in (
+        (producer, {"linger_ms": "5"}, "linger_ms must be an int, not '5'"),
+        (producer, {"linger_ms": True}, "linger_ms must be an int, not True"),
+        (producer, {"linger_ms": -1}, "linger_ms must be from 0 to 2147483647, not -1"),
+        (producer, {"request_timeout_ms": 1 << 31}, "request_timeout_ms must be from 0 to 2147483647"),
+        (producer, {"retries": 1.5}, "retries must be an int or None, not 1.5"),
+        (producer, {"acks": 1}, "acks must be 'all', '1' or '0', not 1"),
+        (producer, {"acks": "2"}, "acks is '2'"),
+        (producer, {"compression_type": None}, "compression_type must be a str, not None"),
+        (producer, {"enable_idempotence": "yes"}, "enable_idempotence must be True or False, not 'yes'"),
+        (producer, {"value_serializer": "json"}, "value_serializer must be callable, not 'json'"),
+        (producer, {"partitioner": 5}, "partitioner must be callable, not 5"),
+        (producer, {"interceptors": 5}, "interceptors must be a list, not 5"),
+        (producer, {"security": "SSL"}, "security must be None"),
+        (producer, {"bootstrap_servers": 9092}, "bootstrap_servers: must be host:port, or several in a list, not 9092"),
+        (producer, {"bootstrap_servers": "a:x"}, "bootstrap_servers: 'a:x' is not an address"),
+        (producer, {"bootstrap_servers": []}, "bootstrap_servers: '' names no host"),
+        (consumer, {"group_id": 7}, "group_id must be a str or None, not 7"),
+        (consumer, {"assignors": "range"}, "assignors must be a tuple of names, not 'range'"),
+        (consumer, {"isolation_level": 3}, "isolation_level must be a str, not 3"),
+        (consumer, {"auto_offset_reset": None}, "auto_offset_reset must be a str, not None"),
+        (consumer, {"auto_offset_reset": "erliest"}, "auto_offset_reset is 'erliest'; use latest"),
+    ):
+        with pytest.raises(UsageError, match=f"^{re.escape(problem)}"):
+            config(**{"bootstrap_servers": "a:1"} | given)
+    assert producer(bootstrap_servers=["a:1", "b:2"], buffer_memory=1 << 40).client_settings().bootstrap[1] == ("b", 2)
