@@ -35,7 +35,6 @@ from kctl.records.compression import LEVELS, Codec
 
 if TYPE_CHECKING:
     from kctl.client.application.consumer_records import ConsumerInterceptor
-    from kctl.client.application.share_settings import ShareConsumerConfig
     from kctl.client.producing.interceptors import ProducerInterceptor
 
 Deserializer = Callable[[bytes | None], Any]
@@ -369,8 +368,8 @@ _RANGES = {
 """Of numbers that have not the range of Kafka's others: 31 bits."""
 
 
-def require_types(config: ProducerConfig | ConsumerConfig | ShareConsumerConfig) -> None:
-    """Check the types and ranges of all fields; raise UsageError, which names the first that is wrong."""
+def require_types(config: Any) -> None:
+    """Check the types and ranges of all fields of a configuration; raise UsageError, which names the first that is wrong."""
     for field in fields(config):
         kind, setting = str(field.type), getattr(config, field.name)
         types, words = _TYPES.get("str" if kind.startswith("Literal[") else kind, ((object,), ""))
