@@ -130,7 +130,9 @@ class LogDirectories:
             ("broker.id", {opened.meta.broker_id for opened in self._all if opened.meta is not None}),
         ):
             if len(values) > 1:
-                raise ConfigError("log.dirs", ",".join(d.path for d in self.states), f"different {name}: {values}")
+                raise ConfigError(
+                    "log.dirs", ",".join(state.path for state in self.states), f"different {name}: {values}"
+                )
 
     def check_online(self) -> None:
         """Raise LogDirFailure when no directory is online."""
