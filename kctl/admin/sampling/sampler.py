@@ -200,10 +200,10 @@ class Sampler:
             ends or {},
             starts or {},
             {
-                (directory.broker_id, r.tp): r.size_bytes
+                (directory.broker_id, replica.tp): replica.size_bytes
                 for directory in directories
-                for r in directory.replicas
-                if not r.is_future
+                for replica in directory.replicas
+                if not replica.is_future
             },
             offline,
             usable_bytes(directories),

@@ -97,7 +97,7 @@ def _found(files: Files, path: str) -> FoundFile:
         topic,
         UUID(topic_id),
         incarnation_of(path),
-        tuple(NamedRange(int(m["partition"]), int(m["start"]), int(m["end"])) for m in ranges if m),
+        tuple(NamedRange(int(match["partition"]), int(match["start"]), int(match["end"])) for match in ranges if match),
         "headers" in footer_of_file.columns,
         columns_from_json(json.loads(footer_of_file.metadata.get(COLUMNS_KEY, "{}"))),
     )

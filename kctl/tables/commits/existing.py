@@ -287,7 +287,7 @@ def _planned(
     plans: Iterator[Plan], topic: str, positions: Positions
 ) -> tuple[dict[int, int], set[Isolation], Columns | None]:
     """Return the first offset of each partition in its last incarnation, the isolation levels, and the last columns."""
-    last = {p: at.incarnation for p, at in positions.topics[topic].partitions.items()}
+    last = {number: at.incarnation for number, at in positions.topics[topic].partitions.items()}
     starts: dict[int, int] = {}
     isolations: set[Isolation] = set()
     columns: Columns | None = None

@@ -420,7 +420,11 @@ def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> Cl
     topics = {
         topic: replace(
             topic_view,
-            partitions={p: there for p, there in topic_view.partitions.items() if TopicPartition(topic, p) not in tps},
+            partitions={
+                number: there
+                for number, there in topic_view.partitions.items()
+                if TopicPartition(topic, number) not in tps
+            },
         )
         for topic, topic_view in view.topics.items()
     }

@@ -161,7 +161,9 @@ class VariantEncoder:
         size = _size(max(ids, default=0))
         is_large, count = _count(len(ids))
         header = _OBJECT | (size - 1) << 4 | is_large << 6
-        shape = _Shape(ordered, [bytes((header | n << 2,)) + count + _packed(ids, size) for n in range(4)], after)
+        shape = _Shape(
+            ordered, [bytes((header | number << 2,)) + count + _packed(ids, size) for number in range(4)], after
+        )
         if is_remembered:
             before.shapes[names] = shape
             self._remembered += 1
@@ -311,7 +313,7 @@ def _names(metadata: bytes) -> list[str]:
     count = _unpacked(metadata, 1, size, 1)[0]
     offsets = _unpacked(metadata, 1 + size, size, count + 1)
     start = 1 + size * (count + 2)
-    return [metadata[start + a : start + b].decode() for a, b in pairwise(offsets)]
+    return [metadata[start + begin : start + end].decode() for begin, end in pairwise(offsets)]
 
 
 def _unpacked(data: bytes, start: int, size: int, count: int) -> list[int]:
