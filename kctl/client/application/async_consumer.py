@@ -78,7 +78,7 @@ class AsyncConsumer(Generic[K, V]):
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
     ) -> None:
-        """The deserializers replace those of the settings, and give the records their types."""
+        """Prepare the consumer; the deserializers replace those of the settings, and give the records their types."""
         self._config = config
         self._deserializers = (
             key_deserializer or config.key_deserializer,
@@ -110,7 +110,7 @@ class AsyncConsumer(Generic[K, V]):
     async def subscribe(
         self, topics: Sequence[str] | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> None:
-        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+        """Read the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
 
         The group is joined by `poll`.  New partitions and topics are read after metadata_max_age_ms at most.
 
@@ -138,7 +138,7 @@ class AsyncConsumer(Generic[K, V]):
         self._fetches = self._group.fetches
 
     async def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
-        """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
+        """Read these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
 
         `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
         ApiError and ClusterUnreachable.
@@ -170,11 +170,11 @@ class AsyncConsumer(Generic[K, V]):
         self._fetches.start()
 
     async def unsubscribe(self, *, commit: bool = True) -> None:
-        """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
+        """Leave the group, after a commit if commits are automatic, and drop the partitions."""
         await self._end(commit=commit, timeout_ms=CLOSE_MS)
 
     async def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic.
+        """Leave the group and close the connections; commit before if `commit` and commit are automatic.
 
         Takes about twice the timeout at most.  Does not raise for an unreachable cluster.  If the call is cancelled,
         closing goes on, and another call waits for it.
@@ -207,7 +207,7 @@ class AsyncConsumer(Generic[K, V]):
             raise asyncio.CancelledError
 
     async def _end(self, *, commit: bool, timeout_ms: int) -> None:
-        """Ends the subscription or assignment; goes on if the caller is cancelled."""
+        """End the subscription or assignment; this goes on if the caller is cancelled."""
         if self._fetches is not None and (self._ending is None or self._ending.done()):
             self._ending = asyncio.create_task(self._end_reading(commit=commit, timeout_ms=timeout_ms))
             self._ending.add_done_callback(_note_outcome)
@@ -215,7 +215,7 @@ class AsyncConsumer(Generic[K, V]):
             await asyncio.shield(self._ending)
 
     async def _end_reading(self, *, commit: bool, timeout_ms: int) -> None:
-        """The group stays in place until it is left: its listener may commit."""
+        """Begin to leave the group, which stays in place until then: its listener may commit."""
         group, fetches = self._group, self._fetches
         try:
             if group is not None:
@@ -230,7 +230,7 @@ class AsyncConsumer(Generic[K, V]):
     # Records.
 
     async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord[K, V]]:
-        """The next records, at most `max_poll_records`; empty if none arrived in time.
+        """Return the next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
@@ -247,7 +247,7 @@ class AsyncConsumer(Generic[K, V]):
                 return intercepted(self._config.interceptors, taken) if taken else []
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """All records, without end.  Raises as `poll` does."""
+        """Yield all records, without end.  Raises as `poll` does."""
         loop = asyncio.get_running_loop()
         turn_end_s = loop.time() + TURN_S
         while True:
@@ -262,7 +262,7 @@ class AsyncConsumer(Generic[K, V]):
                     break
 
     async def next_part(self) -> Part[RawRecord]:
-        """Records for an iteration, which takes them by `next_of`, in any thread.  Raises as `poll` does."""
+        """Return records for an iteration, which takes them by `next_of`, in any thread.  Raises as `poll` does."""
         self._confirm()
         while True:
             await self._wait_for_records(asyncio.get_running_loop().time() + ITERATION_POLL_S)
@@ -272,7 +272,7 @@ class AsyncConsumer(Generic[K, V]):
                 return part
 
     def next_of(self, part: Part[RawRecord]) -> ConsumerRecord[K, V] | None:
-        """The next record of the part, None at its end; those before it are processed.  May run in any thread.
+        """Return the next record of the part, None at its end; those before it are processed.  May run in any thread.
 
         Raises what a deserializer raises; the next call then returns the same record.
         """
@@ -286,12 +286,12 @@ class AsyncConsumer(Generic[K, V]):
         return record  # type: ignore[no-any-return]
 
     def intercepted(self, record: ConsumerRecord[K, V]) -> Sequence[ConsumerRecord[K, V]]:
-        """The record of an iteration as the interceptors return it."""
+        """Return the record of an iteration as the interceptors return it."""
         interceptors = self._config.interceptors
         return intercepted(interceptors, [record]) if interceptors else (record,)
 
     def must_attend(self, part: Part[RawRecord]) -> bool:
-        """Whether an iteration has to call `next_part` before the part ends.  May run in any thread."""
+        """Return whether an iteration has to call `next_part` before the part ends.  May run in any thread."""
         group = self._group
         if group is not None:
             group.note_poll()
@@ -299,7 +299,7 @@ class AsyncConsumer(Generic[K, V]):
         return part.is_void or self._is_woken or self._is_closed
 
     def take(self, count_max: int) -> list[ConsumerRecord[K, V]]:
-        """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
+        """Return records that have been fetched; neither wait nor send requests.  Raises what a deserializer raises."""
         fetches = self._fetches
         taken: list[Any] = []
         while fetches is not None and (left := count_max - len(taken)) > 0:
@@ -324,7 +324,7 @@ class AsyncConsumer(Generic[K, V]):
         return taken
 
     async def _wait_for_records(self, end_s: float) -> None:
-        """Returns when `take` may have records, or at a time of the loop.  Raises as `poll` does."""
+        """Return when `take` may have records, or at a time of the loop.  Raises as `poll` does."""
         self._require_open()
         fetches, group = self._fetches, self._group
         if fetches is None or self._ending is not None:
@@ -350,7 +350,7 @@ class AsyncConsumer(Generic[K, V]):
                     return  # Another task has ended the subscription.
 
     def wakeup(self) -> None:
-        """Makes the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
+        """Make the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
         self._is_woken = True
         loop = self._loop
         if loop is not None:
@@ -413,23 +413,28 @@ class AsyncConsumer(Generic[K, V]):
         return set() if self._fetches is None else set(self._fetches.fetcher.partitions)
 
     def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
+        """Return the offset of the next record that `poll` returns.
+
+        Raises UsageError for a partition that is not read.
+        """
         self._require_assigned([tp])
         return self.positions()[tp]
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record that `poll` returns, of all partitions that are read."""
+        """Return the offset of the next record that `poll` returns, of all partitions that are read."""
         return {} if self._fetches is None else self._fetches.fetcher.positions
 
     def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
-        """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
+        """Return the offsets with the leader epochs of the records before them, as far as this consumer has read
+        those.
+        """
         fetches = self._fetches
         if fetches is None:
             return {tp: Position(offset) for tp, offset in offsets.items()}
         return {tp: fetches.fetcher.history.position(tp, offset) for tp, offset in offsets.items()}
 
     def seek(self, tp: TopicPartition, offset: int | Position) -> None:
-        """Continues with this offset; with a Position, the history before it is checked.
+        """Continue with this offset; with a Position, the history before it is checked.
 
         Raises UsageError for a partition that is not read, and for an offset that is negative or no number.
         """
@@ -444,24 +449,24 @@ class AsyncConsumer(Generic[K, V]):
             self._fetches.note_change()
 
     async def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
-        """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
+        """Continue with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
         for tp, offset in (await self.beginning_offsets(partitions)).items():
             self.seek(tp, offset)
 
     async def seek_to_end(self, partitions: Collection[TopicPartition]) -> None:
-        """Continues with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
+        """Continue with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
         for tp, offset in (await self.end_offsets(partitions)).items():
             self.seek(tp, offset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Keeps partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
+        """Keep partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
         self._require_assigned(partitions)
         if self._fetches is not None:
             self._fetches.fetcher.drop_fetched(partitions)  # It is fetched again after `resume`.
             self._fetches.fetcher.paused.update(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
+        """Read paused partitions again.  Raises UsageError for a partition that is not assigned."""
         self._require_assigned(partitions)
         if self._fetches is not None:
             self._fetches.fetcher.paused.difference_update(partitions)
@@ -477,7 +482,7 @@ class AsyncConsumer(Generic[K, V]):
     async def commit(
         self, offsets: Mapping[TopicPartition, Offset] | None = None, *, timeout_ms: int | None = None
     ) -> None:
-        """Commits these offsets (of the next records to read), or those after the records returned so far.
+        """Commit these offsets (of the next records to read), or those after the records returned so far.
 
         The leader epochs of the records before them are committed too, as far as this consumer has read those.  Retries
         until the timeout, default_api_timeout_ms by default.  If the call is cancelled, the commit goes on.  Raises
@@ -508,14 +513,14 @@ class AsyncConsumer(Generic[K, V]):
             self._announce_commit(commits)
 
     def group_metadata(self) -> GroupMetadata:
-        """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
-        Raises UsageError.
+        """Return the identity of the member, with which `send_offsets` of a producer fences former members of the
+        group.  Raises UsageError.
         """
         group_id = self._group_id()
         return GroupMetadata(group_id) if self._group is None else self._group.metadata
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The committed offsets of the group, of those partitions that have one.
+        """Return the committed offsets of the group, of those partitions that have one.
 
         Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
         """
@@ -538,22 +543,22 @@ class AsyncConsumer(Generic[K, V]):
     # Look-ups.
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
+        """Return the partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
         found = (await self._share(self._client.metadata([topic]))).topics[topic]
         if found.error is not ErrorCode.NONE:
             raise ApiError(found.error, f"{topic}: {found.error.description}")
         return [TopicPartition(topic, number) for number in range(len(found.partitions))]
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
+        """Return the offsets of the first records.  Raises ApiError and ClusterUnreachable."""
         return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
+        """Return the offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
         return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
-        """The first record at or after each time (ms since the epoch), None if there is none.
+        """Return the first record at or after each time (ms since the epoch), None if there is none.
 
         Raises ApiError and ClusterUnreachable.
         """
@@ -588,7 +593,7 @@ class AsyncConsumer(Generic[K, V]):
     # Internals.
 
     async def _share(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work that goes on when the caller is cancelled."""
+        """Return the result of work that goes on when the caller is cancelled."""
         task = asyncio.create_task(work)
         self._shared[task] = None
         task.add_done_callback(self._note_shared)
@@ -620,7 +625,7 @@ class AsyncConsumer(Generic[K, V]):
 
 
 def _note_outcome(task: asyncio.Task[Any]) -> None:
-    """The error of work whose caller was cancelled is not reported by asyncio as forgotten."""
+    """Note the outcome of work whose caller was cancelled: asyncio would report its error as forgotten."""
     if not task.cancelled():
         task.exception()
 

@@ -42,7 +42,7 @@ class RecordFuture(Future[RecordMetadata]):
             return self._made
 
     def settle(self, result: RecordMetadata | Exception) -> None:
-        """Sets the result or the error."""
+        """Set the result or the error."""
         with _STATES:
             if isinstance(result, Exception):
                 self._exception = result
@@ -63,6 +63,6 @@ class RecordFuture(Future[RecordMetadata]):
 
 
 def settle_all(futures: Sequence[RecordFuture], results: Sequence[RecordMetadata] | KctlError) -> None:
-    """Sets the results of the records of a batch, or the error of all."""
+    """Set the results of the records of a batch, or the error of all."""
     for index, future in enumerate(futures):
         future.settle(copy_of(results) if isinstance(results, KctlError) else results[index])

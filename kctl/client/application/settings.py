@@ -44,7 +44,7 @@ OffsetReset = str
 
 
 def as_is(data: bytes | None) -> bytes | None:
-    """The default deserializer: the bytes of the record."""
+    """Return the default deserializer: the bytes of the record."""
     return data
 
 
@@ -100,7 +100,7 @@ class ProducerConfig:
     interceptors: Sequence[ProducerInterceptor] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings that contradict each other."""
+        """Raise UsageError for settings that contradict each other."""
         _require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
         _require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
         if self.acks not in _ACKS:
@@ -130,7 +130,7 @@ class ProducerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+        """Return the settings of Kafka's client properties; `overrides` are fields, and replace them.
 
         Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
         UsageError, also for a name that no client has.
@@ -141,11 +141,11 @@ class ProducerConfig:
         return cls(**(producer_fields(properties, known - overrides.keys()) | overrides))
 
     def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
+        """Return the settings of the connections."""
         return _producer_client_settings(self)
 
     def producer_settings(self) -> ProducerSettings:
-        """The settings of the accumulator and the sender."""
+        """Return the settings of the accumulator and the sender."""
         return ProducerSettings(
             acks=_ACKS[self.acks],
             codec=Codec.named(self.compression_type),
@@ -168,7 +168,7 @@ class ProducerConfig:
         return level
 
     def record_rules(self) -> RecordRules:
-        """How records are serialized, and what is refused."""
+        """Return how records are serialized, and what is refused."""
         return RecordRules(self.key_serializer, self.value_serializer, self.interceptors, self.max_request_size)
 
 
@@ -218,7 +218,7 @@ class ConsumerConfig:
     interceptors: Sequence[ConsumerInterceptor] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings that contradict each other."""
+        """Raise UsageError for settings that contradict each other."""
         _require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "heartbeat_interval_ms")
         _require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms", "session_timeout_ms")
         if min(self.fetch_max_bytes, self.max_partition_fetch_bytes, self.auto_commit_interval_ms) < 0:
@@ -244,7 +244,7 @@ class ConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+        """Return the settings of Kafka's client properties; `overrides` are fields, and replace them.
 
         Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
         UsageError, also for a name that no client has.
@@ -260,19 +260,22 @@ class ConsumerConfig:
         return IsolationLevel[self.isolation_level.upper()]
 
     def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
+        """Return the settings of the connections."""
         settings = _client_settings(self)
         timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
         return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
 
     def fetch_limits(self) -> FetchLimits:
-        """The limits of Fetch requests."""
+        """Return the limits of Fetch requests."""
         return FetchLimits(
             self.fetch_max_wait_ms, self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes
         )
 
     def membership(self, topics: Sequence[str] | re.Pattern[str]) -> MembershipSettings:
-        """The settings of the group member, for topics or for those that match.  Raises UsageError without a group."""
+        """Return the settings of the group member, for topics or for those that match.
+
+        Raises UsageError without a group.
+        """
         if not self.group_id:
             raise UsageError("subscribe requires group_id; without a group, assign partitions")
         return MembershipSettings(

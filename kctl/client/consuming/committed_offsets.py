@@ -44,7 +44,7 @@ class CommittedOffset(NamedTuple):
 
 
 def commit_of(value: int | Position | CommittedOffset) -> CommittedOffset:
-    """The commit of an offset or position.
+    """Return the commit of an offset or position.
 
     The epoch of a leader that may have no records is left out: it would not say what was read.
     """
@@ -56,7 +56,7 @@ def commit_of(value: int | Position | CommittedOffset) -> CommittedOffset:
 
 
 def groups_per_request(connection: Connection) -> int:
-    """How many groups one OffsetFetch request may contain: several since Kafka 3.0 (KIP-709)."""
+    """Return how many groups one OffsetFetch request may contain: several since Kafka 3.0 (KIP-709)."""
     has_several = connection.versions.highest(OffsetFetchRequest) >= SEVERAL_GROUPS_VERSION_MIN
     return GROUPS_PER_REQUEST if has_several else 1
 
@@ -67,7 +67,7 @@ async def fetch_commits(
     *,
     require_stable: bool = False,
 ) -> dict[str, list[OffsetFetchResponseTopic] | ApiError]:
-    """The commits of these partitions, or of all partitions with None; the error of a group, if it has one.
+    """Return the commits of these partitions, or of all partitions with None; the error of a group, if it has one.
 
     At most `groups_per_request` groups.  Partitions have errors of their own.  Groups that the response does not
     contain are absent.
@@ -88,7 +88,7 @@ async def fetch_commits(
 async def committed_offsets(
     connection: Connection, group_id: str, partitions: Collection[TopicPartition], *, may_be_unstable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """The commits of the partitions that have one.
+    """Return the commits of the partitions that have one.
 
     Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
     commits is open (KIP-447; brokers before 2.5 return the offset committed before it, as with `may_be_unstable`).
@@ -121,7 +121,7 @@ async def commit_offsets(
     generation: int,
     group_instance_id: str | None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Commits offsets as a member of a generation; returns the error code of each partition."""
+    """Commit offsets as a member of a generation; return the error code of each partition."""
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id=generation,

@@ -63,14 +63,14 @@ class Consumer:
         self._deadline = client.deadline()
 
     def assign(self, positions: Positions) -> None:
-        """Replaces the partitions and their positions."""
+        """Replace the partitions and their positions."""
         self.positions = {tp: self._begin(tp, position) for tp, position in sorted(positions.items())}
         self.paused.intersection_update(positions)
         self._metadata = None
         self._near.clear()
 
     def restart_topic(self, topic: str, positions: Positions) -> None:
-        """Replaces the partitions of a topic, which may have another id now."""
+        """Replace the partitions of a topic, which may have another id now."""
         self._topic_ids.forget(topic)
         others = {tp: offset for tp, offset in self.positions.items() if tp.topic != topic}
         begun = {tp: at if isinstance(at, Position) else Position(at) for tp, at in positions.items()}
@@ -82,16 +82,16 @@ class Consumer:
         return self._metadata
 
     def is_of(self, topic: Topic) -> bool:
-        """Whether the positions belong to a topic with this id; False if it has none."""
+        """Return whether the positions belong to a topic with this id; False if it has none."""
         return topic.topic_id != ZERO_UUID and self._topic_ids.get(topic.name) == topic.topic_id
 
     async def check_topics(self) -> None:
-        """Looks up the metadata.  Raises TopicRecreated if a topic was deleted and created again."""
+        """Look up the metadata.  Raises TopicRecreated if a topic was deleted and created again."""
         names = {tp.topic for tp in self.positions}
         self._topic_ids.check(await self._client.metadata(names), names)
 
     def restart(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Continues with these positions instead of those that LogTruncated has named."""
+        """Continue with these positions instead of those that LogTruncated has named."""
         self.positions.update((tp, self._begin(tp, position)) for tp, position in positions.items())
 
     def _begin(self, tp: TopicPartition, position: int | Position) -> int:
@@ -101,12 +101,12 @@ class Consumer:
         return position.offset
 
     def drop(self, tp: TopicPartition) -> None:
-        """Stops fetching a partition."""
+        """Stop fetching a partition."""
         self.positions.pop(tp, None)
         self.paused.discard(tp)
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
-        """The next records by partition, in order of the partitions; empty if none arrived in time.
+        """Return the next records by partition, in order of the partitions; empty if none arrived in time.
 
         Positions advance past the returned records, and stay unchanged on an error.  Raises LogTruncated if the log
         no longer has the history before positions: `restart` sets others.  Raises ApiError (OFFSET_OUT_OF_RANGE,
@@ -137,7 +137,7 @@ class Consumer:
         return [(tp, records) for tp, records, _, _ in taken if records]
 
     async def _explain_out_of_range(self) -> None:
-        """A position can be outside the log because of a truncation.  Raises LogTruncated."""
+        """Explain positions outside of the log, which may be due to a truncation.  Raises LogTruncated."""
         self.history.forget_checks()
         self._metadata = await self._client.metadata({tp.topic for tp in self.positions})
         await self._check_history(self._metadata)
@@ -183,7 +183,7 @@ class Consumer:
         return fetched
 
     def _counts(self, fetched: FetchedPartition) -> bool:
-        """Records the preferred read replica; ignores errors of that replica: the next fetch goes to the leader."""
+        """Record the preferred read replica; ignore errors of that replica: the next fetch goes to the leader."""
         near = self._near.get(fetched.tp)
         if near is not None and fetched.error is not ErrorCode.NONE:
             del self._near[fetched.tp]
@@ -194,7 +194,7 @@ class Consumer:
         return True
 
     def _near_broker(self, tp: TopicPartition, metadata: ClusterMetadata) -> int | None:
-        """The preferred read replica, if it is alive and not expired."""
+        """Return the preferred read replica, if it is alive and not expired."""
         near = self._near.get(tp)
         if near is None:
             return None
@@ -205,7 +205,7 @@ class Consumer:
         return None
 
     async def _brokers(self) -> dict[int, dict[TopicPartition, int]]:
-        """Positions by the broker to fetch from: the leader or the preferred read replica.
+        """Return the positions by the broker to fetch from: the leader or the preferred read replica.
 
         Partitions without a leader are omitted, and the metadata is refreshed.
         """
@@ -229,7 +229,7 @@ class Consumer:
         return by_broker
 
     async def _current_metadata(self) -> ClusterMetadata:
-        """The metadata, looked up again when it is unknown or old.  Raises TopicRecreated and LogTruncated."""
+        """Return the metadata, looked up again when it is unknown or old.  Raises TopicRecreated and LogTruncated."""
         now_ms = self._client.transport.monotonic_ms()
         if self._metadata is not None and now_ms < self._metadata_end_ms:
             return self._metadata
@@ -246,7 +246,7 @@ class Consumer:
         return found
 
     async def _check_history(self, metadata: ClusterMetadata) -> None:
-        """Checks positions whose leader is another one than at the last check.  Raises LogTruncated and ApiError."""
+        """Check positions whose leader is another one than at the last check.  Raises LogTruncated and ApiError."""
         offsets = self.positions
         due = self.history.to_check(metadata, offsets)
         outcomes = await check_positions(self._client, due, known=metadata)
@@ -266,7 +266,8 @@ class Consumer:
             raise ClusterUnreachable(f"cannot continue to read: {reason}")
 
     def _decode(self, fetched: FetchedPartition) -> tuple[list[Record], int, list[tuple[int, int]]]:
-        """The visible records, the position after all batches, including control and aborted ones, and leader epochs.
+        """Return the visible records, the position after all batches, including control and aborted ones, and leader
+        epochs.
 
         Epochs with the offset of their first record, as ReadHistory.note_batches takes them.
         """

@@ -80,7 +80,7 @@ _NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
 def decode_records(_tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[Record], int]]:
-    """The records of a batch in one list, with the offset after it.  Raises CorruptBatch."""
+    """Yield the records of a batch in one list, with the offset after it.  Raises CorruptBatch."""
     yield list(iterate_records(buffer, header)), header.next_offset
 
 
@@ -180,7 +180,7 @@ class GroupConsumer(Generic[R]):
     # What the application does.
 
     async def poll(self) -> list[tuple[TopicPartition, list[R]]]:
-        """The next records by partition, empty if none arrived in time; joins the group first if necessary.
+        """Return the next records by partition, empty if none arrived in time; join the group first if necessary.
 
         A call confirms the records returned before.  A member leaves the group if the next call comes later than
         max.poll.interval.ms (KIP-62).  Raises ApiError for errors that are not retriable (the group is full, the
@@ -227,7 +227,7 @@ class GroupConsumer(Generic[R]):
             self.note_poll()
 
     def note_poll(self) -> None:
-        """Restarts max.poll.interval.ms: the application takes records that an earlier `poll` has returned.
+        """Restart max.poll.interval.ms: the application takes records that an earlier `poll` has returned.
 
         May be called in any thread.
         """
@@ -249,7 +249,7 @@ class GroupConsumer(Generic[R]):
         return joining is None or joining.done() or not self._fetcher.partitions
 
     def attend(self) -> None:
-        """Starts what the group requires, and raises what has failed; the application polls.
+        """Start what the group requires, and raise what has failed; the application polls.
 
         Until a revocation has ended, no records of the revoked partitions are returned.
         """
@@ -271,17 +271,17 @@ class GroupConsumer(Generic[R]):
             self._fetcher.remove(lost)
 
     def confirm(self) -> None:
-        """Marks all returned records as processed, so that they can be committed."""
+        """Mark all returned records as processed, so that they can be committed."""
         self._fetcher.finish_part()
         self._progress.confirm(self._fetcher.positions)
 
     def finish(self, tp: TopicPartition, offset: int) -> None:
-        """Marks the partition as processed up to `offset`, exclusive, and stops fetching it until reassigned."""
+        """Mark the partition as processed up to `offset`, exclusive, and stop fetching it until reassigned."""
         self._fetcher.remove([tp])
         self._progress.confirm({tp: offset})
 
     def seek(self, tp: TopicPartition, position: int | Position) -> None:
-        """Continues with this offset.  Raises UsageError for a partition that is not assigned."""
+        """Continue with this offset.  Raises UsageError for a partition that is not assigned."""
         if tp not in self._fetcher:
             raise UsageError(f"{tp} is not assigned to this member")
         self._fetcher.set({tp: position})
@@ -289,7 +289,7 @@ class GroupConsumer(Generic[R]):
         self.fetches.note_change()
 
     def with_epoch(self, tp: TopicPartition, offset: int) -> Position:
-        """The offset with the leader epoch of the record before it, if this member has read it."""
+        """Return the offset with the leader epoch of the record before it, if this member has read it."""
         return self._fetcher.history.position(tp, offset)
 
     @property
@@ -305,7 +305,7 @@ class GroupConsumer(Generic[R]):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commits these offsets, or those of processed records, with the leader epochs of the records before them.
+        """Commit these offsets, or those of processed records, with the leader epochs of the records before them.
 
         Retries until the timeout.  Raises ApiError, ClusterUnreachable, and CommitFailed if the member has lost one of
         the given partitions; without `offsets`, partitions that were lost are left out.
@@ -322,7 +322,7 @@ class GroupConsumer(Generic[R]):
                 raise ClusterUnreachable(f"group '{group_id}': no commit within {deadline.timeout_ms} ms")
 
     async def _commit_once(self, explicit: Mapping[TopicPartition, CommittedOffset] | None = None) -> bool:
-        """Sends one commit; True if nothing is left to commit, without `explicit` also if partitions were lost.
+        """Send one commit; return True if nothing is left to commit, without `explicit` also if partitions were lost.
 
         One commit at a time, so that they arrive in their order.
         """
@@ -393,7 +393,7 @@ class GroupConsumer(Generic[R]):
     # The end.
 
     async def close(self, *, commits: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Commits processed offsets and leaves the group, if that is possible in time.
+        """Commit processed offsets and leave the group, if that is possible in time.
 
         A cancellation ends the wait for the step in progress, but the following steps are done: a member that does not
         leave holds its partitions until its session expires.
@@ -434,7 +434,7 @@ class GroupConsumer(Generic[R]):
                 await self.commit(timeout_ms=timeout_ms)
 
     async def _leave(self, actions: Collection[Any], timeout_ms: int) -> None:
-        """Sends LeaveGroup; a second time after a cancellation, which may have come before it was sent."""
+        """Send LeaveGroup; a second time after a cancellation, which may have come before it was sent."""
         for is_last in (False, True):
             try:
                 with contextlib.suppress(KctlError, TimeoutError):  # the session expires in the end
@@ -448,7 +448,7 @@ class GroupConsumer(Generic[R]):
     # Settling.
 
     async def _settle(self) -> None:
-        """Ends when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
+        """End when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
         member = self.member
         while True:
             if self._runner.failure is not None:
@@ -480,7 +480,7 @@ class GroupConsumer(Generic[R]):
         self.fetches.note_change()
 
     async def _end_join(self) -> None:
-        """Waits for the join.  Raises ApiError, and ClusterUnreachable at the first join; the next poll joins again."""
+        """Wait for the join.  Raises ApiError, and ClusterUnreachable at the first join; the next poll joins again."""
         joining, self._joining = self._joining, None
         assert joining is not None
         try:
@@ -505,7 +505,7 @@ class GroupConsumer(Generic[R]):
             logger.warning("cannot look up topics: %s", error)
 
     def _without_positions(self) -> list[TopicPartition]:
-        """The partitions whose start positions are to be looked up now."""
+        """Return the partitions whose start positions are to be looked up now."""
         now_ms = self._runner.now_ms()
         missing = self._progress.missing(self.member.owned)
         self._late = {tp: self._late[tp] for tp in missing if tp in self._late}
@@ -524,7 +524,7 @@ class GroupConsumer(Generic[R]):
             await self._listener.on_revoked(sorted(revoked))
 
     def _drive_aside(self, event: Event) -> None:
-        """Joins, and waits for the response only if there is nothing to read meanwhile.
+        """Join, and wait for the response only if there is nothing to read meanwhile.
 
         The state of the member changes at once, so partitions that it revokes by joining are not read any more.
         """
@@ -612,7 +612,7 @@ class GroupConsumer(Generic[R]):
             self.fetches.start()
 
     async def _keep_committing(self, interval_ms: int) -> None:
-        """Commits what the application has processed; an error is reported by the commit before a revocation."""
+        """Commit what the application has processed; an error is reported by the commit before a revocation."""
         while True:
             wait_ms = max(BEAT_MS_MIN, self._committed_ms + interval_ms - self._runner.now_ms())
             await self._client.transport.sleep(wait_ms)
@@ -626,7 +626,7 @@ class GroupConsumer(Generic[R]):
                 logger.warning("cannot commit group=%s: %s", self.member.settings.group_id, error)
 
     async def _keep_looking(self) -> None:
-        """Looks for topics that are new, gone or have more partitions."""
+        """Look for topics that are new, gone or have more partitions."""
         interval_ms = max(BEAT_MS_MIN, min(TOPICS_MS, self._client.settings.metadata_max_age_ms))
         while True:
             await self._client.transport.sleep(interval_ms)
@@ -656,7 +656,7 @@ class GroupConsumer(Generic[R]):
                 self.fetches.arrived.set()
 
     async def _leave_if_overdue(self) -> None:
-        """Leaves the group if the application does not poll; the next `poll` joins it again."""
+        """Leave the group if the application does not poll; the next `poll` joins it again."""
         now_ms = self._runner.now_ms()
         interval_ms = self.member.settings.rebalance_timeout_ms
         if self._waiting or self._has_polled:

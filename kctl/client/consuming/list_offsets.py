@@ -66,7 +66,7 @@ async def list_offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[OffsetAt]:
-    """The first offset at or after each timestamp (ms since the epoch, or one of SPECIAL), by partition.
+    """Return the first offset at or after each timestamp (ms since the epoch, or one of SPECIAL), by partition.
 
     Leaders are those in `known`, or are looked up without it.  Leaders that are too old for one of SPECIAL have the
     error UNSUPPORTED_VERSION, which names the version of Kafka.
@@ -137,7 +137,7 @@ def _outcomes(response: ListOffsetsResponse) -> Outcomes[OffsetAt]:
 
 
 def _together(outcomes: Sequence[OffsetAt | ApiError]) -> tuple[OffsetAt, ...] | ApiError:
-    """All offsets of one partition, or its first error."""
+    """Return all offsets of one partition, or its first error."""
     error = next((one for one in outcomes if isinstance(one, ApiError)), None)
     return error or tuple(one for one in outcomes if isinstance(one, OffsetAt))
 

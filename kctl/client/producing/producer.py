@@ -136,7 +136,7 @@ Resolve = Callable[[Sequence[Any], Sequence[RecordMetadata] | KctlError], None]
 
 
 def call_each(handles: Sequence[OnResult], results: Sequence[RecordMetadata] | KctlError) -> None:
-    """Calls each callback with its result.  What one raises is logged, and does not stop the others."""
+    """Call each callback with its result.  What one raises is logged, and does not stop the others."""
     for index, handle in enumerate(handles):
         try:
             handle(copy_of(results) if isinstance(results, KctlError) else results[index])
@@ -221,7 +221,7 @@ class Producer:
         timestamp_ms: int | None = None,
         on_result: Any = None,
     ) -> None:
-        """Adds one record to a batch, and calls `on_result` with its result; waits while the buffer is full.
+        """Add one record to a batch, and call `on_result` with its result; wait while the buffer is full.
 
         Raises ApiError for a topic or partition that does not exist, and when the buffer stays full for `max_block_ms`.
         """
@@ -237,7 +237,7 @@ class Producer:
             await self.ready(topic, partition)
 
     async def ready(self, topic: str, partition: int | None = None) -> None:
-        """Waits for what `send_at_once` needs: room in the buffer, and the partitions of the topic.
+        """Wait for what `send_at_once` needs: room in the buffer, and the partitions of the topic.
 
         Raises ApiError as `send` does.
         """
@@ -260,12 +260,12 @@ class Producer:
         timestamp_ms: int | None = None,
         on_result: Any = None,
     ) -> bool:
-        """Does what `send` does if the buffer has room and the partitions are known; else returns False."""
+        """Do what `send` does if the buffer has room and the partitions are known; else return False."""
         fields = (0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
         return self.add(topic, partition, fields, size_of(Record._make(fields)), on_result)
 
     def add(self, topic: str, partition: int | None, fields: RecordFields, size: int, handle: Any) -> bool:
-        """Does what `send_at_once` does, for a record of this size (size_of)."""
+        """Do what `send_at_once` does, for a record of this size (size_of)."""
         with self._lock:
             accumulator = self._accumulator
             count = self._counts.get(topic)
@@ -292,7 +292,7 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> int:
-        """Adds records that differ in their values only, as many as one batch has room for; returns how many.
+        """Add records that differ in their values only, as many as one batch has room for; return how many.
 
         It returns 0 where `send_at_once` returns False.  All records get the same time, and one call of the partitioner
         selects their partition.  A record costs a fifth of what it costs with `send_at_once`.
@@ -376,7 +376,7 @@ class Producer:
             self._accumulator.begin_transaction(transaction.producer, transaction.added)
 
     async def flush(self) -> None:
-        """Waits until every record that was added before has been delivered or has failed."""
+        """Wait until every record that was added before has been delivered or has failed."""
         self._require_loop()
         flush = _Flush()
         with self._lock:
@@ -387,7 +387,7 @@ class Producer:
             await flush.arrival
 
     def abandon(self, reason: KctlError | None = None) -> None:
-        """Stops at once; records without a result may or may not have been written.
+        """Stop at once; records without a result may or may not have been written.
 
         `reason` is then their result; without it they get none.
         """
@@ -432,7 +432,7 @@ class Producer:
         return self._loop
 
     def _require_loop(self) -> None:
-        """Raises UsageError in another event loop than that of the producer."""
+        """Raise UsageError in another event loop than that of the producer."""
         if self._bind() is not asyncio.get_running_loop():
             raise UsageError("the producer belongs to another event loop")
 
@@ -453,7 +453,7 @@ class Producer:
             self._room_waiters.discard(waiter)
 
     def _partition_of(self, topic: str, key: bytes | None, count: int) -> int:
-        """The choice of the partitioner.  Raises UsageError, and what the partitioner raises."""
+        """Return the choice of the partitioner.  Raises UsageError, and what the partitioner raises."""
         partition = self._partitioner(topic, key, count)
         if not 0 <= partition < count:
             raise UsageError(
@@ -462,14 +462,14 @@ class Producer:
         return partition
 
     def _refuse(self, tp: tuple[str, int], record: RecordFields, size: int, handle: Any) -> None:
-        """The result of a record above `record_bytes_max`."""
+        """Set the result of a record above `record_bytes_max`."""
         text = f"a record of {counted(size, 'byte')} is larger than max.request.size={self._size_max}"
         batch = Batch()
         batch.append(record, size, handle)
         self._fail(PartitionQueue(TopicPartition(*tp)), batch, ApiError(ErrorCode.MESSAGE_TOO_LARGE, text))
 
     def _look_soon(self) -> None:
-        """Looks for what is to be done; may be called by any thread that may call `send_at_once`."""
+        """Look for what is to be done; may be called by any thread that may call `send_at_once`."""
         if self._is_look_due or self._end is not None:
             return
         self._is_look_due = True
@@ -480,7 +480,7 @@ class Producer:
             loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Sends what is to be sent.  Whatever is wrong here is the result of the records."""
+        """Send what is to be sent.  Whatever is wrong here is the result of the records."""
         self._is_look_due = False
         if self._end is not None:
             return
@@ -511,7 +511,7 @@ class Producer:
             self._timer = self._bind().call_at(plan.next_ms / 1000 + 0.0005, self._look)
 
     def _prepare(self, plan: Plan) -> None:
-        """Starts what the batches wait for."""
+        """Start what the batches wait for."""
         if plan.leaderless:
             self._topics.refresh(plan.leaderless)
         for node_id in plan.unconnected:
@@ -527,7 +527,7 @@ class Producer:
         task.add_done_callback(self._tasks.pop)
 
     def _rooms(self, node_id: int) -> int:
-        """How many requests may be sent to a broker; -1 if it has no connection."""
+        """Return how many requests may be sent to a broker; -1 if it has no connection."""
         node = self._nodes.get(node_id)
         if node is None or node.connection is None or not node.connection.is_open:
             return -1
@@ -552,7 +552,7 @@ class Producer:
         node.connecting = self._bind().create_task(self._open(node_id, node), name=f"connect to broker {node_id}")
 
     async def _open(self, node_id: int, node: _Node) -> None:
-        """Connects to a broker.  The pauses between attempts grow as those of Kafka's clients do."""
+        """Connect to a broker.  The pauses between attempts grow as those of Kafka's clients do."""
         settings = self._client.settings
         try:
             node.connection = await self._client.connected(self._topics.brokers[node_id])
@@ -573,14 +573,14 @@ class Producer:
         self._look_soon()
 
     def _of_leader(self, node_id: int, *, is_removed: bool = False) -> list[tuple[PartitionQueue, Batch]]:
-        """The closed batches of the partitions that a broker leads."""
+        """Return the closed batches of the partitions that a broker leads."""
         with self._lock:
             return self._accumulator.take_unsent(
                 lambda tp: self._topics.leader_of(tp) == node_id, is_removed=is_removed
             )
 
     async def _allocate(self) -> None:
-        """Gets a producer id; batches wait for it."""
+        """Get a producer id; batches wait for it."""
         try:
             # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
             producer = await self._client.on_any_broker(initialise_producer_id, codes=COORDINATOR_MOVED)
@@ -592,7 +592,7 @@ class Producer:
         self._look_soon()
 
     async def _add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Adds partitions to the transaction; their batches wait for it."""
+        """Add partitions to the transaction; their batches wait for it."""
         transaction = self._transaction
         assert transaction is not None
         try:
@@ -604,7 +604,7 @@ class Producer:
         self._look_soon()
 
     async def _fail_or_pause(self, error: Exception) -> None:
-        """Fails the records that wait, unless the error may pass while they have time."""
+        """Fail the records that wait, unless the error may pass while they have time."""
         failure = _as_kctl_error(error)
         is_passing = isinstance(failure, ClusterUnreachable) or (
             isinstance(failure, ApiError) and failure.code in RETRIED
@@ -616,7 +616,7 @@ class Producer:
         await asyncio.sleep(self._client.settings.retry_backoff_ms_max / 1000)
 
     async def _produce(self, node: _Node, batches: list[tuple[PartitionQueue, Batch]]) -> None:
-        """Sends one request, and passes the results to the batches."""
+        """Send one request, and pass the results to the batches."""
         loop = self._bind()
         connection = node.connection
         error: KctlError | None = None
@@ -659,7 +659,7 @@ class Producer:
         self._look_soon()
 
     def _settle(self, queue: PartitionQueue, batch: Batch, result: tuple[int, int] | KctlError) -> None:
-        """A batch has a result, which is not always the last one."""
+        """Process the result of a batch, which is not always the last one."""
         if not isinstance(result, KctlError):
             with self._lock:
                 is_new = self._accumulator.acknowledged(queue, batch)
@@ -684,7 +684,7 @@ class Producer:
             self._fail(queue, batch, result)
 
     def _expiry(self, queue: PartitionQueue, batch: Batch) -> KctlError:
-        """The error of a batch whose time is over."""
+        """Return the error of a batch whose time is over."""
         timeout_ms = self._settings.delivery_timeout_ms
         last = batch.last_error or self._last_error or self._topics.last_error
         if timeout_ms is None and last is not None:
@@ -718,7 +718,7 @@ class Producer:
         *,
         is_reported: bool = True,
     ) -> None:
-        """Passes the result of a batch on.  What a callback raises is logged, and does not stop the others."""
+        """Pass the result of a batch on.  What a callback raises is logged, and does not stop the others."""
         delivery = Delivery(queue.tp, batch.records, base_offset, timestamp_ms, error)
         try:
             handles, batch.handles = batch.handles, {}
@@ -738,7 +738,7 @@ class Producer:
                     waiter.set_result(None)
 
     def _resolve_all(self, handles: dict[int, Any], delivery: Delivery) -> None:
-        """Passes the results of the records to those who want them."""
+        """Pass the results of the records to those who want them."""
         selected = [handle for index, handle in handles.items() if index < delivery.count]
         if delivery.error is not None:
             self._resolve(selected, delivery.error)
@@ -765,7 +765,7 @@ def _limits(settings: ProducerSettings, client: ClusterClient) -> Limits:
 
 
 def _as_kctl_error(error: Exception) -> KctlError:
-    """An error of kctl as it is; another one, which is a bug or the caller's data, with its type."""
+    """Return an error of kctl as it is; another one, which is a bug or the caller's data, with its type."""
     if isinstance(error, KctlError):
         return copy_of(error)
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")

@@ -19,7 +19,7 @@ class AvroCodec:
     """Values of one Avro schema."""
 
     def __init__(self, schema: Schema) -> None:
-        """Raises SchemaError."""
+        """Compile the schema, or raise SchemaError."""
         try:
             named: dict[str, Any] = {}
             for referenced in _in_order(schema):
@@ -49,7 +49,7 @@ class AvroCodec:
         return self._schema, self._named
 
     def datum(self, payload: bytes) -> Any:
-        """The value as fastavro reads it.  Raises SchemaError."""
+        """Return the value as fastavro reads it.  Raises SchemaError."""
         source = io.BytesIO(payload)
         try:
             datum = self._read(source, self._schema, None)
@@ -70,7 +70,7 @@ class AvroCodec:
         return _strict_json(out.getvalue())
 
     def encode(self, text: str) -> bytes:
-        """The inverse of `decode`.  Raises SchemaError."""
+        """Return the inverse of `decode`.  Raises SchemaError."""
         out = io.BytesIO()
         try:
             (datum,) = fastavro.json_reader(io.StringIO(json.dumps(json.loads(text))), self._schema)
@@ -83,7 +83,7 @@ class AvroCodec:
 
 
 def _in_order(schema: Schema) -> list[Schema]:
-    """The schemas that it uses, each after those that it uses itself."""
+    """Return the schemas that it uses, each after those that it uses itself."""
     found: dict[str, Schema] = {}
 
     def add(one: Schema, depth: int) -> None:
@@ -114,7 +114,7 @@ class _Names:
         """
 
     def has_empty_items(self, schema: Any) -> bool:
-        """Whether the items of any array or map take no bytes; a few bytes could describe one of any length."""
+        """Return whether the items of any array or map take no bytes; a few bytes could describe one of any length."""
         if isinstance(schema, list):
             return any(self.has_empty_items(one) for one in schema)
         if isinstance(schema, str):
@@ -145,7 +145,7 @@ class _Names:
         return self._seen[name]
 
     def _is_empty(self, schema: Any, within: frozenset[str]) -> bool:
-        """Whether the values of a type have no bytes."""
+        """Return whether the values of a type have no bytes."""
         if isinstance(schema, str):
             if schema in _NOTHING:
                 return True

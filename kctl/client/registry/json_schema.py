@@ -17,7 +17,7 @@ class JsonCodec:
     """Values of one JSON Schema."""
 
     def __init__(self, schema: Schema) -> None:
-        """Raises SchemaError."""
+        """Compile the schema, or raise SchemaError."""
         self._id = schema.id
         try:
             document = json.loads(schema.text)
@@ -44,7 +44,7 @@ class JsonCodec:
         return text
 
     def encode(self, text: str) -> bytes:
-        """The text, after it was validated.  Raises SchemaError."""
+        """Return the text, after it was validated.  Raises SchemaError."""
         try:
             self._validator.validate(json.loads(text))
         except exceptions.ValidationError as error:

@@ -28,7 +28,7 @@ class ProtobufCodec:
     """Messages of one file; `type_name` is the message type that `encode` uses, by default the first of the file."""
 
     def __init__(self, schema: Schema, type_name: str | None = None) -> None:
-        """Raises SchemaError."""
+        """Compile the schema, or raise SchemaError."""
         self._pool = DescriptorPool()
         self._schema = schema
         self._added: set[str] = set()
@@ -49,7 +49,7 @@ class ProtobufCodec:
         return self._type_at([0])
 
     def message(self, payload: bytes) -> Message:
-        """The message of a payload.  Raises SchemaError."""
+        """Return the message of a payload.  Raises SchemaError."""
         path, data = split_indexes(payload)
         message: Message = GetMessageClass(self._type_at(path))()
         try:
@@ -68,7 +68,7 @@ class ProtobufCodec:
         return json.dumps(document, ensure_ascii=False)
 
     def encode(self, text: str) -> bytes:
-        """The inverse of `decode`.  Raises SchemaError."""
+        """Return the inverse of `decode`.  Raises SchemaError."""
         path = self._path()
         message = GetMessageClass(self._type_at(path))()
         try:
@@ -81,7 +81,7 @@ class ProtobufCodec:
         return indexes_of(path) + data
 
     def _add(self, name: str, schema: Schema, depth: int) -> FileDescriptor:
-        """Adds the file after those that it imports."""
+        """Add the file after those that it imports."""
         if depth > len(self._schema.by_reference):
             raise SchemaError(f"schema {self._schema.id} has circular references")
         file = descriptor_pb2.FileDescriptorProto()
