@@ -293,7 +293,9 @@ class ClusterClient:
         """Add to the error that the address is one that a broker advertises, and what to do if it has none here."""
         text = str(lost)
         brokers = {} if self._metadata is None else self._metadata.brokers
-        node_id = next((one.node_id for one in brokers.values() if (one.host, one.port) == (host, port)), None)
+        node_id = next(
+            (broker.node_id for broker in brokers.values() if (broker.host, broker.port) == (host, port)), None
+        )
         if node_id is not None and (host, port) not in self.settings.bootstrap:
             text = f"{text} (advertised by broker {node_id} as {address_text(host, port)})"
         reached_at = self._resolved.get(host.lower())
@@ -361,7 +363,7 @@ async def find_coordinators(
     if connection.versions.highest(FindCoordinatorRequest) >= SEVERAL_KEYS_VERSION_MIN:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
         response = await connection.send(request, FindCoordinatorResponse)
-        found = {one.key: one for one in response.coordinators}
+        found = {coordinator.key: coordinator for coordinator in response.coordinators}
     else:
         requests = [FindCoordinatorRequest(key=key, key_type=key_type) for key in keys]
         responses = await gather([connection.send(request, FindCoordinatorResponse) for request in requests])

@@ -102,7 +102,7 @@ class SentChanges:
     @property
     def has_any(self) -> bool:
         """Whether any was sent."""
-        return any(one.count for group in (self._answered, self._unanswered) for one in group.values())
+        return any(sending.count for group in (self._answered, self._unanswered) for sending in group.values())
 
     @contextmanager
     def sending(self, name: str, items: Sequence[str] = ()) -> Iterator[Sending]:
@@ -133,7 +133,7 @@ class SentChanges:
 
 
 def _described(requests: Mapping[str, _Requests]) -> str:
-    return " and ".join(one.described(name) for name, one in requests.items() if one.count)
+    return " and ".join(request.described(name) for name, request in requests.items() if request.count)
 
 
 def changed_items(request: object) -> list[str]:
@@ -143,7 +143,7 @@ def changed_items(request: object) -> list[str]:
     if (group := getattr(request, "group_id", "")) != "":
         return [str(group)]
     if resources := getattr(request, "resources", None):
-        return [_resource(one.resource_type, one.resource_name) for one in resources]
+        return [_resource(resource.resource_type, resource.resource_name) for resource in resources]
     names = [*getattr(request, "groups_names", ()), *getattr(request, "topic_names", ())]
     for users in ("deletions", "upsertions"):
         names += [str(user.name) for user in getattr(request, users, ())]
@@ -199,7 +199,7 @@ def _item_codes(response: object) -> Iterator[int]:
 
 
 def _items(value: object) -> list[Any]:
-    return [one for one in value if is_dataclass(one)] if isinstance(value, list) else []
+    return [element for element in value if is_dataclass(element)] if isinstance(value, list) else []
 
 
 async def guarded(connection: Connection, guard: Guard) -> Connection:

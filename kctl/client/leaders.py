@@ -153,7 +153,7 @@ async def _send_to_coordinators_once(
 
 def _raise_if_unknown_to_all(outcomes: Mapping[TopicPartition, T | ApiError]) -> None:
     """Raise one error if all brokers lack the API, instead of one error per partition."""
-    errors = [one for one in outcomes.values() if _code_of(one) is ErrorCode.UNSUPPORTED_VERSION]
+    errors = [outcome for outcome in outcomes.values() if _code_of(outcome) is ErrorCode.UNSUPPORTED_VERSION]
     if errors and len(errors) == len(outcomes) and isinstance(errors[0], ApiError):
         raise errors[0]
 

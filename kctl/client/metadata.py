@@ -55,7 +55,7 @@ class Topic(NamedTuple):
         # Usually all partitions are present, in order.
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
-        return next((one for one in self.partitions if one.partition == number), None)
+        return next((partition for partition in self.partitions if partition.partition == number), None)
 
 
 class ClusterMetadata(NamedTuple):

@@ -96,10 +96,10 @@ class AsyncioTransport:
         """Run all concurrently, CONCURRENT_REQUESTS_MAX at a time; raise the first error after all have ended."""
         turns = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
 
-        async def in_turn(one: Awaitable[T]) -> _Outcome[T]:
+        async def in_turn(awaitable: Awaitable[T]) -> _Outcome[T]:
             async with turns:
                 try:
-                    return _Outcome(result=await one)
+                    return _Outcome(result=await awaitable)
                 except Exception as error:
                     return _Outcome(error=error)
 
@@ -113,7 +113,7 @@ class AsyncioTransport:
                     raise outcome.error
                 finally:
                     del outcome, outcomes
-        return [cast("T", one.result) for one in outcomes]
+        return [cast("T", succeeded.result) for succeeded in outcomes]
 
     async def sleep(self, duration_ms: int) -> None:
         """Suspends for the duration."""

@@ -108,9 +108,9 @@ class BlockingTransport:
         results: list[T] = []
         first_error: Exception | None = None
         try:
-            for one in work:
+            for awaitable in work:
                 try:
-                    results.append(await one)
+                    results.append(await awaitable)
                 except Exception as error:
                     first_error = first_error or error
         finally:

@@ -110,9 +110,9 @@ class ClosedAtFirstRequest(ConnectionClosed):
 
 def close_unawaited(work: Sequence[Awaitable[object]]) -> None:
     """Close the coroutines that an interruption has left without a start, which Python would warn about."""
-    for one in work:
-        if isinstance(one, CoroutineType) and getcoroutinestate(one) == CORO_CREATED:
-            one.close()
+    for awaitable in work:
+        if isinstance(awaitable, CoroutineType) and getcoroutinestate(awaitable) == CORO_CREATED:
+            awaitable.close()
 
 
 def is_closed(error: OSError) -> bool:

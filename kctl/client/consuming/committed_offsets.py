@@ -78,7 +78,7 @@ async def fetch_commits(
             require_stable=require_stable,
         )
         response = await connection.send(request, OffsetFetchResponse)
-        return {one.group_id: _error(one.error_code) or one.topics for one in response.groups}
+        return {group.group_id: _error(group.error_code) or group.topics for group in response.groups}
     ((group_id, topics),) = groups.items()
     request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
     response = await connection.send(request, OffsetFetchResponse)
@@ -103,12 +103,14 @@ async def committed_offsets(
         raise copy_of(found)
     committed: dict[TopicPartition, CommittedOffset] = {}
     for topic in found:
-        for one in topic.partitions:
-            if error := _error(one.error_code):
+        for partition in topic.partitions:
+            if error := _error(partition.error_code):
                 raise copy_of(error)
-            if one.committed_offset >= 0:
-                tp = TopicPartition(topic.name, one.partition_index)
-                committed[tp] = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.metadata or "")
+            if partition.committed_offset >= 0:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                committed[tp] = CommittedOffset(
+                    partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+                )
     return committed
 
 
@@ -145,9 +147,9 @@ async def commit_offsets(
     )
     response = await connection.send(request, OffsetCommitResponse)
     return {
-        TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.error_code)
+        TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

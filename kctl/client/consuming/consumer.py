@@ -116,18 +116,20 @@ class Consumer:
         """
         before = dict(self.positions)
         fetched = await self._fetch()
-        if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
+        if fetched and all(answer.preferred_read_replica != NO_REPLICA for answer in fetched):
             fetched = await self._fetch()  # All leaders named a preferred read replica: fetch from it.
         # A partition may have been dropped, paused or given another position in the meantime.
         counting = [
-            one
-            for one in sorted(fetched, key=lambda one: one.tp)
-            if one.tp in before and self.positions.get(one.tp) == before[one.tp] and one.tp not in self.paused
+            answer
+            for answer in sorted(fetched, key=lambda answer: answer.tp)
+            if answer.tp in before
+            and self.positions.get(answer.tp) == before[answer.tp]
+            and answer.tp not in self.paused
         ]
-        if any(one.error is ErrorCode.OFFSET_OUT_OF_RANGE for one in counting):
+        if any(answer.error is ErrorCode.OFFSET_OUT_OF_RANGE for answer in counting):
             await self._explain_out_of_range()
         # Decode all before any position advances, so that an error in one partition loses no records of another.
-        taken = [(one.tp, *self._decode(one)) for one in counting]
+        taken = [(answer.tp, *self._decode(answer)) for answer in counting]
         for tp, _, position, epochs in taken:
             if position != self.positions[tp]:
                 self.history.note_batches(tp, self.positions[tp], epochs, position)
@@ -173,11 +175,11 @@ class Consumer:
             self._near.clear()
             await self._refresh_metadata(str(lost))
             return []
-        fetched = [one for response in responses for one in response if self._counts(one)]
-        moved = next((one for one in fetched if one.error in LEADER_MOVED), None)
+        fetched = [answer for response in responses for answer in response if self._counts(answer)]
+        moved = next((answer for answer in fetched if answer.error in LEADER_MOVED), None)
         if moved is not None:
             await self._refresh_metadata(f"{moved.tp}: {moved.error.name}")
-            fetched = [one for one in fetched if one.error not in LEADER_MOVED]
+            fetched = [answer for answer in fetched if answer.error not in LEADER_MOVED]
         else:
             self._deadline = self._client.deadline()
         return fetched
@@ -288,7 +290,9 @@ class Consumer:
                     epoch = header.leader_epoch
                     epochs.append((max(position, header.base_offset), epoch))
                 if is_visible:
-                    records += [one for one in iterate_records(fetched.records, header) if one.offset >= position]
+                    records += [
+                        record for record in iterate_records(fetched.records, header) if record.offset >= position
+                    ]
                 position = header.next_offset
         except CorruptBatch as damage:
             if position == start:

@@ -142,5 +142,7 @@ def _fetched(tp: TopicPartition, partition: PartitionData) -> FetchedPartition:
         records=records
         if isinstance(records, memoryview)
         else memoryview(records if isinstance(records, bytes) else b""),
-        aborted=[(one.first_offset, one.producer_id) for one in partition.aborted_transactions or []],
+        aborted=[
+            (transaction.first_offset, transaction.producer_id) for transaction in partition.aborted_transactions or []
+        ],
     )

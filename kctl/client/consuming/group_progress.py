@@ -84,6 +84,10 @@ async def reset_positions(divergences: Collection[Divergence], begin: Begin) -> 
 
     Raises what `begin` raises.
     """
-    parted = {one.tp: Position(one.end_offset, one.leader_epoch) for one in divergences if one.end_offset is not None}
-    unknown = [one.tp for one in divergences if one.tp not in parted]
+    parted = {
+        divergence.tp: Position(divergence.end_offset, divergence.leader_epoch)
+        for divergence in divergences
+        if divergence.end_offset is not None
+    }
+    unknown = [divergence.tp for divergence in divergences if divergence.tp not in parted]
     return {**parted, **(await begin(unknown) if unknown else {})}

@@ -91,7 +91,11 @@ async def list_offsets_at(
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[tuple[OffsetAt, ...]]:
         calls = [_send_one(connection, dict.fromkeys(tps, timestamp), isolation) for timestamp in timestamps]
         results = await client.gather(calls)
-        return {tp: _together([result[tp] for result in results]) for tp in tps if all(tp in one for one in results)}
+        return {
+            tp: _together([result[tp] for result in results])
+            for tp in tps
+            if all(tp in by_partition for by_partition in results)
+        }
 
     return await on_leaders(client, partitions, send_to, known=known)
 
@@ -138,8 +142,8 @@ def _outcomes(response: ListOffsetsResponse) -> Outcomes[OffsetAt]:
 
 def _together(outcomes: Sequence[OffsetAt | ApiError]) -> tuple[OffsetAt, ...] | ApiError:
     """Return all offsets of one partition, or its first error."""
-    error = next((one for one in outcomes if isinstance(one, ApiError)), None)
-    return error or tuple(one for one in outcomes if isinstance(one, OffsetAt))
+    error = next((outcome for outcome in outcomes if isinstance(outcome, ApiError)), None)
+    return error or tuple(outcome for outcome in outcomes if isinstance(outcome, OffsetAt))
 
 
 def _request(

@@ -182,7 +182,7 @@ class Transaction:
                 text = "the broker cannot check the generation of the group, which needs Kafka 2.5 or newer"
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{text}: commit by the group's id")
             response = await connection.send(commit, TxnOffsetCommitResponse)
-            codes = [one.error_code for topic in response.topics for one in topic.partitions]
+            codes = [partition.error_code for topic in response.topics for partition in topic.partitions]
             _raise_for(next((code for code in codes if code), 0), self.transactional_id)
 
         async def send_both() -> None:

@@ -86,10 +86,10 @@ def _in_order(schema: Schema) -> list[Schema]:
     """Return the schemas that it uses, each after those that it uses itself."""
     found: dict[str, Schema] = {}
 
-    def add(one: Schema, depth: int) -> None:
+    def add(used: Schema, depth: int) -> None:
         if depth > len(schema.by_reference):
             raise SchemaError(f"schema {schema.id} has circular references")
-        for reference in one.references:
+        for reference in used.references:
             if reference.name not in found:
                 add(schema.by_reference[reference.name], depth + 1)
                 found[reference.name] = schema.by_reference[reference.name]
@@ -116,7 +116,7 @@ class _Names:
     def has_empty_items(self, schema: Any) -> bool:
         """Return whether the items of any array or map take no bytes; a few bytes could describe one of any length."""
         if isinstance(schema, list):
-            return any(self.has_empty_items(one) for one in schema)
+            return any(self.has_empty_items(branch) for branch in schema)
         if isinstance(schema, str):
             return self._named_has(schema)
         match schema.get("type"):
@@ -140,7 +140,7 @@ class _Names:
         if not isinstance(definition, dict) or "fields" not in definition:
             return False
         self._within.add(name)
-        self._seen[name] = any(self.has_empty_items(one["type"]) for one in definition["fields"])
+        self._seen[name] = any(self.has_empty_items(field["type"]) for field in definition["fields"])
         self._within.discard(name)
         return self._seen[name]
 
@@ -162,7 +162,7 @@ class _Names:
                 name = schema["name"]
                 if name not in self._empty:  # a record that uses others twice would take exponential time
                     inner = within | {name}
-                    self._empty[name] = all(self._is_empty(one["type"], inner) for one in schema["fields"])
+                    self._empty[name] = all(self._is_empty(field["type"], inner) for field in schema["fields"])
                 return self._empty[name]
             case dict() as nested:
                 return self._is_empty(nested, within)

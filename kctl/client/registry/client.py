@@ -80,7 +80,7 @@ class RegistryClient:
         """Return all versions of a subject, the first one first.  Raises RegistryUnreachable and SchemaError."""
         end_s = self._end_s()
         numbers = self._get(f"/subjects/{_segment(subject)}/versions", f"subject {subject}", end_s)
-        if not isinstance(numbers, list) or not all(is_integer(one, low=1, high=INT32_MAX) for one in numbers):
+        if not isinstance(numbers, list) or not all(is_integer(version, low=1, high=INT32_MAX) for version in numbers):
             raise SchemaError(f"the registry returned no versions of the subject {subject}")
         if len(numbers) > REGISTRY_VERSIONS_MAX:
             raise SchemaError(f"the subject {subject} has more than {REGISTRY_VERSIONS_MAX} versions")

@@ -22,8 +22,8 @@ class JsonCodec:
         try:
             document = json.loads(schema.text)
             resources = [
-                (name, Resource.from_contents(json.loads(one.text), default_specification=DRAFT7))
-                for name, one in schema.by_reference.items()
+                (name, Resource.from_contents(json.loads(used.text), default_specification=DRAFT7))
+                for name, used in schema.by_reference.items()
             ]
             kind: Any = validators.validator_for(document, default=validators.validator_for({}))
             kind.check_schema(document)

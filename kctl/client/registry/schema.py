@@ -56,7 +56,7 @@ def schema_of(document: Any, schema_id: int | None) -> Schema:
     references = document.get("references") or []
     if not isinstance(references, list):
         raise SchemaError("the registry returned references that are not a list")
-    return Schema(int(number or 0), kind, text, tuple(_reference(one) for one in references))
+    return Schema(int(number or 0), kind, text, tuple(_reference(reference) for reference in references))
 
 
 def _reference(document: Any) -> Reference:
@@ -153,14 +153,14 @@ class RegistrySettings:
 def registry_settings(properties: Mapping[str, str], url: str | None = None) -> RegistrySettings | None:
     """Return the settings; `url` replaces that of the properties.  None without any.  Raises ConfigError."""
     given = url if url is not None else properties.get(_URL, "")
-    parts = [_split(one.strip()) for one in given.split(",") if one.strip()]
+    parts = [_split(address.strip()) for address in given.split(",") if address.strip()]
     if not parts:
         return None
     if len(parts) > _URLS_MAX:
         raise ConfigError(_URL, f"{len(parts)} URLs", f"has more than {_URLS_MAX} URLs")
     return RegistrySettings(
-        tuple(f"{one.scheme}://{_host(one)}{one.path.rstrip('/')}" for one in parts),
-        tuple(_authorization(properties, one) for one in parts),
+        tuple(f"{address.scheme}://{_host(address)}{address.path.rstrip('/')}" for address in parts),
+        tuple(_authorization(properties, address) for address in parts),
         {
             name.removeprefix(PREFIX): value
             for name, value in properties.items()

@@ -184,7 +184,7 @@ class MembershipRunner:
             case SendLeave(member_id):
                 await self._send_leave(member_id)
             case Assign(assignor, members):
-                topics = frozenset[str]().union(*(one.topics for one in members))
+                topics = frozenset[str]().union(*(member.topics for member in members))
                 self._subscribed = topics
                 self._partition_counts = await self._counts(topics)
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))

@@ -168,7 +168,7 @@ def _by_topic(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
 
 
 def _flat(received: Collection[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, number) for one in received for number in one.partitions]
+    return [TopicPartition(topic.topic, number) for topic in received for number in topic.partitions]
 
 
 BEAT_AGAIN_MS = 100
@@ -244,9 +244,9 @@ def _joined(member: Member, response: JoinGroupResponse, now_ms: int) -> list[Ac
     member.is_withholding = False
     if not member.is_leader:
         return _sync(member, [])
-    subscribers = tuple(subscriber(one, member.assignor) for one in response.members)
+    subscribers = tuple(subscriber(joined, member.assignor) for joined in response.members)
     is_cooperative = member.assignor == COOPERATIVE_STICKY
-    member.claimed = frozenset(tp for one in subscribers for tp in one.claims if is_cooperative)
+    member.claimed = frozenset(tp for joined in subscribers for tp in joined.claims if is_cooperative)
     return [Assign(member.assignor, subscribers)]
 
 
