@@ -406,15 +406,15 @@ def totals_by(groups: Iterable[GroupLag], grouping: Grouping) -> list[tuple[Subj
     return [(subject, sum_partitions(partitions)) for subject, partitions in partitions_by_key.values()]
 
 
-def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[object, Subject]:
+def _subject(grouping: Grouping, group: GroupLag, partition: PartitionLag) -> tuple[object, Subject]:
     name = group.outcome.name
     match grouping:
         case Grouping.GROUP:
             return name, Subject(group, None, None)
         case Grouping.TOPIC:
-            return (name, one.tp.topic), Subject(group, one.tp.topic, None)
+            return (name, partition.tp.topic), Subject(group, partition.tp.topic, None)
         case Grouping.MEMBER:
-            return (name, one.member and one.member.member_id), Subject(group, None, one.member)
+            return (name, partition.member and partition.member.member_id), Subject(group, None, partition.member)
         case Grouping.ALL:
             return None, Subject(None, None, None)
 
@@ -428,7 +428,7 @@ def sum_partitions(partitions: Sequence[PartitionLag]) -> LagTotal:
 def _combined(judged: Sequence[Judgement], *, is_empty: bool) -> Judgement:
     """Return the judgement on all partitions together; without partitions there is no lag, not an unknown one."""
     behind = [judgement for judgement in judged if judgement.lag]
-    worst = max(judged, key=lambda one: one.verdict, default=None)
+    worst = max(judged, key=lambda judgement: judgement.verdict, default=None)
     lags = [judgement.lag for judgement in judged if judgement.lag is not None]
     return Judgement(
         lag=sum(lags) if lags or is_empty else None,
