@@ -1,8 +1,7 @@
 """Check the words of code and pages: `python -m docs.words`; part of `./dev check`.  CONTRIBUTING.md has the list.
 
-Only what a program can see with few false alarms is checked: names of loop variables, and phrases that stand for a
-plain word.  `LOOP_VARIABLES_LEFT` has the packages that still have loop variables named after nothing; its numbers only
-decrease.
+Only what a program can see with few false alarms is checked: names of loop variables and parameters, and phrases that
+stand for a plain word.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +20,6 @@ PAGES = ("*.md", "docs/**/*.md", "packaging/**/*.md", "examples/**/*.md", "bench
 NOT_CHECKED = {"CONTRIBUTING.md", "docs/words.py", "docs/reference/cli.md"}
 """They name the words, or are generated from code that is checked."""
 EMPTY_NAMES = {"one", "each"}
-LOOP_VARIABLES_LEFT: dict[str, int] = {
-    "kctl/client": 47,
-}
-"""The number of loop variables with such names by package."""
 PHRASES = {
     r"(lives|sits) in": "is in, is stored in",
     r"talks? to": "connects to, sends to",
@@ -100,31 +94,23 @@ def markdown_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def loop_variable_problems() -> Iterator[str]:
-    """Yield a line for each package with more loop variables of empty names than it may have."""
-    places: dict[str, list[str]] = {}
+    """Yield a line for each loop variable and parameter that is named after nothing."""
     for path in python_files():
-        name = str(path.relative_to(ROOT))
-        places.setdefault("/".join(name.split("/")[:2]), []).extend(
-            f"{name}:{line}" for line in empty_loop_variables(path.read_text(encoding="utf-8"))
-        )
-    for package, lines in places.items():
-        allowed = LOOP_VARIABLES_LEFT.get(package, 0)
-        if len(lines) > allowed:
-            where = "" if allowed else f": {', '.join(lines)}"
-            yield (
-                f"{package}: {len(lines)} loop variables are called {' or '.join(sorted(EMPTY_NAMES))}, "
-                f"at most {allowed} may be; name them after what they hold{where}"
-            )
+        name = path.relative_to(ROOT)
+        for line in empty_names(path.read_text(encoding="utf-8")):
+            yield f"{name}:{line}: a variable is called one or each: name it after what it holds"
 
 
-def empty_loop_variables(source: str) -> list[int]:
-    """Return the lines with a loop or comprehension whose variable is named after nothing."""
+def empty_names(source: str) -> list[int]:
+    """Return the lines with a loop, comprehension or parameter whose variable is named after nothing."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-            names = Counter(part.id for part in ast.walk(node.target) if isinstance(part, ast.Name))
-            if EMPTY_NAMES & names.keys():
+            names = {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+            if EMPTY_NAMES & names:
                 lines.append(node.target.lineno)
+        elif isinstance(node, ast.arg) and node.arg in EMPTY_NAMES:
+            lines.append(node.lineno)
     return lines
 
 

@@ -56,13 +56,13 @@ class ClusterClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         connections = list(self._connections.values())
         self._connections.clear()
         await self.transport.gather([connection.close() for connection in connections])
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
-        """The deadline of an operation that starts now; None for the timeout of the settings."""
+        """Return the deadline of an operation that starts now; None for the timeout of the settings."""
         settings = self.settings
         return Deadline(
             self.transport,
@@ -81,7 +81,7 @@ class ClusterClient:
         return self.budget.limited(self.settings.timeout_ms) * 9 // 10
 
     def one_deadline(self, *, follows_elections: bool = False) -> AbstractContextManager[None]:
-        """All operations in the block share one timeout, and try each broker at most once.
+        """Run all operations of the block within one timeout, and try each broker at most once.
 
         With `follows_elections` they wait for the successor of an unreachable leader instead, also while the metadata
         has none.  Partitions without a leader and without a live in-sync replica are retried only briefly either way.
@@ -101,14 +101,14 @@ class ClusterClient:
         return client
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
-        """Metadata of `topics`, or of all, from any broker; topics that do not exist have an error.
+        """Return the metadata of `topics`, or of all, from any broker; topics that do not exist have an error.
 
         Does not create topics.  Raises ClusterUnreachable.
         """
         return await retry(lambda: self._request_metadata(topics), deadline=self.deadline())
 
     def open_connections(self) -> list[Connection]:
-        """The shared connections that are open: one to each broker that was used so far, the first one first."""
+        """Return the shared connections that are open: one to each broker that was used so far, the first one first."""
         return [
             connection
             for (_, _, purpose), connection in self._connections.items()
@@ -118,7 +118,8 @@ class ClusterClient:
     async def refreshed(
         self, topics: Collection[str], *, creates_topics: bool = False, avoided: Collection[str] = ()
     ) -> ClusterMetadata:
-        """The metadata of topics, after one attempt; brokers may create those that do not exist (`creates_topics`).
+        """Return the metadata of topics, after one attempt; brokers may create those that do not exist
+        (`creates_topics`).
 
         `avoided` are addresses of brokers that respond late.  Raises ConnectionLost and ClusterUnreachable.
         """
@@ -138,11 +139,11 @@ class ClusterClient:
         return self._metadata
 
     async def connected(self, broker: Broker, *, purpose: str = "") -> Connection:
-        """A connection to a broker; see `coordinator` for `purpose`.  Raises ConnectionLost."""
+        """Return a connection to a broker; see `coordinator` for `purpose`.  Raises ConnectionLost."""
         return await self._connect(broker.host, broker.port, purpose)
 
     async def any_broker(self, avoided: Collection[str] = ()) -> Connection:
-        """A connection to any broker: an open one, else to the first reachable bootstrap address.
+        """Return a connection to any broker: an open one, else to the first reachable bootstrap address.
 
         An open one to one of the `avoided` addresses only if there is no other.
         """
@@ -160,7 +161,7 @@ class ClusterClient:
         raise ClusterUnreachable(f"cannot reach {'; '.join(problems)}")
 
     async def broker(self, node_id: int) -> Connection:
-        """A connection to one broker.  Raises ApiError(BROKER_NOT_AVAILABLE) if it is not in the metadata."""
+        """Return a connection to one broker.  Raises ApiError(BROKER_NOT_AVAILABLE) if it is not in the metadata."""
         if self._metadata is None or node_id not in self._metadata.brokers:
             await self._request_metadata([])
         assert self._metadata is not None
@@ -172,7 +173,7 @@ class ClusterClient:
     async def on_any_broker(
         self, work: Callable[[Connection], Awaitable[T]], *, codes: Collection[ErrorCode] = ()
     ) -> T:
-        """Runs `work` on any broker; retries after one of `codes` and after a lost connection.
+        """Run `work` on any broker; retry after one of `codes` and after a lost connection.
 
         Raises ClusterUnreachable.
         """
@@ -183,7 +184,7 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline(), codes=codes)
 
     async def on_controller(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Runs `work` on the active controller; retries if `work` raises ApiError(NOT_CONTROLLER).
+        """Run `work` on the active controller; retry if `work` raises ApiError(NOT_CONTROLLER).
 
         Does not retry after a lost connection, because the controller may have performed the request.
         """
@@ -205,7 +206,7 @@ class ClusterClient:
         codes: Collection[ErrorCode] = (),
         timeout_ms: int | None = None,
     ) -> T:
-        """Runs `work` on the coordinator of a group or transactional id; retries if `work` raises that it has moved.
+        """Run `work` on the coordinator of a group or transactional id; retry if `work` raises that it has moved.
 
         Also retries after a lost connection and after `codes`.
         """
@@ -220,13 +221,13 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline(timeout_ms), codes=codes, forget=forget)
 
     def forget_coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> None:
-        """Drops the cached coordinator of `key`."""
+        """Drop the cached coordinator of `key`."""
         self._coordinators.pop((kind, key), None)
 
     async def coordinator(
         self, key: str, kind: CoordinatorType = CoordinatorType.GROUP, *, purpose: str = ""
     ) -> Connection:
-        """A connection to the coordinator of `key`.  Raises ApiError, with a retriable code while there is none.
+        """Return a connection to the coordinator of `key`.  Raises ApiError, with a retriable code while there is none.
 
         A broker handles the requests of a connection in order, so requests that may take long (JoinGroup) name a
         `purpose` and get a connection of their own.
@@ -242,7 +243,7 @@ class ClusterClient:
     async def find_coordinators(
         self, keys: Collection[str], kind: CoordinatorType = CoordinatorType.GROUP
     ) -> dict[str, tuple[str, int] | ApiError]:
-        """Looks up the coordinators of the keys that are not cached.  Raises ClusterUnreachable."""
+        """Look up the coordinators of the keys that are not cached.  Raises ClusterUnreachable."""
 
         async def attempt() -> dict[str, tuple[str, int] | ApiError]:
             missing = [key for key in keys if (kind, key) not in self._coordinators]
@@ -252,7 +253,7 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline())
 
     def cache_coordinators(self, node_ids: Mapping[str, int], kind: CoordinatorType = CoordinatorType.GROUP) -> None:
-        """Caches brokers that have confirmed that they coordinate these keys."""
+        """Cache brokers that have confirmed that they coordinate these keys."""
         brokers = {} if self._metadata is None else self._metadata.brokers
         for key, node_id in node_ids.items():
             if node_id in brokers:
@@ -261,7 +262,7 @@ class ClusterClient:
     async def _find_coordinators(
         self, connection: Connection, keys: Sequence[str], kind: CoordinatorType
     ) -> dict[str, tuple[str, int] | ApiError]:
-        """Looks up the coordinators of the keys and caches them."""
+        """Look up the coordinators of the keys and cache them."""
 
         found = await find_coordinators(connection, keys, kind, self.gather)
         self._coordinators.update({
@@ -270,7 +271,7 @@ class ClusterClient:
         return found
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Runs all concurrently if the transport supports that."""
+        """Run all concurrently if the transport supports that."""
         return await self.transport.gather(work)
 
     async def metadata_from(
@@ -281,7 +282,7 @@ class ClusterClient:
         creates_topics: bool = False,
         timeout_ms: int | None = None,
     ) -> ClusterMetadata:
-        """Metadata from the cache of one broker, which may differ from others.  Raises ConnectionLost."""
+        """Return the metadata from the cache of one broker, which may differ from others.  Raises ConnectionLost."""
         requested = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
         request = MetadataRequest(topics=requested, allow_auto_topic_creation=creates_topics)
         return metadata_of(await connection.send(request, MetadataResponse, timeout_ms=timeout_ms))
@@ -304,10 +305,12 @@ class ClusterClient:
         return opened
 
     def _explain(self, lost: ConnectionLost, host: str, port: int) -> None:
-        """Adds to the error that the address is one that a broker advertises, and what to do if it has none here."""
+        """Add to the error that the address is one that a broker advertises, and what to do if it has none here."""
         text = str(lost)
         brokers = {} if self._metadata is None else self._metadata.brokers
-        node_id = next((one.node_id for one in brokers.values() if (one.host, one.port) == (host, port)), None)
+        node_id = next(
+            (broker.node_id for broker in brokers.values() if (broker.host, broker.port) == (host, port)), None
+        )
         if node_id is not None and (host, port) not in self.settings.bootstrap:
             text = f"{text} (advertised by broker {node_id} as {address_text(host, port)})"
         reached_at = self._resolved.get(host.lower())
@@ -318,7 +321,7 @@ class ClusterClient:
         lost.args = (text,)
 
     async def _open(self, host: str, port: int) -> Connection:
-        """Opens a connection.  During a command, unreachable brokers are not tried again."""
+        """Open a connection.  During a command, unreachable brokers are not tried again."""
         budget = self.budget
         if reason := budget.unreachable.get((host, port)):
             raise ConnectionLost(reason)
@@ -369,11 +372,13 @@ Gather = Callable[[Sequence[Awaitable[FindCoordinatorResponse]]], Awaitable[list
 async def find_coordinators(
     connection: Connection, keys: Sequence[str], key_type: int, gather: Gather
 ) -> dict[str, Address | ApiError]:
-    """The address or the error of each key, by one request, or before Kafka 3.0 by one for each key (KIP-699)."""
+    """Return the address or the error of each key, by one request, or before Kafka 3.0 by one for each key
+    (KIP-699).
+    """
     if connection.versions.highest(FindCoordinatorRequest) >= SEVERAL_KEYS_VERSION_MIN:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
         response = await connection.send(request, FindCoordinatorResponse)
-        found = {one.key: one for one in response.coordinators}
+        found = {coordinator.key: coordinator for coordinator in response.coordinators}
     else:
         requests = [FindCoordinatorRequest(key=key, key_type=key_type) for key in keys]
         responses = await gather([connection.send(request, FindCoordinatorResponse) for request in requests])

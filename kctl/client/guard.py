@@ -69,7 +69,7 @@ class _Requests:
         self.items: Counter[str] = Counter()
 
     def add(self, items: Iterable[str], *, count: int = 1) -> None:
-        """Adds a request with these items; `count` -1 takes it away."""
+        """Add a request with these items; `count` -1 takes it away."""
         self.count += count
         for item in items:
             self.items[item] += count
@@ -102,11 +102,11 @@ class SentChanges:
     @property
     def has_any(self) -> bool:
         """Whether any was sent."""
-        return any(one.count for group in (self._answered, self._unanswered) for one in group.values())
+        return any(sending.count for group in (self._answered, self._unanswered) for sending in group.values())
 
     @contextmanager
     def sending(self, name: str, items: Sequence[str] = ()) -> Iterator[Sending]:
-        """Counts a request as answered if the block ends, and as unanswered while it runs or if it fails.
+        """Count a request as answered if the block ends, and as unanswered while it runs or if it fails.
 
         After ApiError and TextTooLong it is not counted: no broker supports the request, or none can get it, so that it
         was not sent.  `items` are what it changes.
@@ -123,7 +123,7 @@ class SentChanges:
             self._answered[name].add(items)
 
     def __str__(self) -> str:
-        """A sentence without its end about what was done."""
+        """Return a sentence without its end about what was done."""
         answered, unanswered = _described(self._answered), _described(self._unanswered)
         if not (answered or unanswered):
             return "no request that changes something was sent"
@@ -133,15 +133,17 @@ class SentChanges:
 
 
 def _described(requests: Mapping[str, _Requests]) -> str:
-    return " and ".join(one.described(name) for name, one in requests.items() if one.count)
+    return " and ".join(request.described(name) for name, request in requests.items() if request.count)
 
 
 def changed_items(request: object) -> list[str]:
-    """Names of the groups, topics, users and other resources that a request changes; none for what has no name."""
+    """Return the names of the groups, topics, users and other resources that a request changes; none for what has no
+    name.
+    """
     if (group := getattr(request, "group_id", "")) != "":
         return [str(group)]
     if resources := getattr(request, "resources", None):
-        return [_resource(one.resource_type, one.resource_name) for one in resources]
+        return [_resource(resource.resource_type, resource.resource_name) for resource in resources]
     names = [*getattr(request, "groups_names", ()), *getattr(request, "topic_names", ())]
     for users in ("deletions", "upsertions"):
         names += [str(user.name) for user in getattr(request, users, ())]
@@ -172,7 +174,7 @@ class Guard(NamedTuple):
 
 
 def is_change(request: object) -> bool:
-    """Whether a request changes something on a broker that performs it."""
+    """Return whether a request changes something on a broker that performs it."""
     if getattr(request, "validate_only", False):
         return False
     key = definition_of(type(request)).key
@@ -180,7 +182,7 @@ def is_change(request: object) -> bool:
 
 
 def is_refusal(response: object) -> bool:
-    """Whether a response has nothing but errors: one for the request, or one for each of its items."""
+    """Return whether a response has nothing but errors: one for the request, or one for each of its items."""
     if getattr(response, "error_code", 0):
         return True
     codes = list(_item_codes(response))
@@ -188,7 +190,7 @@ def is_refusal(response: object) -> bool:
 
 
 def _item_codes(response: object) -> Iterator[int]:
-    """The error codes of the innermost items of a response."""
+    """Yield the error codes of the innermost items of a response."""
     assert is_dataclass(response)
     for member in fields(response):
         for item in _items(getattr(response, member.name)):
@@ -197,11 +199,14 @@ def _item_codes(response: object) -> Iterator[int]:
 
 
 def _items(value: object) -> list[Any]:
-    return [one for one in value if is_dataclass(one)] if isinstance(value, list) else []
+    return [element for element in value if is_dataclass(element)] if isinstance(value, list) else []
 
 
 async def guarded(connection: Connection, guard: Guard) -> Connection:
-    """The connection with the checks of the guard.  Raises GuardRefused, after closing it, for another cluster."""
+    """Return the connection with the checks of the guard.
+
+    Raises GuardRefused, after closing it, for another cluster.
+    """
     if guard.cluster_id is not None:
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         found = (await connection.send(request, MetadataResponse)).cluster_id
@@ -254,7 +259,7 @@ class _GuardedConnection:
         await self._connection.close()
 
     def _sending(self, request: object) -> AbstractContextManager[Sending]:
-        """Raises GuardRefused."""
+        """Check the request, or raise GuardRefused."""
         if self._refusal is not None:
             raise GuardRefused(self._refusal)
         name = type(request).__name__.removesuffix("Request")

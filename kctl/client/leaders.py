@@ -43,7 +43,8 @@ async def on_leaders(
     note_metadata: Callable[[ClusterMetadata], None] = lambda _: None,
     is_repeated: bool = True,
 ) -> Outcomes[T]:
-    """The outcome of every partition, in the order of topic and partition; after one attempt unless `is_repeated`.
+    """Return the outcome of every partition, in the order of topic and partition; after one attempt unless
+    `is_repeated`.
 
     Leaders are looked up first unless `known` has them; each attempt passes the metadata that it uses to
     `note_metadata`.  Partitions whose leader has moved are retried until the client's timeout, and so are partitions
@@ -76,7 +77,7 @@ async def on_coordinators(
     send_to: CoordinatorCall[T],
     kind: CoordinatorType = CoordinatorType.GROUP,
 ) -> dict[str, T | ApiError]:
-    """The outcome of every group or transactional id, in the order of keys.
+    """Return the outcome of every group or transactional id, in the order of keys.
 
     Retries as `on_leaders` does when a coordinator has moved or is unreachable.  Raises ClusterUnreachable.
     """
@@ -151,14 +152,14 @@ async def _send_to_coordinators_once(
 
 
 def _raise_if_unknown_to_all(outcomes: Mapping[TopicPartition, T | ApiError]) -> None:
-    """Raises one error if all brokers lack the API, instead of one error per partition."""
-    errors = [one for one in outcomes.values() if _code_of(one) is ErrorCode.UNSUPPORTED_VERSION]
+    """Raise one error if all brokers lack the API, instead of one error per partition."""
+    errors = [outcome for outcome in outcomes.values() if _code_of(outcome) is ErrorCode.UNSUPPORTED_VERSION]
     if errors and len(errors) == len(outcomes) and isinstance(errors[0], ApiError):
         raise errors[0]
 
 
 async def _are_absent(client: ClusterClient, codes: Collection[ErrorCode], kind: CoordinatorType) -> bool:
-    """Whether the coordinators are unreachable.  False if their topic is yet to be created on demand."""
+    """Return whether the coordinators are unreachable.  False if their topic is yet to be created on demand."""
     if ErrorCode.COORDINATOR_NOT_AVAILABLE not in codes:
         return ABSENT.issuperset(codes)
     name = COORDINATION_TOPICS[kind]
@@ -179,7 +180,9 @@ def _no_result() -> ApiError:
 
 
 def _may_get_leader(metadata: ClusterMetadata, tp: TopicPartition, outcome: T | ApiError) -> bool:
-    """Whether the leader is unreachable and may be replaced, or the partition has none and one can be elected."""
+    """Return whether the leader is unreachable and may be replaced, or the partition has none and one can be
+    elected.
+    """
     return _code_of(outcome) is ErrorCode.NETWORK_EXCEPTION or metadata.awaits_election(tp)
 
 

@@ -51,11 +51,11 @@ class Topic(NamedTuple):
     error: ErrorCode
 
     def partition(self, number: int) -> Partition | None:
-        """The partition with this number, or None."""
+        """Return the partition with this number, or None."""
         # Usually all partitions are present, in order.
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
-        return next((one for one in self.partitions if one.partition == number), None)
+        return next((partition for partition in self.partitions if partition.partition == number), None)
 
 
 class ClusterMetadata(NamedTuple):
@@ -67,7 +67,7 @@ class ClusterMetadata(NamedTuple):
     topics: dict[str, Topic]
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, ErrorCode]:
-        """(node id, NONE), or (-1, error code) if there is no leader."""
+        """Return (node id, NONE), or (-1, error code) if there is no leader."""
         topic = self.topics.get(tp.topic)
         if topic is None:
             return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -81,7 +81,7 @@ class ClusterMetadata(NamedTuple):
         return partition.leader, ErrorCode.NONE
 
     def awaits_election(self, tp: TopicPartition) -> bool:
-        """Whether the partition has no leader, but a live in-sync replica that the controller can elect."""
+        """Return whether the partition has no leader, but a live in-sync replica that the controller can elect."""
         topic = self.topics.get(tp.topic)
         partition = topic.partition(tp.partition) if topic is not None else None
         return (
@@ -110,7 +110,7 @@ class TopicIds:
         self._ids: dict[str, UUID] = {}
 
     def check(self, metadata: ClusterMetadata, topics: Iterable[str]) -> None:
-        """Keeps the ids of topics that are seen for the first time.  Raises TopicRecreated.
+        """Keep the ids of topics that are seen for the first time.  Raises TopicRecreated.
 
         Brokers before Kafka 2.8 name no ids.
         """
@@ -123,21 +123,21 @@ class TopicIds:
                 raise TopicRecreated(name, before, topic.topic_id)
 
     def get(self, topic: str) -> UUID | None:
-        """The id of the topic that is read, as far as it is known."""
+        """Return the id of the topic that is read, as far as it is known."""
         return self._ids.get(topic)
 
     def forget(self, topic: str) -> None:
-        """The next id of this name is that of the topic."""
+        """Forget the id: the next one of this name is that of the topic."""
         self._ids.pop(topic, None)
 
 
 def text_of_id(topic_id: UUID) -> str:
-    """The id as Kafka's tools show it: base64 without padding."""
+    """Return the id as Kafka's tools show it: base64 without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def metadata_of(response: MetadataResponse) -> ClusterMetadata:
-    """Converts a Metadata response."""
+    """Convert a Metadata response."""
     brokers = {
         broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in sorted(response.brokers, key=lambda broker: broker.node_id)

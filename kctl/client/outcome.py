@@ -23,7 +23,7 @@ class Outcome:
 
 
 def outcome_of(name: str, error_code: int, message: str | None = None) -> Outcome:
-    """The outcome of an item of a response."""
+    """Return the outcome of an item of a response."""
     code = ErrorCode.of(error_code)
     if code is ErrorCode.NONE:
         return Outcome(name)
@@ -33,24 +33,24 @@ def outcome_of(name: str, error_code: int, message: str | None = None) -> Outcom
 
 
 def failure_of(name: str, error: KctlError) -> Outcome:
-    """The outcome of an item whose request failed: an ApiError or an unreachable broker."""
+    """Return the outcome of an item whose request failed: an ApiError or an unreachable broker."""
     code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
     return Outcome(name, code, str(error))
 
 
 def topic_error(name: str, code: ErrorCode) -> ApiError:
-    """The error about a topic in metadata."""
+    """Return the error about a topic in metadata."""
     is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ApiError(code, f"topic '{name}' does not exist" if is_missing else f"topic '{name}': {code.description}")
 
 
 def absent_broker(broker: int, alive: Iterable[int]) -> ApiError:
-    """The error about a broker that is not alive."""
+    """Return the error about a broker that is not alive."""
     present = ", ".join(map(str, sorted(alive)))
     return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive; the cluster has {present}")
 
 
 def raise_if(error_code: int, *codes: ErrorCode) -> None:
-    """Raises codes for a wrong broker as ApiError, so that the client retries with another broker."""
+    """Raise codes for a wrong broker as ApiError, so that the client retries with another broker."""
     if error_code in codes:
         raise ApiError(ErrorCode.of(error_code))

@@ -39,7 +39,7 @@ class _Places(NamedTuple):
 
 
 def check_names(address: str, request: object, response: object) -> None:
-    """Raises MalformedRequest for an invalid name that is not in the request, and for a negative partition."""
+    """Raise MalformedRequest for an invalid name that is not in the request, and for a negative partition."""
     requested: frozenset[str | int] | None = None
     for name, problem in _invalid_names(response):
         if requested is None:
@@ -49,7 +49,7 @@ def check_names(address: str, request: object, response: object) -> None:
 
 
 def _invalid_names(message: object) -> Iterator[tuple[str | int, str]]:
-    """The invalid names and the negative numbers of partitions in a message, and what is wrong with each."""
+    """Yield the invalid names and the negative numbers of partitions in a message, and what is wrong with each."""
     waiting: list[Any] = [message]
     while waiting:
         item = waiting.pop()

@@ -61,7 +61,7 @@ class Deadline:
         backoff_ms: int = RETRY_BACKOFF_MS,
         backoff_ms_max: int = RETRY_BACKOFF_MS_MAX,
     ) -> None:
-        """The deadline of the command in `budget` applies too."""
+        """Prepare the client, to which the deadline of the command in `budget` applies too."""
         self.timeout_ms = timeout_ms
         self._transport = transport
         self._budget = budget or Budget(transport.monotonic_ms)
@@ -75,7 +75,7 @@ class Deadline:
         return self._budget.limited(max(0, self._end_ms - self._transport.monotonic_ms()))
 
     async def pause(self, *, for_absent: bool = False) -> bool:
-        """Waits before another attempt; False if no time is left.
+        """Wait before another attempt; return False if no time is left.
 
         `for_absent`: nothing to retry has a leader, so a command waits only briefly (see Budget).
         """
@@ -97,7 +97,7 @@ async def retry(
     is_repeatable: bool = True,
     forget: Callable[[], None] = lambda: None,
 ) -> T:
-    """Runs `attempt` until it succeeds, raises an error other than `codes`, or the deadline passes.
+    """Run `attempt` until it succeeds, raises an error other than `codes`, or the deadline passes.
 
     Raises the last error.  A lost connection is retried only if repeating the request is safe (`is_repeatable`).
     `forget` is called before each further attempt, to drop cached leaders or coordinators.

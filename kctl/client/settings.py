@@ -70,7 +70,7 @@ def client_settings(
     security: Security | None = None,
     resolved: Mapping[str, str] | None = None,
 ) -> ClientSettings:
-    """Settings from explicit values, else from Kafka's client properties, else the defaults.
+    """Return the settings from explicit values, else from Kafka's client properties, else the defaults.
 
     `security` is made of the same properties; see kctl.client.connections.security.
 
@@ -101,7 +101,7 @@ def client_settings(
 
 
 def with_properties(settings: ClientSettings, values: Mapping[str, Any]) -> ClientSettings:
-    """The settings with the times that the properties of any client set."""
+    """Return the settings with the times that the properties of any client set."""
     backoff_ms = max(1, values.get("retry.backoff.ms", settings.retry_backoff_ms))
     connect_ms = values.get("socket.connection.setup.timeout.ms")
     request_ms = values.get("request.timeout.ms")
@@ -121,7 +121,7 @@ def with_properties(settings: ClientSettings, values: Mapping[str, Any]) -> Clie
 def parse_servers(
     text: str, protocol: str | None = None, *, default_port: int = DEFAULT_PORT
 ) -> tuple[tuple[str, int], ...]:
-    """Parses `host:port,[::1]:9092,host`.
+    """Parse `host:port,[::1]:9092,host`.
 
     As for Kafka's clients, a part may begin with the protocol or the name of a listener, `SASL_SSL://host:9093`; kcat
     accepts a / after the port.  Raises UsageError, also for a part that names another protocol than `protocol`, the
@@ -150,7 +150,7 @@ def _without_scheme(part: str, protocol: str | None) -> str:
 
 
 def parse_resolved(text: str, source: str) -> dict[str, str]:
-    """Parses `name=address,name=address`; names are in lower case.  Raises UsageError, which names the source."""
+    """Parse `name=address,name=address`; names are in lower case.  Raises UsageError, which names the source."""
     resolved: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, separator, address = (word.strip() for word in pair.partition("="))

@@ -133,11 +133,11 @@ def doctor(
     if snapshot:
         run.console.verbatim(_json(document_of(seen)))
         return ExitStatus.DONE
-    found = diagnose(seen, silenced)
+    findings = diagnose(seen, silenced)
     is_page = run.console.format is Format.TABLE
     options = run.cluster_options() if source is None else ""
-    rows = [_row(ranked, "" if is_page else options) for ranked in found]
-    is_healthy = not any(ranked.finding.severity >= minimum for ranked in found)
+    rows = [_row(ranked, "" if is_page else options) for ranked in findings]
+    is_healthy = not any(ranked.finding.severity >= minimum for ranked in findings)
     unseen = [UnseenRow(part.what, part.reason, part.remedy) for part in seen.unseen]
     if run.console.is_machine_readable:
         run.console.show_one(
@@ -202,17 +202,17 @@ def _rules(names: Sequence[str]) -> set[str]:
 
 
 def _row(finding: Ranked, options: str) -> FindingRow:
-    found = finding.finding
+    details = finding.finding
     return FindingRow(
-        found.severity.label,
+        details.severity.label,
         finding.rule,
-        found.subject,
-        found.cause,
-        list(found.evidence),
-        found.look + options,
-        "; ".join(line + options for line in found.repair.split("; "))
-        if found.repair.startswith("kctl ")
-        else found.repair,
+        details.subject,
+        details.cause,
+        list(details.evidence),
+        details.look + options,
+        "; ".join(line + options for line in details.repair.split("; "))
+        if details.repair.startswith("kctl ")
+        else details.repair,
     )
 
 

@@ -122,8 +122,11 @@ def show(
             "show: give it with --endpoint HOST:PORT"
         )
     samples = [metric for metric in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(metric))]
-    items = [MetricItem(s.metric, s.labels, s.value if math.isfinite(s.value) else None) for s in samples]
-    rows = [MetricRow(s.metric, _labels(s), f"{s.value:.15g}") for s in samples]
+    items = [
+        MetricItem(sample.metric, sample.labels, sample.value if math.isfinite(sample.value) else None)
+        for sample in samples
+    ]
+    rows = [MetricRow(sample.metric, _labels(sample), f"{sample.value:.15g}") for sample in samples]
     run.console.show(MetricRow, items, rows=rows)
     return ExitStatus.DONE
 

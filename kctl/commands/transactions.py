@@ -290,8 +290,8 @@ async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None] 
         metadata = await client.metadata()
         return [
             TopicPartition(name, partition.partition)
-            for name, it in metadata.topics.items()
-            for partition in it.partitions
+            for name, described in metadata.topics.items()
+            for partition in described.partitions
         ]
     tps = await partitions_of(client, scope)
     chosen = [tp for tp in tps if scope[tp.topic] is None]

@@ -122,31 +122,31 @@ def produced_per_s(facts: Facts) -> float | None:
     return max(0, facts.log.end - first.offset) * 1000 / (facts.now_ms - first.time_ms)
 
 
-def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
+def _problems(facts: Facts, judgement: Judgement) -> Iterator[tuple[Verdict, str]]:
     """Yield all problems, the most severe first."""
     if facts.committed is not None and facts.committed > facts.log.high_watermark:
         yield Verdict.LOSING, AFTER_END
-    losing = _losing(facts, found)
+    losing = _losing(facts, judgement)
     if losing:
         yield Verdict.LOSING, losing
-    if found.lag:
-        if _is_abandoned(facts, found):
+    if judgement.lag:
+        if _is_abandoned(facts, judgement):
             yield Verdict.STOPPED, "no member reads the partition, and nothing is committed"
-        elif _is_waiting(facts, found) and _still_ms(facts) >= facts.window_ms:
+        elif _is_waiting(facts, judgement) and _still_ms(facts) >= facts.window_ms:
             yield Verdict.STALLED, "the committed offset has not moved, although records are unread"
     if facts.committed is not None and any(position.offset > facts.committed for position in _positions(facts)):
         yield Verdict.REWOUND, "the committed offset was set back"
     if facts.committed is None and facts.log.end > facts.log.start:
         yield Verdict.WARN, "there is no committed offset: it has expired, or there never was one"
     patience_ms = _patience_ms(facts)
-    if found.lag and not found.catches_up:
-        if found.time_lag_ms is not None and found.time_lag_ms >= patience_ms:
+    if judgement.lag and not judgement.catches_up:
+        if judgement.time_lag_ms is not None and judgement.time_lag_ms >= patience_ms:
             yield Verdict.WARN, "records wait, and the group is not catching up"
-        if found.time_lag_ms is None and found.catches_up is False:
+        if judgement.time_lag_ms is None and judgement.catches_up is False:
             yield Verdict.WARN, "the group reads more slowly than others write"
 
 
-def _is_abandoned(facts: Facts, found: Judgement) -> bool:
+def _is_abandoned(facts: Facts, judgement: Judgement) -> bool:
     """Return whether no member is assigned the partition, and the whole window is known to be without a commit.
 
     A group that has had members, and has none now, has stopped at once.  Jobs of Spark and Flink commit without being
@@ -161,7 +161,7 @@ def _is_abandoned(facts: Facts, found: Judgement) -> bool:
     is_known = facts.commits_since_ms is not None and facts.commits_since_ms <= start_ms
     if not is_known and _still_ms(facts) < facts.window_ms:
         return False
-    return found.time_lag_ms is None or found.time_lag_ms >= _patience_ms(facts)
+    return judgement.time_lag_ms is None or judgement.time_lag_ms >= _patience_ms(facts)
 
 
 def _has_left(facts: Facts) -> bool:
@@ -169,18 +169,18 @@ def _has_left(facts: Facts) -> bool:
     return facts.has_left and not any(commit.time_ms > facts.now_ms - STILL_COMMITTING_MS for commit in facts.commits)
 
 
-def _losing(facts: Facts, found: Judgement) -> str:
+def _losing(facts: Facts, judgement: Judgement) -> str:
     """Return why unread records were deleted or are about to be; empty if they are not."""
     committed = facts.committed
     if committed is None:
         return ""
     if committed > facts.log.high_watermark:
         return "the committed offset is beyond the end of the log: the topic was created again, or truncated"
-    if found.lost:
+    if judgement.lost:
         return "records were deleted before they were read"
-    if not found.lag or found.time_left_ms is None:
+    if not judgement.lag or judgement.time_left_ms is None:
         return ""
-    if found.catch_up_ms is not None and found.catch_up_ms < found.time_left_ms:
+    if judgement.catch_up_ms is not None and judgement.catch_up_ms < judgement.time_left_ms:
         return ""
     until_expiry_ms, used_bytes = _until_expiry_ms(facts), _unread_bytes(facts)
     if until_expiry_ms is not None and until_expiry_ms * RETENTION_SHARE <= (facts.retention.ms or 0):
@@ -309,7 +309,7 @@ def _looks_with_commit(facts: Facts) -> Iterator[Position]:
     return (Position(look.time_ms, look.committed) for look in facts.looks if look.committed is not None)
 
 
-def _is_waiting(facts: Facts, found: Judgement) -> bool:
+def _is_waiting(facts: Facts, judgement: Judgement) -> bool:
     """Return whether records have been unread for the whole window: by an early sample, else by the first one's
     timestamp.
     """
@@ -318,7 +318,7 @@ def _is_waiting(facts: Facts, found: Judgement) -> bool:
         for look in facts.looks
     ):
         return True
-    return found.time_lag_ms is not None and found.time_lag_ms >= facts.window_ms
+    return judgement.time_lag_ms is not None and judgement.time_lag_ms >= facts.window_ms
 
 
 # The lag of one group and of its partitions. Pure.
@@ -406,15 +406,15 @@ def totals_by(groups: Iterable[GroupLag], grouping: Grouping) -> list[tuple[Subj
     return [(subject, sum_partitions(partitions)) for subject, partitions in partitions_by_key.values()]
 
 
-def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[object, Subject]:
+def _subject(grouping: Grouping, group: GroupLag, partition: PartitionLag) -> tuple[object, Subject]:
     name = group.outcome.name
     match grouping:
         case Grouping.GROUP:
             return name, Subject(group, None, None)
         case Grouping.TOPIC:
-            return (name, one.tp.topic), Subject(group, one.tp.topic, None)
+            return (name, partition.tp.topic), Subject(group, partition.tp.topic, None)
         case Grouping.MEMBER:
-            return (name, one.member and one.member.member_id), Subject(group, None, one.member)
+            return (name, partition.member and partition.member.member_id), Subject(group, None, partition.member)
         case Grouping.ALL:
             return None, Subject(None, None, None)
 
@@ -428,7 +428,7 @@ def sum_partitions(partitions: Sequence[PartitionLag]) -> LagTotal:
 def _combined(judged: Sequence[Judgement], *, is_empty: bool) -> Judgement:
     """Return the judgement on all partitions together; without partitions there is no lag, not an unknown one."""
     behind = [judgement for judgement in judged if judgement.lag]
-    worst = max(judged, key=lambda one: one.verdict, default=None)
+    worst = max(judged, key=lambda judgement: judgement.verdict, default=None)
     lags = [judgement.lag for judgement in judged if judgement.lag is not None]
     return Judgement(
         lag=sum(lags) if lags or is_empty else None,

@@ -56,7 +56,7 @@ def preferences(accept: str) -> list[str]:
     ranges = list(_ranges(accept))
     named = {media_range.media_type for media_range in ranges}
     media_types: list[str] = []
-    for media_range in sorted(ranges, key=lambda one: -one.quality):
+    for media_range in sorted(ranges, key=lambda accepted: -accepted.quality):
         if media_range.quality <= 0:
             continue
         if media_range.media_type.endswith("/*"):

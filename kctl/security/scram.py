@@ -489,10 +489,10 @@ class ScramClient:
         return ClientFinal(nonce, _xor(key, signature)).encode()
 
 
-def _equal(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _equal(text: str, other: str) -> bool:
+    return hmac.compare_digest(text.encode(), other.encode())
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
-    size = len(one)
-    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(size, "big")
+def _xor(value: bytes, other: bytes) -> bytes:
+    size = len(value)
+    return (int.from_bytes(value, "big") ^ int.from_bytes(other, "big")).to_bytes(size, "big")

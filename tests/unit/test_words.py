@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.words import empty_loop_variables, markdown_lines, phrases_in
+from docs.words import empty_names, markdown_lines, phrases_in
 
 
 def test_phrases_are_found_with_what_to_write_instead() -> None:
@@ -20,11 +20,12 @@ def test_code_blocks_of_pages_are_not_prose() -> None:
     assert list(markdown_lines("a\n```\nb\n```\nc")) == [(1, "a"), (5, "c")]
 
 
-def test_loop_variables_named_after_nothing_are_found() -> None:
+def test_variables_named_after_nothing_are_found() -> None:
     for source, lines in (
         ("for one in rows:\n    pass", [1]),
         ("names = [each.name for each in rows]", [1]),
         ("pairs = {key: one for key, one in rows}", [1]),
+        ("largest = max(rows, key=lambda one: one.size)", [1]),
         ("for row in rows:\n    one = row", []),
     ):
-        assert empty_loop_variables(source) == lines, source
+        assert empty_names(source) == lines, source

@@ -48,14 +48,14 @@ def problems_of(
 ) -> list[PartitionProblem]:
     """Return all problems of the partition.  Without `min_insync_replicas` that limit is not checked."""
     has_leader = partition.leader >= 0
-    found = []
+    problems = []
     if not has_leader or partition.leader not in live:
-        found.append(PartitionProblem.UNAVAILABLE)
+        problems.append(PartitionProblem.UNAVAILABLE)
     if min_insync_replicas is not None and (not has_leader or len(partition.isr) < min_insync_replicas):
-        found.append(PartitionProblem.UNDER_MIN_ISR)
+        problems.append(PartitionProblem.UNDER_MIN_ISR)
     if len(partition.isr) < _replication_factor(partition, ongoing):
-        found.append(PartitionProblem.UNDER_REPLICATED)
-    return found
+        problems.append(PartitionProblem.UNDER_REPLICATED)
+    return problems
 
 
 def _replication_factor(partition: Partition, ongoing: Ongoing | None) -> int:
@@ -170,10 +170,10 @@ async def brokers_not_leading(
 
     async def refuses(broker_id: int, tp: TopicPartition) -> bool:
         try:
-            found = (await list_offsets_of_leader(await client.broker(broker_id), [tp], LATEST)).get(tp)
+            outcome = (await list_offsets_of_leader(await client.broker(broker_id), [tp], LATEST)).get(tp)
         except (ConnectionLost, AuthenticationFailed, ApiError):
             return False  # A broker that has just ended.
-        return isinstance(found, ApiError) and found.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return isinstance(outcome, ApiError) and outcome.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     outcomes = await client.gather([refuses(broker_id, tp) for broker_id, tp in led.items()])
     refused = {broker_id: tp for (broker_id, tp), refuses in zip(led.items(), outcomes, strict=True) if refuses}
@@ -253,7 +253,7 @@ async def partitions_with_problems(
     of_minimum = {PartitionProblem.UNDER_MIN_ISR, PartitionProblem.AT_MIN_ISR}
     minimums = {} if of_minimum.isdisjoint(problems) else await min_insync_replicas(client, readable)
     ongoing = await ongoing_if_supported(client) if metadata.controller_id in metadata.brokers else {}
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for topic in topics:
         for partition in topic.partitions:
             has = problems_of(
@@ -265,8 +265,8 @@ async def partitions_with_problems(
             if minimums.get(topic.name) == len(partition.isr):
                 has.append(PartitionProblem.AT_MIN_ISR)
             if not set(problems).isdisjoint(has):
-                found.setdefault(topic.name, []).append(partition.partition)
-    return found
+                numbers.setdefault(topic.name, []).append(partition.partition)
+    return numbers
 
 
 async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) -> dict[str, int]:
@@ -274,15 +274,15 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
     if not topics:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-    found: dict[str, int] = {}
+    minimums: dict[str, int] = {}
     for resource, entries in (
         await describe_configs(client, resources, names=[MIN_INSYNC_REPLICAS], synonyms=False)
     ).items():
         entry = None if isinstance(entries, Outcome) else entry_named(entries, MIN_INSYNC_REPLICAS)
         minimum = None if entry is None else number_in(entry.value)
         if minimum is not None:
-            found[resource.name] = minimum
-    return found
+            minimums[resource.name] = minimum
+    return minimums
 
 
 def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:

@@ -304,18 +304,18 @@ async def _properties(
     client: ClusterClient, metadata: ClusterMetadata, parts: _Parts
 ) -> Mapping[str, Mapping[str, str | None]]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in metadata.topics]
-    found = await describe_configs(
+    described = await describe_configs(
         client, resources, names=[MIN_INSYNC_REPLICAS, _UNCLEAN, *_THROTTLED], synonyms=False
     )
-    return _values(found, "properties of topic", parts)
+    return _values(described, "properties of topic", parts)
 
 
 async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) -> Mapping[int, int]:
     """Return the lower limit of replication of the brokers that have one."""
     resources = [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in alive]
-    found = await describe_configs(client, resources, names=list(_RATES), synonyms=False)
+    described = await describe_configs(client, resources, names=list(_RATES), synonyms=False)
     limits = {}
-    for name, values in _values(found, "properties of broker", parts).items():
+    for name, values in _values(described, "properties of broker", parts).items():
         given = [int(value) for value in values.values() if value is not None and value.isdecimal()]
         if given and min(given) < 2**62:  # The default is the largest long.
             limits[int(name)] = min(given)
@@ -323,12 +323,12 @@ async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) 
 
 
 def _values(
-    found: Mapping[ConfigResource, list[ConfigEntry] | Outcome], what: str, parts: _Parts
+    described: Mapping[ConfigResource, list[ConfigEntry] | Outcome], what: str, parts: _Parts
 ) -> dict[str, dict[str, str | None]]:
-    parts.note_outcomes(what, [outcome for outcome in found.values() if isinstance(outcome, Outcome)])
+    parts.note_outcomes(what, [outcome for outcome in described.values() if isinstance(outcome, Outcome)])
     return {
         resource.name: {entry.name: entry.value for entry in entries}
-        for resource, entries in found.items()
+        for resource, entries in described.items()
         if isinstance(entries, list)
     }
 
@@ -361,7 +361,7 @@ async def _offsets(client: ClusterClient, led: Collection[TopicPartition], metad
 def _topics(
     metadata: ClusterMetadata, properties: Mapping[str, Mapping[str, str | None]], offsets: _Offsets
 ) -> tuple[TopicState, ...]:
-    found = []
+    states = []
     for topic in metadata.topics.values():
         if topic.error is not ErrorCode.NONE:
             continue
@@ -369,7 +369,7 @@ def _topics(
         tps = [TopicPartition(topic.name, partition.partition) for partition in topic.partitions]
         is_read = all(tp in offsets.ends for tp in tps)
         minimum = None if values is None else values.get(MIN_INSYNC_REPLICAS)
-        found.append(
+        states.append(
             TopicState(
                 name=topic.name,
                 is_internal=topic.is_internal,
@@ -389,7 +389,7 @@ def _topics(
                 records=sum(offsets.ends[tp] - offsets.starts[tp] for tp in tps) if is_read else None,
             )
         )
-    return tuple(found)
+    return tuple(states)
 
 
 # Directories and moves.
@@ -398,9 +398,9 @@ def _topics(
 async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: _Parts) -> list[LogDir]:
     """Return the directories of the brokers that respond."""
     nothing: tuple[list[LogDir], list[Outcome]] = ([], [])
-    found, failed = await parts.read("log directories", describe_log_dirs(client, alive), nothing)
+    log_dirs, failed = await parts.read("log directories", describe_log_dirs(client, alive), nothing)
     parts.note_outcomes("log directories of broker", failed)
-    return found
+    return log_dirs
 
 
 def _directories(before: list[LogDir], after: list[LogDir], span_s: float) -> tuple[DirectoryState, ...]:
@@ -484,7 +484,7 @@ def _group(group: GroupLag, kind: str) -> GroupState:
         type=kind,
         state=group.state,
         members=group.member_count,
-        unread=sum(found.lag or 0 for _, found in judged),
+        unread=sum(judged_lag.lag or 0 for _, judged_lag in judged),
         uncommitted_partitions=len(uncommitted),
         uncommitted_records=sum(map(_records, uncommitted)),
         verdict=group.verdict.name,
@@ -495,8 +495,8 @@ def _group(group: GroupLag, kind: str) -> GroupState:
         lag=judgement.lag if judgement else None,
         lag_partitions=tuple(
             (lag.tp.topic, lag.tp.partition, lag.committed)
-            for lag, found in ordered[:PLACES_MAX]
-            if lag.committed is not None and (found.lag or found.verdict is not Verdict.OK)
+            for lag, judged_lag in ordered[:PLACES_MAX]
+            if lag.committed is not None and (judged_lag.lag or judged_lag.verdict is not Verdict.OK)
         ),
         client_ids=tuple(sorted({lag.member.client_id for lag, _ in judged if lag.member is not None}))[:PLACES_MAX],
     )
@@ -589,11 +589,11 @@ async def _certificates(
             expires_ms=round(certificate.valid_until.timestamp() * 1000),
         )
 
-    found = await asyncio.gather(*(asyncio.to_thread(read, broker_id) for broker_id in sorted(alive)))
-    for error in found:
+    outcomes = await asyncio.gather(*(asyncio.to_thread(read, broker_id) for broker_id in sorted(alive)))
+    for error in outcomes:
         if isinstance(error, KctlError):
             parts.note_error("certificates", error)
-    return tuple(certificate for certificate in found if isinstance(certificate, CertificateState))
+    return tuple(certificate for certificate in outcomes if isinstance(certificate, CertificateState))
 
 
 async def _features(client: ClusterClient) -> tuple[FeatureState, ...]:

@@ -110,22 +110,22 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
     """
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
-        found = await _described(client, connection, names)
+        descriptions = await _described(client, connection, names)
         known = [
             name
-            for name, description in found.items()
+            for name, description in descriptions.items()
             if isinstance(description, GroupDescription) and description.outcome.is_done
         ]
         for name, offsets in (await _committed(client, connection, known)).items():
-            found[name] = _with_offsets(found[name], offsets, connection.address)
-        return found
+            descriptions[name] = _with_offsets(descriptions[name], offsets, connection.address)
+        return descriptions
 
-    found = await on_coordinators(client, group_ids, send_to)
+    outcomes = await on_coordinators(client, group_ids, send_to)
     return [
         GroupDescription(Outcome(name, description.code, str(description)))
         if isinstance(description, ApiError)
         else description
-        for name, description in found.items()
+        for name, description in outcomes.items()
     ]
 
 
@@ -139,10 +139,10 @@ async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> li
             for result in response.results
         }
 
-    found = await on_coordinators(client, group_ids, send_to)
+    outcomes = await on_coordinators(client, group_ids, send_to)
     return [
         Outcome(name, outcome.code, str(outcome)) if isinstance(outcome, ApiError) else outcome
-        for name, outcome in sorted(found.items())
+        for name, outcome in sorted(outcomes.items())
     ]
 
 
@@ -236,8 +236,8 @@ async def _committed(
     pieces = _pieces(names, groups_per_request(connection)) if names else []
     replies = await client.gather([fetch_commits(connection, dict.fromkeys(piece)) for piece in pieces])
     missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT)
-    found = {name: topics for reply in replies for name, topics in reply.items()}
-    return {name: _offsets(found.get(name, missing)) for name in names}
+    topics_by_group = {name: topics for reply in replies for name, topics in reply.items()}
+    return {name: _offsets(topics_by_group.get(name, missing)) for name in names}
 
 
 def _offsets(topics: list[OffsetFetchResponseTopic] | ApiError) -> list[GroupOffset] | ApiError:

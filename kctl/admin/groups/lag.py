@@ -155,13 +155,13 @@ class LagReader:
             self._remember(key, Look(now_ms, committed, log.start, log.end))
             return PartitionLag(tp, committed, log, member, judge(facts))
 
-        found = []
+        lag_of_groups = []
         for group in groups:
             readers = {tp: member for member in reversed(group.members) for tp in member.assignment}
             known = offsets[group.outcome.name]
             lags = tuple(lag_of(group, tp, offset, readers.get(tp)) for tp, offset in known.items())
-            found.append(GroupLag(group.outcome, group.state, len(group.members), lags))
-        return found
+            lag_of_groups.append(GroupLag(group.outcome, group.state, len(group.members), lags))
+        return lag_of_groups
 
     def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
         """Return the committed offsets, and assigned partitions without one, of the selected topics."""
@@ -200,10 +200,10 @@ class LagReader:
         ranges = await list_offsets_at(client, partitions, (EARLIEST, LATEST), known=known)
         stable: Outcomes[OffsetAt] = {}
         if self.options.isolation is IsolationLevel.READ_COMMITTED:
-            led = [tp for tp, found in ranges.items() if not isinstance(found, ApiError)]
+            led = [tp for tp, range_ in ranges.items() if not isinstance(range_, ApiError)]
             latest = dict.fromkeys(led, LATEST)
             stable = await list_offsets(client, latest, isolation=self.options.isolation, known=known)
-        return {tp: _log_range(found, stable.get(tp)) for tp, found in ranges.items()}
+        return {tp: _log_range(range_, stable.get(tp)) for tp, range_ in ranges.items()}
 
     async def _ends_before(
         self, client: ClusterClient, logs: Outcomes[LogRange], now_ms: int, known: ClusterMetadata | None
@@ -213,10 +213,10 @@ class LagReader:
             return {}
         led = {tp: log for tp, log in logs.items() if isinstance(log, LogRange)}
         since_ms = now_ms - self.options.window_ms
-        found = await list_offsets(client, dict.fromkeys(led, since_ms), known=known) if led else {}
+        offsets = await list_offsets(client, dict.fromkeys(led, since_ms), known=known) if led else {}
         return {
             tp: Position(since_ms, led[tp].end if offset.offset < 0 else offset.offset)
-            for tp, offset in found.items()
+            for tp, offset in offsets.items()
             if not isinstance(offset, ApiError)
         }
 
@@ -273,12 +273,12 @@ class LagReader:
             del looks[1:-1:2]
 
 
-def _log_range(found: tuple[OffsetAt, ...] | ApiError, stable: OffsetAt | ApiError | None) -> LogRange | ApiError:
-    if isinstance(found, ApiError):
-        return found
+def _log_range(range_: tuple[OffsetAt, ...] | ApiError, stable: OffsetAt | ApiError | None) -> LogRange | ApiError:
+    if isinstance(range_, ApiError):
+        return range_
     if isinstance(stable, ApiError):
         return stable
-    start, end = (at.offset for at in found)
+    start, end = (at.offset for at in range_)
     return LogRange(start, end if stable is None else stable.offset, end)
 
 
@@ -346,9 +346,9 @@ async def read_cluster_lag(client: ClusterClient, reader: LagReader, now_ms: int
     )
 
 
-def _log(found: object) -> LogRange | None:
-    if found is None or isinstance(found, ApiError):
+def _log(range_: object) -> LogRange | None:
+    if range_ is None or isinstance(range_, ApiError):
         return None
-    assert isinstance(found, tuple)
-    start, end = found
+    assert isinstance(range_, tuple)
+    start, end = range_
     return LogRange(start.offset, end.offset, end.offset)

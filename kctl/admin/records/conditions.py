@@ -129,15 +129,15 @@ class Path:
         """Return the value at the path; MISSING if there is none."""
         if not self.steps:
             return record.field(self.field)
-        found = record.document(self.field)
+        value = record.document(self.field)
         for step in self.steps:
-            if isinstance(found, dict) and isinstance(step, str):
-                found = found.get(step, MISSING)
-            elif isinstance(found, list) and isinstance(step, int) and -len(found) <= step < len(found):
-                found = found[step]
+            if isinstance(value, dict) and isinstance(step, str):
+                value = value.get(step, MISSING)
+            elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+                value = value[step]
             else:
                 return MISSING
-        return found
+        return value
 
     def __str__(self) -> str:
         return self.field + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
@@ -195,9 +195,9 @@ class IsNull:
 
     def holds(self, record: RecordView) -> Truth:
         """Return whether the record has no value there."""
-        found = self.operand.read(record)
+        value = self.operand.read(record)
         is_field = isinstance(self.operand, Path) and not self.operand.steps
-        return found is None or (isinstance(found, Missing) and not is_field)  # Bytes that are no text are not null.
+        return value is None or (isinstance(value, Missing) and not is_field)  # Bytes that are no text are not null.
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +219,8 @@ class IsTrue:
 
     def holds(self, record: RecordView) -> Truth:
         """Return whether the operand is `true`."""
-        found = self.operand.read(record)
-        return None if found is None or isinstance(found, Missing) else found is True
+        value = self.operand.read(record)
+        return None if value is None or isinstance(value, Missing) else value is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +243,13 @@ class All:
 
     def holds(self, record: RecordView) -> Truth:
         """Return False if one of the conditions is false, True if all are true."""
-        found: Truth = True
+        combined: Truth = True
         for condition in self.conditions:
             truth = condition.holds(record)
             if truth is False:
                 return False
-            found = truth if truth is None else found
-        return found
+            combined = truth if truth is None else combined
+        return combined
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,13 +260,13 @@ class Either:
 
     def holds(self, record: RecordView) -> Truth:
         """Return True if one of the conditions is true, False if all are false."""
-        found: Truth = False
+        combined: Truth = False
         for condition in self.conditions:
             truth = condition.holds(record)
             if truth is True:
                 return True
-            found = truth if truth is None else found
-        return found
+            combined = truth if truth is None else combined
+        return combined
 
 
 Condition: TypeAlias = Comparison | Like | IsNull | Exists | IsTrue | Not | All | Either
@@ -282,10 +282,10 @@ def is_like(text: str, pattern: str) -> bool:
     if end < position or first[0].match(text) is None or last[0].match(text, end) is None:
         return False
     for part, _ in between:
-        found = part.search(text, position, end)
-        if found is None:
+        match = part.search(text, position, end)
+        if match is None:
             return False
-        position = found.end()
+        position = match.end()
     return True
 
 
@@ -429,18 +429,18 @@ def _tokens(expression: str) -> list[_Token]:
     position = 0
     end = len(expression.rstrip())
     while position < end:
-        found = _TOKEN.match(expression, position)
-        if found is None:
+        match = _TOKEN.match(expression, position)
+        if match is None:
             blank = len(expression) - len(expression[position:].lstrip())
             wrong = expression[blank]
             if wrong in "\"'":
                 raise WhereError("text without its closing quote", blank + 1)
             raise WhereError(f"unexpected '{wrong}'", blank + 1)
-        kind = str(found.lastgroup)
-        is_keyword = kind == "name" and found[kind].lower() in _KEYWORDS and not _follows_dot(tokens)
-        text = found[kind].lower() if is_keyword else found[kind]
-        tokens.append(_Token("keyword" if is_keyword else kind, text, found.start(kind) + 1))
-        position = found.end()
+        kind = str(match.lastgroup)
+        is_keyword = kind == "name" and match[kind].lower() in _KEYWORDS and not _follows_dot(tokens)
+        text = match[kind].lower() if is_keyword else match[kind]
+        tokens.append(_Token("keyword" if is_keyword else kind, text, match.start(kind) + 1))
+        position = match.end()
     return [*tokens, _Token("end", "", end + 1)]
 
 
@@ -620,7 +620,7 @@ def _unquoted(token: _Token) -> str:
     inner = token.text[1:-1]
     if token.text[0] == "'":
         replaced = {"\\'": "'", "''": "'", '"': '\\"'}
-        inner = re.sub(r"""\\.|''|\"""", lambda found: replaced.get(found[0], found[0]), inner, flags=re.DOTALL)
+        inner = re.sub(r"""\\.|''|\"""", lambda match: replaced.get(match[0], match[0]), inner, flags=re.DOTALL)
     try:
         text = str(json.loads(f'"{inner}"', strict=False))
         text.encode()

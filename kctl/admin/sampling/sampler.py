@@ -104,26 +104,26 @@ class RetentionReader:
         }
         await self._read_retentions({tp.topic for tp, _ in behind}, now_ms)
         await self._read_unread(behind, logs)
-        known = {topic: found for topic, (_, found) in self._retentions.items() if found is not None}
-        return RetentionFacts(known, {place: found for place, (_, found) in self._unread.items()})
+        known = {topic: retention for topic, (_, retention) in self._retentions.items() if retention is not None}
+        return RetentionFacts(known, {place: unread for place, (_, unread) in self._unread.items()})
 
     async def _read_retentions(self, topics: Collection[str], now_ms: int) -> None:
         """Topics whose limits are unknown come first, then those that were read longest ago."""
-        self._retentions = {topic: found for topic, found in self._retentions.items() if topic in topics}
+        self._retentions = {topic: retention for topic, retention in self._retentions.items() if topic in topics}
         read_ms = {topic: at_ms for topic, (at_ms, _) in self._retentions.items()}
         due = [topic for topic in topics if topic not in read_ms or now_ms - read_ms[topic] >= RETENTION_CACHED_MS]
         due = sorted(due, key=lambda topic: (read_ms.get(topic, -1), topic))[:TOP_RETENTIONS_MAX]
-        found = await read_retentions(self._client, due)
-        self._retentions |= {topic: (now_ms, found.get(topic)) for topic in due}
+        retentions = await read_retentions(self._client, due)
+        self._retentions |= {topic: (now_ms, retentions.get(topic)) for topic in due}
 
     async def _read_unread(self, behind: AbstractSet[Place], logs: Mapping[TopicPartition, LogRange]) -> None:
         """Partitions that were read longest ago come first."""
         self._samples += 1
         self._unread = {
-            (tp, committed): (end, found) if end == logs[tp].end else (end, found._replace(records=None))
-            for (tp, committed), (end, found) in self._unread.items()
+            (tp, committed): (end, unread) if end == logs[tp].end else (end, unread._replace(records=None))
+            for (tp, committed), (end, unread) in self._unread.items()
             # Where no record was found, there may be one now.
-            if (tp, committed) in behind and (end == logs[tp].end or found.records != 0)
+            if (tp, committed) in behind and (end == logs[tp].end or unread.records != 0)
         }
         self._tried = {tp: self._tried.get(tp, 0) for tp, _ in behind}
         missing = sorted(behind - self._unread.keys(), key=lambda place: (self._tried[place[0]], place))
@@ -200,10 +200,10 @@ class Sampler:
             ends or {},
             starts or {},
             {
-                (directory.broker_id, r.tp): r.size_bytes
+                (directory.broker_id, replica.tp): replica.size_bytes
                 for directory in directories
-                for r in directory.replicas
-                if not r.is_future
+                for replica in directory.replicas
+                if not replica.is_future
             },
             offline,
             usable_bytes(directories),
@@ -241,8 +241,8 @@ class Sampler:
         """Return the first or the last offset of each partition, without those that have an error."""
         if not partitions:
             return {}
-        found = await list_offsets(self._client, dict.fromkeys(partitions, place), known=metadata)
-        return {tp: offset.offset for tp, offset in found.items() if not isinstance(offset, ApiError)}
+        offsets = await list_offsets(self._client, dict.fromkeys(partitions, place), known=metadata)
+        return {tp: offset.offset for tp, offset in offsets.items() if not isinstance(offset, ApiError)}
 
     async def _groups(self, late: AbstractSet[str], problems: list[str]) -> dict[str, GroupReading]:
         """Return all groups.  The history of commits is read before the offsets, so that it has no newer commit."""
@@ -305,8 +305,8 @@ class Sampler:
         if not self._reads_metrics:
             return {}
         ids = list(metadata.brokers)
-        found = await asyncio.gather(*(self._reading(metadata, broker_id) for broker_id in ids))
-        return {broker_id: reading for broker_id, reading in zip(ids, found, strict=True) if reading is not None}
+        readings = await asyncio.gather(*(self._reading(metadata, broker_id) for broker_id in ids))
+        return {broker_id: reading for broker_id, reading in zip(ids, readings, strict=True) if reading is not None}
 
     async def _reading(self, metadata: ClusterMetadata, broker_id: int) -> BrokerReading | None:
         """None without an endpoint, if it does not respond, and if it is the one of another broker."""
@@ -330,8 +330,8 @@ class Sampler:
             return known[1]
         endpoint: Endpoint | None = None
         with contextlib.suppress(KctlError, TimeoutError):
-            found = await endpoint_of(self._client, broker_id)
-            endpoint = found if found is not None and found[1] else None
+            known_endpoint = await endpoint_of(self._client, broker_id)
+            endpoint = known_endpoint if known_endpoint is not None and known_endpoint[1] else None
         if endpoint is not None and _is_loopback(endpoint[0]) and not _is_loopback(metadata.brokers[broker_id].host):
             endpoint = None  # The loopback address of another machine.
         self._found[broker_id] = (now_ms, endpoint)

@@ -45,10 +45,10 @@ async def list_acls(client: ClusterClient, filters: Sequence[AclFilter] = ()) ->
     """
 
     async def describe(connection: Connection) -> list[AclBinding]:
-        found: set[AclBinding] = set()
+        matching_acls: set[AclBinding] = set()
         for acl_filter in filters or (AclFilter(),):
-            found.update(await _describe(connection, acl_filter))
-        return sorted(found)
+            matching_acls.update(await _describe(connection, acl_filter))
+        return sorted(matching_acls)
 
     return await client.on_any_broker(describe)
 
@@ -186,10 +186,10 @@ class Resources:
             (ResourceType.DELEGATION_TOKEN, self.delegation_tokens),
             (ResourceType.USER, self.users),
         )
-        found = [(kind, name) for kind, names in by_type for name in names]
+        resources_named = [(kind, name) for kind, names in by_type for name in names]
         if self.is_cluster:
-            found.append((ResourceType.CLUSTER, CLUSTER_NAME))
-        return list(dict.fromkeys(found))
+            resources_named.append((ResourceType.CLUSTER, CLUSTER_NAME))
+        return list(dict.fromkeys(resources_named))
 
     def patterns(self) -> list[ResourcePattern]:
         """Return the resources as patterns; the cluster is always literal."""
@@ -274,7 +274,7 @@ def _check_role(resources: Resources, rules: Rules, *, is_producer: bool, is_con
 
 def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]], rules: Rules) -> list[AclBinding]:
     """Return the ACLs, each once; raise UsageError for an operation that does not exist on a type of resource."""
-    found: dict[AclBinding, None] = {}
+    combined_acls: dict[AclBinding, None] = {}
     for pattern, operations in requested:
         for operation in operations:
             supported = SUPPORTED_OPERATIONS[pattern.type]
@@ -282,8 +282,8 @@ def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]]
                 names = ", ".join(candidate.label for candidate in (*supported, Operation.ALL))
                 raise UsageError(f"{pattern.type.label} has no operation {operation.label}, only {names}")
         for entry in rules.entries(operations):
-            found[AclBinding(pattern, entry)] = None
-    return list(found)
+            combined_acls[AclBinding(pattern, entry)] = None
+    return list(combined_acls)
 
 
 def filters(resources: Resources, rules: Rules) -> list[AclFilter]:
@@ -361,13 +361,13 @@ def read_document(text: bytes, path: str) -> list[AclBinding]:
     unknown = document.keys() - {"version", "acls"}
     if not isinstance(acls, list) or unknown:
         raise UsageError(f'{path}: expected "version" and a list "acls" and nothing else')
-    found: dict[AclBinding, None] = {}
+    read_acls: dict[AclBinding, None] = {}
     for number, acl in enumerate(acls, start=1):
         try:
-            found[binding_of(acl)] = None
+            read_acls[binding_of(acl)] = None
         except ValueError as error:
             raise UsageError(f"{path}: ACL {number}: {error}") from None
-    return list(found)
+    return list(read_acls)
 
 
 def binding_of(document: Any) -> AclBinding:

@@ -109,45 +109,45 @@ def _order(change: Change) -> tuple[bool, bool]:
 
 def _topics(desired: DesiredState, present: PresentState) -> Iterator[Change]:
     for name, topic in sorted(desired.topics.items()):
-        found = present.topics.get(name)
-        if found is None:
+        existing = present.topics.get(name)
+        if existing is None:
             yield Change(Kind.TOPIC, name, Action.CREATE, after=_created(topic))
         else:
-            yield from _numbers(name, topic, found)
-            yield from _configs(name, topic, found, covers=desired.managed.has_topic(name))
-    for name, found in sorted(present.topics.items()):
-        if name not in desired.topics and not found.is_internal and desired.managed.has_topic(name):
-            yield Change(Kind.TOPIC, name, Action.DELETE, before=f"{PARTITIONS}={found.partitions}")
+            yield from _numbers(name, topic, existing)
+            yield from _configs(name, topic, existing, covers=desired.managed.has_topic(name))
+    for name, existing in sorted(present.topics.items()):
+        if name not in desired.topics and not existing.is_internal and desired.managed.has_topic(name):
+            yield Change(Kind.TOPIC, name, Action.DELETE, before=f"{PARTITIONS}={existing.partitions}")
 
 
-def _numbers(name: str, topic: DesiredTopic, found: PresentTopic) -> Iterator[Change]:
-    before, after = found.partitions, topic.partitions
+def _numbers(name: str, topic: DesiredTopic, existing: PresentTopic) -> Iterator[Change]:
+    before, after = existing.partitions, topic.partitions
     if after is not None and after != before:
         problem = None if after > before else f"the topic has {counted(before, 'partition')}, which cannot be removed"
         yield Change(Kind.TOPIC, name, Action.ALTER, PARTITIONS, str(before), str(after), problem)
     factor = topic.replication_factor
-    if factor is not None and found.replication_factors != {factor}:
-        factors = ",".join(map(str, sorted(found.replication_factors)))
+    if factor is not None and existing.replication_factors != {factor}:
+        factors = ",".join(map(str, sorted(existing.replication_factors)))
         yield Change(Kind.TOPIC, name, Action.ALTER, REPLICATION_FACTOR, factors or None, str(factor))
 
 
-def _configs(name: str, topic: DesiredTopic, found: PresentTopic, *, covers: bool) -> Iterator[Change]:
+def _configs(name: str, topic: DesiredTopic, existing: PresentTopic, *, covers: bool) -> Iterator[Change]:
     if topic.configs is None:
         return
     for key, value in sorted(topic.configs.items()):
-        if key not in found.configs or found.configs[key] != value:
-            yield Change(Kind.TOPIC, name, Action.ALTER, key, found.configs.get(key), value)
+        if key not in existing.configs or existing.configs[key] != value:
+            yield Change(Kind.TOPIC, name, Action.ALTER, key, existing.configs.get(key), value)
     if covers:
-        for key, before in sorted(found.configs.items()):
+        for key, before in sorted(existing.configs.items()):
             if key not in topic.configs:
                 yield Change(Kind.TOPIC, name, Action.RESET, key, before)
 
 
 def _acls(desired: DesiredState, present: PresentState) -> Iterator[Change]:
-    required, found = set(desired.acls or ()), set(present.acls)
-    for binding in sorted(required - found):
+    required, existing = set(desired.acls or ()), set(present.acls)
+    for binding in sorted(required - existing):
         yield Change(Kind.ACL, binding, Action.CREATE)
-    for binding in sorted(found - required):
+    for binding in sorted(existing - required):
         if desired.managed.has_acl(binding):
             yield Change(Kind.ACL, binding, Action.DELETE)
 
@@ -155,23 +155,23 @@ def _acls(desired: DesiredState, present: PresentState) -> Iterator[Change]:
 def _quotas(desired: DesiredState, present: PresentState) -> Iterator[Change]:
     required = desired.quotas or {}
     for entity, values in sorted(required.items(), key=lambda item: entity_key(item[0])):
-        found = present.quotas.get(entity, {})
+        existing = present.quotas.get(entity, {})
         for key, value in sorted(values.items()):
-            if found.get(key) != value:
-                before = number_text(found[key]) if key in found else None
+            if existing.get(key) != value:
+                before = number_text(existing[key]) if key in existing else None
                 yield Change(Kind.QUOTA, entity, Action.ALTER, key, before, number_text(value))
-    for entity, found in sorted(present.quotas.items(), key=lambda item: entity_key(item[0])):
+    for entity, existing in sorted(present.quotas.items(), key=lambda item: entity_key(item[0])):
         if desired.managed.has_quota(entity):
-            for key in sorted(found.keys() - required.get(entity, {}).keys()):
-                yield Change(Kind.QUOTA, entity, Action.RESET, key, number_text(found[key]))
+            for key in sorted(existing.keys() - required.get(entity, {}).keys()):
+                yield Change(Kind.QUOTA, entity, Action.RESET, key, number_text(existing[key]))
 
 
 def _users(desired: DesiredState, present: PresentState) -> Iterator[Change]:
     required = desired.users or {}
     for key, user in sorted(required.items()):
-        found = present.users.get(key)
-        if found != user.iterations:
-            yield _user(key, user, found)
+        existing = present.users.get(key)
+        if existing != user.iterations:
+            yield _user(key, user, existing)
     for key in sorted(present.users.keys() - required.keys()):
         if desired.managed.has_user(key.name):
             yield Change(Kind.USER, key, Action.DELETE)

@@ -173,17 +173,17 @@ def _topic(name: str, value: Yaml) -> DesiredTopic:
 
 
 def _acls(value: Yaml) -> list[AclBinding]:
-    found: dict[AclBinding, None] = {}
+    bindings: dict[AclBinding, None] = {}
     for number, acl in enumerate(_list(value, "acls"), start=1):
         try:
-            found[binding_of(acl)] = None
+            bindings[binding_of(acl)] = None
         except ValueError as error:
             raise ValueError(f"ACL {number}: {error}") from None
-    return list(found)
+    return list(bindings)
 
 
 def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
-    found: dict[Entity, dict[str, float]] = {}
+    quotas: dict[Entity, dict[str, float]] = {}
     for number, quota in enumerate(_list(value, "quotas"), start=1):
         what = f"quota {number}"
         given = _mapping(quota, what, (*_ENTITY_FIELDS, "values"))
@@ -194,16 +194,16 @@ def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
         )
         if not entity or ("ip" in given and len(entity) > 1):
             raise ValueError(f"{what}: expected user, client_id or both of them, or ip")
-        if entity in found:
+        if entity in quotas:
             raise ValueError(f"{what}: {entity_key(entity)} is given twice")
         known = IP_KEYS if "ip" in given else CLIENT_KEYS
         values = _mapping(given.get("values"), f"values of {what}", known)
-        found[entity] = {key: _quota(text, f"{key} of {what}") for key, text in values.items()}
-    return found
+        quotas[entity] = {key: _quota(text, f"{key} of {what}") for key, text in values.items()}
+    return quotas
 
 
 def _users(value: Yaml) -> dict[UserKey, DesiredUser]:
-    found: dict[UserKey, DesiredUser] = {}
+    credentials: dict[UserKey, DesiredUser] = {}
     for number, user in enumerate(_list(value, "users"), start=1):
         what = f"user {number}"
         given = _mapping(user, what, ("name", "mechanism", "iterations", "password"))
@@ -217,25 +217,25 @@ def _users(value: Yaml) -> dict[UserKey, DesiredUser]:
                 " ${directory:PATH:NAME}; documents must not contain secrets"
             )
         key = UserKey(_text(given.get("name"), f"name of {what}"), mechanism)
-        if key in found:
+        if key in credentials:
             raise ValueError(f"{what}: {key.name} with {mechanism.config_key} is given twice")
         iterations = given.get("iterations") or str(_ITERATIONS)
         count = parse_integer(
             _text(iterations, what), f"iterations of {what}", low=ITERATIONS_MIN, high=SCRAM_ITERATIONS_MAX
         )
-        found[key] = DesiredUser(count, password)
-    return found
+        credentials[key] = DesiredUser(count, password)
+    return credentials
 
 
 def _topic_fields(topic: DesiredTopic) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    topic_fields: dict[str, Any] = {}
     if topic.partitions is not None:
-        found["partitions"] = topic.partitions
+        topic_fields["partitions"] = topic.partitions
     if topic.replication_factor is not None:
-        found["replication_factor"] = topic.replication_factor
+        topic_fields["replication_factor"] = topic.replication_factor
     if topic.configs is not None:
-        found["configs"] = {key: plain(topic.configs[key]) for key in sorted(topic.configs)}
-    return found
+        topic_fields["configs"] = {key: plain(topic.configs[key]) for key in sorted(topic.configs)}
+    return topic_fields
 
 
 def _quota_fields(entity: Entity, values: Mapping[str, float]) -> dict[str, Any]:
@@ -245,8 +245,12 @@ def _quota_fields(entity: Entity, values: Mapping[str, float]) -> dict[str, Any]
 
 
 def _user_fields(key: UserKey, user: DesiredUser) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": key.name, "mechanism": key.mechanism.config_key, "iterations": user.iterations}
-    return found if user.password is None else {**found, "password": user.password}
+    user_fields: dict[str, Any] = {
+        "name": key.name,
+        "mechanism": key.mechanism.config_key,
+        "iterations": user.iterations,
+    }
+    return user_fields if user.password is None else {**user_fields, "password": user.password}
 
 
 def _matches(pattern: str, name: str) -> bool:

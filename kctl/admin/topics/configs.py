@@ -189,19 +189,19 @@ async def describe_configs(
             include_synonyms=synonyms and version >= SOURCES_VERSION_MIN,
         )
         response = await connection.send(request, DescribeConfigsResponse, version=version)
-        found: Described = {}
+        described: Described = {}
         for result in response.results:
             resource = _resource_of(result.resource_type, result.resource_name)
             if result.error_code:
-                found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
+                described[resource] = _refusal(connection, resource, result.error_code, result.error_message)
             else:
                 entries = [
                     _entry(config, resource, version)
                     for config in result.configs
                     if not own_only or _source(config, resource, version) == resource.own_source
                 ]
-                found[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
-        return found
+                described[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
+        return described
 
     return await _on_brokers_of(client, resources, send_to)
 
@@ -275,11 +275,11 @@ async def alter_configs(
             validate_only=validate_only,
         )
         response = await connection.send(request, IncrementalAlterConfigsResponse)
-        found: dict[ConfigResource, Outcome] = {}
+        outcomes: dict[ConfigResource, Outcome] = {}
         for result in response.responses:
             resource = _resource_of(result.resource_type, result.resource_name)
-            found[resource] = _refusal(connection, resource, result.error_code, result.error_message)
-        return found
+            outcomes[resource] = _refusal(connection, resource, result.error_code, result.error_message)
+        return outcomes
 
     return await _on_brokers_of(client, changes, send_to)
 
@@ -345,11 +345,11 @@ async def _on_brokers_of(
         except (ApiError, ConnectionLost) as error:
             return {some[0]: failure_of(str(broker_id), error)}
 
-    found: dict[ConfigResource, T | Outcome] = {}
+    outcome_by_resource: dict[ConfigResource, T | Outcome] = {}
     for outcomes in await client.gather([send_one(broker_id, some) for broker_id, some in by_broker.items()]):
-        found.update(outcomes)
+        outcome_by_resource.update(outcomes)
     return {
-        resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT))
+        resource: outcome_by_resource.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT))
         for resource in sorted(set(resources))
     }
 
@@ -370,11 +370,11 @@ async def _on_any_brokers(
         except ConnectionLost:
             return await client.on_any_broker(lambda other: send_to(other, some))
 
-    found: dict[ConfigResource, T | Outcome] = {}
+    outcome_by_resource: dict[ConfigResource, T | Outcome] = {}
     shares = [resources[at :: len(connections)] for at in range(len(connections))]
     for outcomes in await client.gather(list(map(send_one, connections, shares))):
-        found.update(outcomes)
-    return found
+        outcome_by_resource.update(outcomes)
+    return outcome_by_resource
 
 
 def _refusal(connection: Connection, resource: ConfigResource, error_code: int, message: str | None) -> Outcome:

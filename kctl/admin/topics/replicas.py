@@ -282,11 +282,11 @@ async def refresh_replicas(client: ClusterClient, partitions: Sequence[VerifiedP
     metadata = await client.metadata({partition.tp.topic for partition in partitions})
     for partition in partitions:
         topic = metadata.topics.get(partition.tp.topic)
-        found = topic.partition(partition.tp.partition) if topic is not None else None
-        if found is not None:
-            partition.replicas, partition.in_sync = found.replicas, frozenset(found.isr)
+        current = topic.partition(partition.tp.partition) if topic is not None else None
+        if current is not None:
+            partition.replicas, partition.in_sync = current.replicas, frozenset(current.isr)
             partition.failures = {
-                replica: _not_alive(replica) for replica in found.replicas if replica not in metadata.brokers
+                replica: _not_alive(replica) for replica in current.replicas if replica not in metadata.brokers
             }
 
 
@@ -334,18 +334,18 @@ def _compare(partition: VerifiedPartition, fetched: Mapping[int, FetchedPartitio
         return
     end = min([partition.end, *(partition.high_watermarks[replica] for replica in records)])
     try:
-        found = (compare_records if partition.is_compacted else compare_batches)(records, partition.position, end)
+        comparison = (compare_records if partition.is_compacted else compare_batches)(records, partition.position, end)
     except BatchTooLarge as error:
         for replica in records:
             partition.failures[replica] = Outcome(str(replica), ErrorCode.MESSAGE_TOO_LARGE, str(error))
         return
-    if found.next_offset == partition.position and found.difference is None:
+    if comparison.next_offset == partition.position and comparison.difference is None:
         if is_first:
             _note_empty(partition, sorted(records))
         return
     partition.empty_fetches = 0
-    partition.position, partition.difference = found.next_offset, found.difference
-    partition.compared_bytes += found.compared_bytes
+    partition.position, partition.difference = comparison.next_offset, comparison.difference
+    partition.compared_bytes += comparison.compared_bytes
 
 
 def _note_empty(partition: VerifiedPartition, replicas: list[int]) -> None:

@@ -216,30 +216,30 @@ async def describe_transactions(client: ClusterClient, transactional_ids: Collec
         response = await connection.send(request, DescribeTransactionsResponse)
         return {state.transactional_id: _described(state, connection.address) for state in response.transaction_states}
 
-    found = await on_coordinators(client, transactional_ids, send_to, CoordinatorType.TRANSACTION)
+    transactions = await on_coordinators(client, transactional_ids, send_to, CoordinatorType.TRANSACTION)
     return [
         Transaction(Outcome(name, transaction.code, str(transaction)))
         if isinstance(transaction, ApiError)
         else transaction
-        for name, transaction in found.items()
+        for name, transaction in transactions.items()
     ]
 
 
-def _described(found: TransactionState, coordinator: str) -> Transaction | ApiError:
-    code = ErrorCode.of(found.error_code)
+def _described(state: TransactionState, coordinator: str) -> Transaction | ApiError:
+    code = ErrorCode.of(state.error_code)
     if code in COORDINATOR_MOVED:
         return ApiError(code)
-    if found.error_code:
-        return Transaction(outcome_of(found.transactional_id, found.error_code))
+    if state.error_code:
+        return Transaction(outcome_of(state.transactional_id, state.error_code))
     return Transaction(
-        Outcome(found.transactional_id),
+        Outcome(state.transactional_id),
         coordinator,
-        found.producer_id,
-        found.producer_epoch,
-        found.transaction_state,
-        found.transaction_timeout_ms,
-        found.transaction_start_time_ms,
-        tuple(sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions)),
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_state,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(sorted(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions)),
     )
 
 

@@ -132,7 +132,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         self._fetches = self._group.fetches
 
     async def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
-        """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
+        """Read these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
 
         `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
         ApiError and ClusterUnreachable.
@@ -164,11 +164,11 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         self._fetches.start()
 
     async def unsubscribe(self, *, commit: bool = True) -> None:
-        """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
+        """Leave the group, after a commit if commits are automatic, and drop the partitions."""
         await self._end(commit=commit, timeout_ms=CLOSE_MS)
 
     async def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic.
+        """Leave the group and close the connections; commit before if `commit` and commit are automatic.
 
         Takes about twice the timeout at most.  Does not raise for an unreachable cluster.  If the call is cancelled,
         closing goes on, and another call waits for it.
@@ -201,7 +201,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             raise asyncio.CancelledError
 
     async def _end(self, *, commit: bool, timeout_ms: int) -> None:
-        """Ends the subscription or assignment; goes on if the caller is cancelled."""
+        """End the subscription or assignment; this goes on if the caller is cancelled."""
         if self._fetches is not None and (self._ending is None or self._ending.done()):
             self._ending = asyncio.create_task(self._end_reading(commit=commit, timeout_ms=timeout_ms))
             self._ending.add_done_callback(note_outcome)
@@ -209,7 +209,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             await asyncio.shield(self._ending)
 
     async def _end_reading(self, *, commit: bool, timeout_ms: int) -> None:
-        """The group stays in place until it is left: its listener may commit."""
+        """Begin to leave the group, which stays in place until then: its listener may commit."""
         group, fetches = self._group, self._fetches
         try:
             if group is not None:
@@ -224,7 +224,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     # Records.
 
     async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord[K, V]]:
-        """The next records, at most `max_poll_records`; empty if none arrived in time.
+        """Return the next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
@@ -248,7 +248,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                 return intercepted(self._config.interceptors, taken) if taken else []
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """All records, without end.  Raises as `poll` does."""
+        """Yield all records, without end.  Raises as `poll` does."""
         loop = asyncio.get_running_loop()
         turn_end_s = loop.time() + TURN_S
         while True:
@@ -272,7 +272,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                     break
 
     async def next_part(self) -> Part[RawRecord]:
-        """Records for an iteration, which takes them by `next_of`, in any thread.  Raises as `poll` does."""
+        """Return records for an iteration, which takes them by `next_of`, in any thread.  Raises as `poll` does."""
         self._confirm()
         while True:
             await self._wait_for_records(asyncio.get_running_loop().time() + ITERATION_POLL_S)
@@ -297,12 +297,12 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return record  # type: ignore[no-any-return]
 
     def intercepted(self, record: ConsumerRecord[K, V]) -> Sequence[ConsumerRecord[K, V]]:
-        """The record of an iteration as the interceptors return it."""
+        """Return the record of an iteration as the interceptors return it."""
         interceptors = self._config.interceptors
         return intercepted(interceptors, [record]) if interceptors else (record,)
 
     def must_attend(self, part: Part[RawRecord]) -> bool:
-        """Whether an iteration has to call `next_part` before the part ends.  May run in any thread."""
+        """Return whether an iteration has to call `next_part` before the part ends.  May run in any thread."""
         group = self._group
         if group is not None:
             group.note_poll()
@@ -362,7 +362,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             task.result()
 
     async def _wait_for_records(self, end_s: float) -> None:
-        """Returns when `take` may have records, or at a time of the loop.  Raises as `poll` does."""
+        """Return when `take` may have records, or at a time of the loop.  Raises as `poll` does."""
         self._require_open()
         fetches, group = self._fetches, self._group
         if fetches is None or self._ending is not None:
@@ -388,7 +388,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                     return  # Another task has ended the subscription.
 
     def wakeup(self) -> None:
-        """Makes the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
+        """Make the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
         self._is_woken = True
         loop = self._loop
         if loop is not None:
@@ -451,23 +451,28 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return set() if self._fetches is None else set(self._fetches.fetcher.partitions)
 
     def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
+        """Return the offset of the next record that `poll` returns.
+
+        Raises UsageError for a partition that is not read.
+        """
         self._require_assigned([tp])
         return self.positions()[tp]
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record that `poll` returns, of all partitions that are read."""
+        """Return the offset of the next record that `poll` returns, of all partitions that are read."""
         return {} if self._fetches is None else self._fetches.fetcher.positions
 
     def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
-        """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
+        """Return the offsets with the leader epochs of the records before them, as far as this consumer has read
+        those.
+        """
         fetches = self._fetches
         if fetches is None:
             return {tp: Position(offset) for tp, offset in offsets.items()}
         return {tp: fetches.fetcher.history.position(tp, offset) for tp, offset in offsets.items()}
 
     def seek(self, tp: TopicPartition, offset: int | Position) -> None:
-        """Continues with this offset; with a Position, the history before it is checked.
+        """Continue with this offset; with a Position, the history before it is checked.
 
         Raises UsageError for a partition that is not read, and for an offset that is negative or no number.
         """
@@ -482,24 +487,24 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             self._fetches.note_change()
 
     async def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
-        """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
+        """Continue with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
         for tp, offset in (await self.beginning_offsets(partitions)).items():
             self.seek(tp, offset)
 
     async def seek_to_end(self, partitions: Collection[TopicPartition]) -> None:
-        """Continues with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
+        """Continue with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
         for tp, offset in (await self.end_offsets(partitions)).items():
             self.seek(tp, offset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Keeps partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
+        """Keep partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
         self._require_assigned(partitions)
         if self._fetches is not None:
             self._fetches.fetcher.drop_fetched(partitions)  # It is fetched again after `resume`.
             self._fetches.fetcher.paused.update(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
+        """Read paused partitions again.  Raises UsageError for a partition that is not assigned."""
         self._require_assigned(partitions)
         if self._fetches is not None:
             self._fetches.fetcher.paused.difference_update(partitions)
@@ -515,7 +520,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     async def commit(
         self, offsets: Mapping[TopicPartition, Offset] | None = None, *, timeout_ms: int | None = None
     ) -> None:
-        """Commits these offsets (of the next records to read), or those after the records returned so far.
+        """Commit these offsets (of the next records to read), or those after the records returned so far.
 
         The leader epochs of the records before them are committed too, as far as this consumer has read those.  Retries
         until the timeout, default_api_timeout_ms by default.  If the call is cancelled, the commit goes on.  Raises
@@ -546,8 +551,8 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             self._announce_commit(commits)
 
     def group_metadata(self) -> GroupMetadata:
-        """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
-        Raises UsageError.
+        """Return the identity of the member, with which `send_offsets` of a producer fences former members of the
+        group.  Raises UsageError.
         """
         group_id = self._group_id()
         return GroupMetadata(group_id) if self._group is None else self._group.metadata

@@ -116,7 +116,7 @@ class AsyncProducer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Adds a record to a batch; waits up to `max_block_ms` while the buffer is full, and for the topic.
+        """Add a record to a batch; wait up to `max_block_ms` while the buffer is full, and for the topic.
 
         The future has the record's metadata, or raises a KctlError.  Raises UsageError, which names the argument, for
         what cannot be written, and outside a transaction; ApiError (unknown topic or partition, record too large,
@@ -143,7 +143,7 @@ class AsyncProducer(Generic[K, V]):
         return future
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """Waits until every record that was sent before has its result.
+        """Wait until every record that was sent before has its result.
 
         Raises ApiError(REQUEST_TIMED_OUT) after `timeout_ms`; the records are still sent.
         """
@@ -160,7 +160,7 @@ class AsyncProducer(Generic[K, V]):
         return self._opened().metrics()
 
     async def begin_transaction(self) -> None:
-        """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
+        """Start a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
         transaction = self._transaction
         if transaction is None:
             raise UsageError("transactions require a transactional_id")
@@ -174,7 +174,7 @@ class AsyncProducer(Generic[K, V]):
         self._is_in_transaction = True
 
     async def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
-        """Commits offsets of a group as part of the transaction: those of the next records to read.
+        """Commit offsets of a group as part of the transaction: those of the next records to read.
 
         With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since
         cannot commit (KIP-447).  Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
@@ -183,7 +183,7 @@ class AsyncProducer(Generic[K, V]):
         await self._begun().add_offsets(GroupMetadata(group) if isinstance(group, str) else group, offsets)
 
     async def commit_transaction(self) -> None:
-        """Sends all records and commits.
+        """Send all records and commit.
 
         Raises the first error of a record, after which the transaction has to be aborted; ApiError; and
         ClusterUnreachable when the outcome is unknown.  If the caller is cancelled, the commit goes on.
@@ -191,7 +191,7 @@ class AsyncProducer(Generic[K, V]):
         await self._end(is_commit=True)
 
     async def abort_transaction(self) -> None:
-        """Discards records that have not been sent, and aborts.  Raises ApiError and ClusterUnreachable.
+        """Discard records that have not been sent, and abort.  Raises ApiError and ClusterUnreachable.
 
         If the caller is cancelled, the abort goes on.
         """
@@ -199,7 +199,10 @@ class AsyncProducer(Generic[K, V]):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A block in one transaction: committed at its end, aborted if it raises.  Raises as the methods above do."""
+        """Run a block in one transaction: committed at its end, aborted if it raises.
+
+        Raises as the methods above do.
+        """
         await self.begin_transaction()
         try:
             yield
@@ -213,7 +216,7 @@ class AsyncProducer(Generic[K, V]):
             raise
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Sends the remaining records, aborts an open transaction, and closes the connections.
+        """Send the remaining records, abort an open transaction, and close the connections.
 
         After `timeout_ms` the records that have no result get an error.  If the caller is cancelled, closing goes on;
         another `close` waits for it.
@@ -247,7 +250,7 @@ class AsyncProducer(Generic[K, V]):
             await producer.flush()
 
     async def _end(self, *, is_commit: bool) -> None:
-        """Commits or aborts; joins what is in progress because its caller was cancelled."""
+        """Commit or abort; join what is in progress because its caller was cancelled."""
         ending = self._ending
         if ending is not None and not ending.done() and self._is_committing is not is_commit:
             await asyncio.wait([ending])
@@ -282,7 +285,7 @@ class AsyncProducer(Generic[K, V]):
         self._is_in_transaction = False
 
     async def _abort_quietly(self) -> None:
-        """Aborts after an error, which the caller raises."""
+        """Abort after an error, which the caller raises."""
         try:
             await self.abort_transaction()
         except KctlError as error:
@@ -299,7 +302,7 @@ class AsyncProducer(Generic[K, V]):
     def _notify(
         self, handles: Sequence[tuple[ProducerRecord, Any]], results: Sequence[RecordMetadata] | KctlError
     ) -> None:
-        """Passes the results of records to the interceptors, and then to the futures."""
+        """Pass the results of records to the interceptors, and then to the futures."""
         for index, (record, _) in enumerate(handles):
             result = results if isinstance(results, KctlError) else results[index]
             for interceptor in self._config.interceptors:
@@ -310,7 +313,7 @@ class AsyncProducer(Generic[K, V]):
         self._resolve([future for _, future in handles], results)
 
     def _sendable(self) -> Producer:
-        """The producer, if records may be sent.  Raises UsageError and ApiError."""
+        """Return the producer, if records may be sent.  Raises UsageError and ApiError."""
         producer = self._opened()
         if self._transaction is not None:
             if not self._is_in_transaction:

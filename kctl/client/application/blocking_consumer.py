@@ -62,7 +62,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
     ) -> None:
-        """The deserializers replace those of the settings, and give the records their types."""
+        """Prepare the consumer; the deserializers replace those of the settings, and give the records their types."""
         self._config = config
         self._deserializers = (
             key_deserializer or config.key_deserializer,
@@ -72,7 +72,7 @@ class Consumer(Generic[K, V]):
         self._pid = os.getpid()
 
     def __enter__(self) -> Self:
-        """Sends nothing yet."""
+        """Send nothing yet."""
         self._thread = LoopThread("kctl consumer")
         self._thread.run(self._open())
         return self
@@ -92,7 +92,7 @@ class Consumer(Generic[K, V]):
         thread.run(self._consumer.subscribe(topics, None if listener is None else _InCaller(thread, listener)))
 
     def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int | Position]) -> None:
-        """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
+        """Read these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
 
         `poll` checks that the log still has the history before committed offsets and before each Position.  Raises
         ApiError and ClusterUnreachable.
@@ -100,11 +100,11 @@ class Consumer(Generic[K, V]):
         self._opened().run(self._consumer.assign(partitions))
 
     def unsubscribe(self) -> None:
-        """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
+        """Leave the group, after a commit if commits are automatic, and drop the partitions."""
         self._opened().run(self._consumer.unsubscribe())
 
     def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Leaves the group and closes the connections; commits before if `commit` and commits are automatic.
+        """Leave the group and close the connections; commit before if `commit` and commit are automatic.
 
         Takes about twice the timeout at most.  Called by another thread, it makes the call in progress raise WokenUp.
         """
@@ -122,12 +122,12 @@ class Consumer(Generic[K, V]):
             thread.close()
 
     def wakeup(self) -> None:
-        """Makes the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
+        """Make the `poll` or iteration in progress, or else the next one, raise WokenUp.  For any thread."""
         if self._thread is not None:
             self._consumer.wakeup()
 
     def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord[K, V]]:
-        """The next records, at most `max_poll_records`; empty if none arrived in time.
+        """Return the next records, at most `max_poll_records`; empty if none arrived in time.
 
         Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
         offset out of range, fenced member, ...), LogTruncated if auto_offset_reset is "none" and the log no longer has
@@ -137,7 +137,7 @@ class Consumer(Generic[K, V]):
         return self._opened().run(self._consumer.poll(timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """All records, without end.  Raises as `poll` does."""
+        """Yield all records, without end.  Raises as `poll` does."""
         while True:
             part = self._opened().run(self._consumer.next_part())
             consumer = self._consumer
@@ -165,38 +165,43 @@ class Consumer(Generic[K, V]):
         return self._on_loop(lambda: self._consumer.paused)
 
     def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
+        """Return the offset of the next record that `poll` returns.
+
+        Raises UsageError for a partition that is not read.
+        """
         return self._on_loop(lambda: self._consumer.position(tp))
 
     def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
-        """The offsets with the leader epochs of the records before them, as far as this consumer has read those."""
+        """Return the offsets with the leader epochs of the records before them, as far as this consumer has read
+        those.
+        """
         return self._on_loop(lambda: self._consumer.with_epochs(offsets))
 
     def seek(self, tp: TopicPartition, offset: int | Position) -> None:
-        """Continues with this offset; with a Position, the history before it is checked.
+        """Continue with this offset; with a Position, the history before it is checked.
 
         Raises UsageError for a partition that is not read.
         """
         self._on_loop(lambda: self._consumer.seek(tp, offset))
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
-        """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
+        """Continue with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
         self._opened().run(self._consumer.seek_to_beginning(partitions))
 
     def seek_to_end(self, partitions: Collection[TopicPartition]) -> None:
-        """Continues with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
+        """Continue with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
         self._opened().run(self._consumer.seek_to_end(partitions))
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Keeps partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
+        """Keep partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
         self._on_loop(lambda: self._consumer.pause(partitions))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
+        """Read paused partitions again.  Raises UsageError for a partition that is not assigned."""
         self._on_loop(lambda: self._consumer.resume(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None, *, timeout_ms: int | None = None) -> None:
-        """Commits these offsets (of the next records to read), or those after the records returned so far.
+        """Commit these offsets (of the next records to read), or those after the records returned so far.
 
         Retries until the timeout, default_api_timeout_ms by default.  Raises CommitFailed if a rebalance has taken a
         partition away, ApiError, ClusterUnreachable and UsageError.
@@ -210,13 +215,13 @@ class Consumer(Generic[K, V]):
         return asyncio.run_coroutine_threadsafe(self._consumer.commit(taken), thread.loop)
 
     def group_metadata(self) -> GroupMetadata:
-        """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
-        Raises UsageError.
+        """Return the identity of the member, with which `send_offsets` of a producer fences former members of the
+        group.  Raises UsageError.
         """
         return self._on_loop(self._consumer.group_metadata)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The committed offsets of the group, of those partitions that have one.
+        """Return the committed offsets of the group, of those partitions that have one.
 
         Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
         """
@@ -227,19 +232,19 @@ class Consumer(Generic[K, V]):
         return self._opened().run(self._consumer.committed_details(partitions))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
+        """Return the partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
         return self._opened().run(self._consumer.partitions_of(topic))
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
+        """Return the offsets of the first records.  Raises ApiError and ClusterUnreachable."""
         return self._opened().run(self._consumer.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
+        """Return the offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
         return self._opened().run(self._consumer.end_offsets(partitions))
 
     def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
-        """The first record at or after each time (ms since the epoch), None if there is none.
+        """Return the first record at or after each time (ms since the epoch), None if there is none.
 
         Raises ApiError and ClusterUnreachable.
         """

@@ -37,7 +37,7 @@ class SharedAsyncProducer(AsyncProducer[K, V]):
         self._resolve = settle_all
 
     def send_from_thread(self, thread: LoopThread, *arguments: Any) -> RecordFuture:
-        """Does what `send` does with the arguments of RecordRules.serialize.
+        """Do what `send` does with the arguments of RecordRules.serialize.
 
         The error of a topic or partitioner is that of the future.
         """
@@ -86,7 +86,7 @@ class Producer(Generic[K, V]):
         """Held by the caller of `close` that ends the thread."""
 
     def __enter__(self) -> Self:
-        """Raises ApiError and ClusterUnreachable with a transactional id; else nothing is sent yet."""
+        """Raise ApiError and ClusterUnreachable with a transactional id; else nothing is sent yet."""
         thread = LoopThread("kctl producer")
         try:
             self._producer: SharedAsyncProducer[K, V] = SharedAsyncProducer(self._config)
@@ -110,7 +110,7 @@ class Producer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[RecordMetadata]:
-        """Adds a record to a batch; waits up to `max_block_ms` while the buffer is full, and for the topic.
+        """Add a record to a batch; wait up to `max_block_ms` while the buffer is full, and for the topic.
 
         The future has the record's metadata, or raises a KctlError (unknown topic, not acknowledged in time, ...).
         Records for a partition are written in the order of the calls.  Raises UsageError, which names the argument, for
@@ -121,7 +121,7 @@ class Producer(Generic[K, V]):
         return self._producer.send_from_thread(thread, topic, value, key, headers, partition, timestamp_ms)
 
     def flush(self, timeout_ms: int | None = None) -> None:
-        """Waits until every record that was sent before has its result.
+        """Wait until every record that was sent before has its result.
 
         Raises ApiError(REQUEST_TIMED_OUT) after `timeout_ms`; the records are still sent.  Raises UsageError in a
         callback of the producer, whose thread would wait for itself.
@@ -134,11 +134,11 @@ class Producer(Generic[K, V]):
         return self._producer.metrics()
 
     def begin_transaction(self) -> None:
-        """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
+        """Start a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
         self._run(self._producer.begin_transaction())
 
     def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
-        """Commits offsets of a group as part of the transaction: those of the next records to read.
+        """Commit offsets of a group as part of the transaction: those of the next records to read.
 
         With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since
         cannot commit (KIP-447).  Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
@@ -146,7 +146,7 @@ class Producer(Generic[K, V]):
         self._run(self._producer.send_offsets(group, offsets))
 
     def commit_transaction(self) -> None:
-        """Sends all records and commits.
+        """Send all records and commit.
 
         Raises the first error of a record, after which the transaction has to be aborted; ApiError; and
         ClusterUnreachable when the outcome is unknown.
@@ -154,12 +154,15 @@ class Producer(Generic[K, V]):
         self._run(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Discards records that have not been sent, and aborts.  Raises ApiError and ClusterUnreachable."""
+        """Discard records that have not been sent, and abort.  Raises ApiError and ClusterUnreachable."""
         self._run(self._producer.abort_transaction())
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """A block in one transaction: committed at its end, aborted if it raises.  Raises as the methods above do."""
+        """Run a block in one transaction: committed at its end, aborted if it raises.
+
+        Raises as the methods above do.
+        """
         self.begin_transaction()
         try:
             yield
@@ -173,7 +176,7 @@ class Producer(Generic[K, V]):
             raise
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Sends the remaining records, aborts an open transaction, and closes the connections.
+        """Send the remaining records, abort an open transaction, and close the connections.
 
         After `timeout_ms` the records that have no result get an error.  Any thread may call it, also while others
         wait.  Raises UsageError in a callback of the producer.

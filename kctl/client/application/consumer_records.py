@@ -80,7 +80,7 @@ class ConsumerInterceptor:
     """
 
     def on_consume(self, records: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[Any, Any]]:
-        """Records before the application gets them: one list of each `poll`, one record of an iteration."""
+        """Change records before the application gets them: one list of each `poll`, one record of an iteration."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -93,7 +93,7 @@ _record: partial[RawRecord] = partial(tuple.__new__, ConsumerRecord)
 
 
 def decode_raw(tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[RawRecord], int]]:
-    """The records of a batch, not deserialized, in lists with the offset after each.  Raises CorruptBatch."""
+    """Yield the records of a batch, not deserialized, in lists with the offset after each.  Raises CorruptBatch."""
     for found, is_last in placed_records(buffer, header, tp):
         records = list(map(_record, found))
         yield records, header.next_offset if is_last else records[-1].offset + 1
@@ -118,7 +118,7 @@ def deserialized(
 
 
 def intercepted(interceptors: Sequence[ConsumerInterceptor], records: list[Any]) -> list[Any]:
-    """The records as the interceptors return them."""
+    """Return the records as the interceptors return them."""
     for interceptor in interceptors:
         try:
             records = interceptor.on_consume(records)
@@ -130,7 +130,7 @@ def intercepted(interceptors: Sequence[ConsumerInterceptor], records: list[Any])
 def announce_commit(
     interceptors: Sequence[ConsumerInterceptor], offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
-    """Tells the interceptors about a commit."""
+    """Tell the interceptors about a commit."""
     for interceptor in interceptors:
         try:
             interceptor.on_commit(offsets)

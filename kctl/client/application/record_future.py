@@ -42,7 +42,7 @@ class RecordFuture(Future[RecordMetadata]):
             return self._made
 
     def settle(self, result: RecordMetadata | Exception) -> None:
-        """Sets the result or the error."""
+        """Set the result or the error."""
         with _STATES:
             if isinstance(result, Exception):
                 self._exception = result

@@ -47,7 +47,7 @@ OffsetReset = str
 
 
 def as_is(data: bytes | None) -> bytes | None:
-    """The default deserializer: the bytes of the record."""
+    """Return the default deserializer: the bytes of the record."""
     return data
 
 
@@ -135,7 +135,7 @@ class ProducerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+        """Return the settings of Kafka's client properties; `overrides` are fields, and replace them.
 
         Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
         UsageError, also for a name that no client has.
@@ -146,11 +146,11 @@ class ProducerConfig:
         return cls(**(producer_fields(properties, known - overrides.keys()) | overrides))
 
     def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
+        """Return the settings of the connections."""
         return _producer_client_settings(self)
 
     def producer_settings(self) -> ProducerSettings:
-        """The settings of the accumulator and the sender."""
+        """Return the settings of the accumulator and the sender."""
         return ProducerSettings(
             acks=_ACKS[self.acks],
             codec=Codec.named(self.compression_type),
@@ -173,7 +173,7 @@ class ProducerConfig:
         return level
 
     def record_rules(self) -> RecordRules:
-        """How records are serialized, and what is refused."""
+        """Return how records are serialized, and what is refused."""
         return RecordRules(self.key_serializer, self.value_serializer, self.interceptors, self.max_request_size)
 
 
@@ -278,7 +278,7 @@ class ConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+        """Return the settings of Kafka's client properties; `overrides` are fields, and replace them.
 
         Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
         UsageError, also for a name that no client has.
@@ -300,7 +300,7 @@ class ConsumerConfig:
         return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
 
     def fetch_limits(self) -> FetchLimits:
-        """The limits of Fetch requests."""
+        """Return the limits of Fetch requests."""
         return FetchLimits(
             self.fetch_max_wait_ms, self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes
         )

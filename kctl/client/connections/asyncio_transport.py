@@ -74,7 +74,7 @@ class AsyncioTransport:
         receive_buffer_bytes: int = -1,
         reached_at: str | None = None,
     ) -> AsyncioConnection:
-        """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
+        """Connect, secure the connection and fetch the broker's API versions; see Transport.connect."""
         connection = AsyncioConnection(
             host, port, client_id=client_id, timeout_ms=timeout_ms, budget=budget, security=security
         )
@@ -93,13 +93,13 @@ class AsyncioTransport:
         return connection
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Runs all concurrently, CONCURRENT_REQUESTS_MAX at a time; raises the first error after all have ended."""
+        """Run all concurrently, CONCURRENT_REQUESTS_MAX at a time; raise the first error after all have ended."""
         turns = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
 
-        async def in_turn(one: Awaitable[T]) -> _Outcome[T]:
+        async def in_turn(awaitable: Awaitable[T]) -> _Outcome[T]:
             async with turns:
                 try:
-                    return _Outcome(result=await one)
+                    return _Outcome(result=await awaitable)
                 except Exception as error:
                     return _Outcome(error=error)
 
@@ -113,14 +113,14 @@ class AsyncioTransport:
                     raise outcome.error
                 finally:
                     del outcome, outcomes
-        return [cast("T", one.result) for one in outcomes]
+        return [cast("T", succeeded.result) for succeeded in outcomes]
 
     async def sleep(self, duration_ms: int) -> None:
         """Suspends for the duration."""
         await asyncio.sleep(duration_ms / 1000)
 
     def monotonic_ms(self) -> int:
-        """Time of the event loop's clock."""
+        """Return the time of the event loop's clock."""
         return int(asyncio.get_running_loop().time() * 1000)
 
 
@@ -165,7 +165,7 @@ class AsyncioConnection:
         return self._lost is None
 
     async def connect(self, timeout_ms: int, receive_buffer_bytes: int = -1, reached_at: str | None = None) -> None:
-        """Connects the socket, with TLS if so set.  Raises TimeoutError, ConnectionLost and AuthenticationFailed."""
+        """Connect the socket, with TLS if so set.  Raises TimeoutError, ConnectionLost and AuthenticationFailed."""
         loop = asyncio.get_running_loop()
         host = reached_at or self._host
         tls = self._security.tls_context() if self._security is not None else None
@@ -191,7 +191,7 @@ class AsyncioConnection:
         self._is_connected = True
 
     async def open(self, timeout_ms: int) -> None:
-        """Fetches the API versions and authenticates.  Raises ConnectionLost and AuthenticationFailed."""
+        """Fetch the API versions and authenticate.  Raises ConnectionLost and AuthenticationFailed."""
         try:
             self.versions = await self._hold(negotiate(), timeout_ms)
         except ConnectionClosed:
@@ -201,7 +201,7 @@ class AsyncioConnection:
         self._receiver.frame_bytes_max = RESPONSE_BYTES_MAX
 
     def unfinished(self, timeout_ms: int) -> str:
-        """Error text for a connection that was not open in time."""
+        """Return the error text for a connection that was not open in time."""
         if not self._is_connected:
             return f"no connection within {timeout_ms} ms"
         return no_response(api_versions_request(), timeout_ms)
@@ -209,7 +209,7 @@ class AsyncioConnection:
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Sends a request and waits for its response; see Connection.send."""
+        """Send a request and wait for its response; see Connection.send."""
         if version is None:
             version = self.versions.highest(type(request))
         if self._renew_at_s is not None:
@@ -224,7 +224,7 @@ class AsyncioConnection:
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        """Sends a request that has no response."""
+        """Send a request that has no response."""
         if self._lost is not None:
             raise copy_of(self._lost)
         if version is None:
@@ -241,7 +241,7 @@ class AsyncioConnection:
             raise copy_of(self._lost)
 
     async def close(self) -> None:
-        """Closes the connection; pending requests get ConnectionLost."""
+        """Close the connection; pending requests get ConnectionLost."""
         self._lose(ConnectionLost(f"{self.address}: connection closed"))
         self._receiver.close()
         try:
@@ -259,7 +259,7 @@ class AsyncioConnection:
         return self._security is not None and self._security.uses_sasl
 
     async def _renew_if_due(self) -> None:
-        """Authenticates again before the session ends (KIP-368); other requests wait for it."""
+        """Authenticate again before the session ends (KIP-368); other requests wait for it."""
         async with self._renewal:
             if self._renew_at_s is None or asyncio.get_running_loop().time() < self._renew_at_s:
                 return
@@ -276,7 +276,7 @@ class AsyncioConnection:
                 raise lost from None
 
     async def _authenticate(self, timeout_ms: int) -> None:
-        """Authenticates with SASL.  Raises AuthenticationFailed and ConnectionLost."""
+        """Authenticate with SASL.  Raises AuthenticationFailed and ConnectionLost."""
         security = self._security
         assert security is not None
         from kctl.client.connections.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
@@ -290,7 +290,7 @@ class AsyncioConnection:
             self._renew_at_s = asyncio.get_running_loop().time() + security.renew_after_ms(lifetime_ms) / 1000
 
     async def _hold(self, dialogue: Dialogue[T], timeout_ms: int, *, in_thread: bool = False) -> T:
-        """Sends the requests of the dialogue until it has finished."""
+        """Send the requests of the dialogue until it has finished."""
         event: memoryview | KctlError | None = None
         try:
             while True:
@@ -341,7 +341,7 @@ class AsyncioConnection:
         return correlation_id
 
     def _take(self, frame: memoryview) -> None:
-        """Passes a frame to the request with its correlation id."""
+        """Pass a frame to the request with its correlation id."""
         if self._raw is not None:
             arrival, self._raw = self._raw, None
             if not arrival.done():
@@ -363,7 +363,7 @@ class AsyncioConnection:
         self._receiver.close()
 
     def _error_of(self, error: OSError, action: str) -> KctlError:
-        """The error for a failed connection; those of TLS name the property to change."""
+        """Return the error for a failed connection; those of TLS name the property to change."""
         if self._security is not None and self._security.uses_tls:
             from kctl.client.connections.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
 
@@ -372,7 +372,7 @@ class AsyncioConnection:
         return kind(f"{self.address}: {reason_of(error)}")
 
     def _lose(self, error: KctlError) -> KctlError:
-        """Records the first reason of a lost connection and fails all pending requests with it."""
+        """Record the first reason of a lost connection and fail all pending requests with it."""
         if self._lost is None:
             self._lost = copy_of(error)
         self._pending.close(self._lost)
@@ -382,7 +382,7 @@ class AsyncioConnection:
 
 
 def reason_of(error: OSError) -> str:
-    """The operating system's error text without errno and address."""
+    """Return the operating system's error text without errno and address."""
     text = error.strerror or str(error)
     if error.errno is not None and text.startswith("Connect call failed"):
         import os  # noqa: PLC0415 - asyncio puts the address there instead of the reason

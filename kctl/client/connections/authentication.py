@@ -60,7 +60,7 @@ Dialogue: TypeAlias = Generator[Send | RawToken, memoryview, T]
 
 
 def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Send | RawToken | Finished[T]:
-    """Continues a dialogue with a frame, or with the error that prevented it; None begins the dialogue.
+    """Continue a dialogue with a frame, or with the error that prevented it; None begins the dialogue.
 
     Raises AuthenticationFailed and other errors of the dialogue.  Steps of SASL may take a second of processor time.
     """
@@ -73,7 +73,7 @@ def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Send
 
 
 def negotiate() -> Dialogue[BrokerVersions]:
-    """Fetches the API versions; falls back to the ApiVersions version that an older broker returns (KIP-511)."""
+    """Fetch the API versions; fall back to the ApiVersions version that an older broker returns (KIP-511)."""
     outcome: BrokerVersions | int = API_VERSIONS_MAX
     while isinstance(outcome, int):
         frame = yield Send(api_versions_request(), outcome)
@@ -82,7 +82,7 @@ def negotiate() -> Dialogue[BrokerVersions]:
 
 
 def authenticate(mechanism: str, client: SaslClient, versions: BrokerVersions) -> Dialogue[int]:
-    """Authenticates, or authenticates again; returns the session lifetime in ms, 0 if it is not limited (KIP-368).
+    """Authenticate, or authenticate again; return the session lifetime in ms, 0 if it is not limited (KIP-368).
 
     Raises AuthenticationFailed, whose text names the property to change but not the broker.
     """
@@ -112,7 +112,7 @@ def _check_handshake(mechanism: str, response: SaslHandshakeResponse) -> None:
 
 
 def _exchange(mechanism: str, client: SaslClient, versions: BrokerVersions) -> Dialogue[int]:
-    """The messages in SaslAuthenticate requests."""
+    """Exchange the messages in SaslAuthenticate requests."""
     version = versions.highest(SaslAuthenticateRequest)
     message = _first(mechanism, client)
     for _ in range(SASL_ROUNDS_MAX):
@@ -128,7 +128,9 @@ def _exchange(mechanism: str, client: SaslClient, versions: BrokerVersions) -> D
 
 
 def _raw_exchange(mechanism: str, client: SaslClient) -> Dialogue[int]:
-    """The messages as frames, for brokers before 1.0, which can refuse credentials only by closing the connection."""
+    """Exchange the messages as frames, for brokers before 1.0, which can refuse credentials only by closing the
+    connection.
+    """
     if mechanism == "GSSAPI":
         raise AuthenticationFailed("GSSAPI needs Kafka 1.0 or newer; set sasl.mechanism to another one")
     message = _first(mechanism, client)
@@ -159,7 +161,7 @@ def _next(mechanism: str, client: SaslClient, message: bytes) -> bytes | None:
 
 
 def _refused(mechanism: str, reason: str | None) -> str:
-    """The error text for a failed exchange; the reasons of broker and client contain no secret."""
+    """Return the error text for a failed exchange; the reasons of broker and client contain no secret."""
     text = shortened(reason) or "the broker gave no reason"
     return f"authentication with {mechanism} failed: {text.removesuffix('.')}; check sasl.jaas.config"
 

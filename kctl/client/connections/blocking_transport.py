@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine that awaits only operations of a BlockingTransport."""
+    """Run a coroutine that awaits only operations of a BlockingTransport."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -77,7 +77,7 @@ class BlockingTransport:
         receive_buffer_bytes: int = -1,
         reached_at: str | None = None,
     ) -> BlockingConnection:
-        """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
+        """Connect, secure the connection and fetch the broker's API versions; see Transport.connect."""
         address = address_text(host, port)
         end_s = time.monotonic() + connect_timeout_ms / 1000
         try:
@@ -104,13 +104,13 @@ class BlockingTransport:
         return connection
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Runs all in order; raises the first error after all have ended."""
+        """Run all in order; raise the first error after all have ended."""
         results: list[T] = []
         first_error: Exception | None = None
         try:
-            for one in work:
+            for awaitable in work:
                 try:
-                    results.append(await one)
+                    results.append(await awaitable)
                 except Exception as error:
                     first_error = first_error or error
         finally:
@@ -127,12 +127,12 @@ class BlockingTransport:
         time.sleep(duration_ms / 1000)  # noqa: ASYNC251 - blocking is what this transport is for
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of time.monotonic(), for deadlines."""
+        """Return the milliseconds of time.monotonic(), for deadlines."""
         return int(time.monotonic() * 1000)
 
 
 def _connected_socket(host: str, port: int, end_s: float) -> socket.socket:
-    """Connects to the first address of the host that accepts before `end_s`.  Raises OSError."""
+    """Connect to the first address of the host that accepts before `end_s`.  Raises OSError."""
     # As bytes: a str makes getaddrinfo import the idna codec, which is slow.
     name = host.encode() if host.isascii() else host
     problem: OSError = OSError(f"no address for {host}")
@@ -203,7 +203,7 @@ class BlockingConnection:
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Sends a request and waits for its response; see Connection.send."""
+        """Send a request and wait for its response; see Connection.send."""
         if version is None:
             version = self.versions.highest(type(request))
         timeout_ms = timeout_ms or self._timeout_ms
@@ -220,7 +220,7 @@ class BlockingConnection:
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        """Sends a request that has no response."""
+        """Send a request that has no response."""
         if version is None:
             version = self.versions.highest(type(request))
         end_s = time.monotonic() + self._limited(self._timeout_ms) / 1000
@@ -234,7 +234,7 @@ class BlockingConnection:
             raise self._lose(self._error_of(error, "TLS connection")) from None
 
     async def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self.is_open = False
         self._socket.close()
 
@@ -262,7 +262,7 @@ class BlockingConnection:
             raise self._lose(ConnectionLost(f"{self.address}: not a host name for TLS: {error}")) from None
 
     def _renew_if_due(self, timeout_ms: int, end_s: float) -> None:
-        """Authenticates again before the session ends (KIP-368)."""
+        """Authenticate again before the session ends (KIP-368)."""
         if self._renew_at_s is not None and time.monotonic() >= self._renew_at_s and self.is_open:
             assert self._security is not None
             try:
@@ -271,7 +271,7 @@ class BlockingConnection:
                 raise self._lose(error) from None
 
     def _authenticate(self, security: Security, timeout_ms: int, end_s: float) -> None:
-        """Authenticates with SASL.  Raises AuthenticationFailed and ConnectionLost."""
+        """Authenticate with SASL.  Raises AuthenticationFailed and ConnectionLost."""
         from kctl.client.connections.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
 
         client = security.sasl_client(self._host, max(1, int((end_s - time.monotonic()) * 1000)))
@@ -281,7 +281,7 @@ class BlockingConnection:
         self._renew_at_s = time.monotonic() + renew_after_s if lifetime_ms else None
 
     def _hold(self, dialogue: Dialogue[T], timeout_ms: int, end_s: float) -> T:
-        """Sends the requests of the dialogue until it has finished."""
+        """Send the requests of the dialogue until it has finished."""
         event: memoryview | KctlError | None = None
         while True:
             try:
@@ -310,7 +310,7 @@ class BlockingConnection:
             raise self._lose(self._error_of(error, "TLS connection")) from None
 
     def _exchange(self, request: object, version: int, timeout_ms: int, end_s: float) -> memoryview:
-        """The response frame, which must be complete at `end_s`; errors name `timeout_ms`."""
+        """Return the response frame, which must be complete at `end_s`; errors name `timeout_ms`."""
         if not self.is_open:
             raise ConnectionLost(f"{self.address}: connection closed")
         try:
@@ -346,7 +346,7 @@ class BlockingConnection:
         return self._read_exactly(size, end_s)
 
     def _read_exactly(self, size: int, end_s: float) -> memoryview:
-        """Reads `size` bytes.  Memory grows with the bytes received, because `size` comes from the peer."""
+        """Read `size` bytes.  Memory grows with the bytes received, because `size` comes from the peer."""
         buffer = bytearray(min(size, RESPONSE_READ_BYTES_MAX))
         position = 0
         while position < size:
@@ -361,7 +361,7 @@ class BlockingConnection:
         return memoryview(buffer)
 
     def _error_of(self, error: OSError, action: str) -> KctlError:
-        """The error for a failed connection; those of TLS name the property to change."""
+        """Return the error for a failed connection; those of TLS name the property to change."""
         if self._security is not None and self._security.uses_tls:
             from kctl.client.connections.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
 
@@ -371,7 +371,7 @@ class BlockingConnection:
         return kind(f"{self.address}: {text[:1].lower()}{text[1:]}")
 
     def _lose(self, error: KctlError) -> KctlError:
-        """Closes the connection; returns the error."""
+        """Close the connection; return the error."""
         self.is_open = False
         self._socket.close()
         return error

@@ -35,7 +35,7 @@ class _FrameMemory:
         self._pages: mmap.mmap | None = None
 
     def take(self, size: int) -> memoryview:
-        """Returns unused memory of the given size, uninitialised; it is in use while a view of it exists."""
+        """Return unused memory of the given size, uninitialised; it is in use while a view of it exists."""
         pages = self._pages
         if pages is None or len(pages) < size or _is_viewed(pages):
             needed = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -48,7 +48,7 @@ class _FrameMemory:
 
 
 def _is_viewed(pages: mmap.mmap) -> bool:
-    """Whether a view exists: resizing a map fails then, even to its present size."""
+    """Return whether a view exists: resizing a map fails then, even to its present size."""
     try:
         pages.resize(len(pages))
     except BufferError:
@@ -59,11 +59,11 @@ def _is_viewed(pages: mmap.mmap) -> bool:
 
 
 def _ignore_frame(_frame: memoryview) -> None:
-    """What happens with frames of a closed connection."""
+    """Ignore frames of a closed connection."""
 
 
 def _ignore_loss(_reason: OSError | int | None) -> None:
-    """What happens when a closed connection is lost."""
+    """Ignore that a closed connection is lost."""
 
 
 class FrameReceiver(asyncio.BufferedProtocol):
@@ -97,19 +97,19 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport for `write`."""
+        """Keep the transport for `write`."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._transports = transports_under(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The memory for the next bytes."""
+        """Return the memory for the next bytes."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
         return self._buffer[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Processes newly received bytes."""
+        """Process newly received bytes."""
         if self._frame is None:
             self._filled += nbytes
             self._cut()
@@ -120,11 +120,11 @@ class FrameReceiver(asyncio.BufferedProtocol):
             self._on_frame(frame)
 
     def eof_received(self) -> None:
-        """Calls `on_lost(None)`: the peer closed the connection."""
+        """Call `on_lost(None)`: the peer closed the connection."""
         self._on_lost(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Calls `on_lost` and ends the waits in `drain` and `wait_closed`."""
+        """Call `on_lost` and end the waits in `drain` and `wait_closed`."""
         self._on_lost(exc if isinstance(exc, OSError) else None)
         self._writable.set()
         self._closed.set()
@@ -132,41 +132,41 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._release()
 
     def pause_writing(self) -> None:
-        """Makes `drain` wait: the write buffer is full."""
+        """Make `drain` wait: the write buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Ends the waits in `drain`: the write buffer has room."""
+        """End the waits in `drain`: the write buffer has room."""
         self._writable.set()
 
     def write(self, chunks: list[bytes | bytearray | memoryview]) -> None:
-        """Writes the chunks in one call."""
+        """Write the chunks in one call."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(chunks)
 
     async def drain(self) -> None:
-        """Waits until the write buffer has room; also returns when the connection is lost."""
+        """Wait until the write buffer has room; also return when the connection is lost."""
         await self._writable.wait()
 
     def close(self) -> None:
-        """Closes the connection after sending the written bytes."""
+        """Close the connection after sending the written bytes."""
         if self._transport is not None:
             self._transport.close()
         else:
             self._release()
 
     def abort(self) -> None:
-        """Closes the connection at once and discards unsent bytes."""
+        """Close the connection at once and discard unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Waits until the connection is closed."""
+        """Wait until the connection is closed."""
         if self._transport is not None:
             await self._closed.wait()
 
     def _release(self) -> None:
-        """Drops the callbacks, whose objects refer to this one, and the memory."""
+        """Drop the callbacks, whose objects refer to this one, and the memory."""
         self._on_frame, self._on_lost = _ignore_frame, _ignore_loss
         self._transport, self._transports = None, ()
         self._buffer, self._filled, self._frame, self._memory = memoryview(b""), 0, None, _FrameMemory()
@@ -216,7 +216,7 @@ class PendingResponses:
         self._timer: asyncio.TimerHandle | None = None
 
     def expect(self, correlation_id: int, timeout_ms: int) -> asyncio.Future[memoryview]:
-        """The frame of a response, or TimeoutError; the caller calls `forget` when it has it."""
+        """Return the frame of a response, or TimeoutError; the caller calls `forget` when it has it."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1000
         arrival: asyncio.Future[memoryview] = loop.create_future()
@@ -226,17 +226,17 @@ class PendingResponses:
         return arrival
 
     def forget(self, correlation_id: int) -> None:
-        """The request does not wait any more."""
+        """Forget the request, which does not wait any more."""
         self._pending.pop(correlation_id, None)
 
     def arrived(self, correlation_id: int, frame: memoryview) -> None:
-        """Passes the frame to its request; one for which no request waits is ignored."""
+        """Pass the frame to its request; one for which no request waits is ignored."""
         pending = self._pending.get(correlation_id)
         if pending is not None and not pending.arrival.done():
             pending.arrival.set_result(frame)
 
     def close(self, error: Exception) -> None:
-        """Fails all requests that wait."""
+        """Fail all requests that wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

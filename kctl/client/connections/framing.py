@@ -37,7 +37,7 @@ _ERROR_CODE_POSITION = 4
 
 
 def request_frame(request: object, version: int, *, correlation_id: int, client_id: str) -> list[Chunk]:
-    """The chunks of a request frame, starting with its size."""
+    """Return the chunks of a request frame, starting with its size."""
     key = definition_of(type(request)).key
     assert key is not None
     header = encode_request_header(RequestHeader(key, version, correlation_id, client_id))
@@ -46,7 +46,7 @@ def request_frame(request: object, version: int, *, correlation_id: int, client_
 
 
 def correlation_id_of(frame: memoryview) -> int:
-    """The correlation id of a response frame (without its size).  Raises MalformedRequest."""
+    """Return the correlation id of a response frame (without its size).  Raises MalformedRequest."""
     if len(frame) < CORRELATION_ID.size:
         raise MalformedRequest(f"response header: {counted(len(frame), 'byte')}")
     correlation_id: int = CORRELATION_ID.unpack_from(frame)[0]
@@ -54,7 +54,7 @@ def correlation_id_of(frame: memoryview) -> int:
 
 
 def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
-    """The message in a response frame (without its size).  Raises MalformedRequest."""
+    """Return the message in a response frame (without its size).  Raises MalformedRequest."""
     key = definition_of(response_class).key
     assert key is not None
     _, position = decode_response_header(frame, key, version)
@@ -63,19 +63,19 @@ def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
 
 
 def first_result(items: Sequence[T]) -> T:
-    """The only element of a response about one requested thing.  Raises MalformedRequest if it is missing."""
+    """Return the only element of a response about one requested thing.  Raises MalformedRequest if it is missing."""
     if not items:
         raise MalformedRequest("the response does not contain the requested item")
     return items[0]
 
 
 def api_versions_request() -> ApiVersionsRequest:
-    """The first request of every connection."""
+    """Return the first request of every connection."""
     return ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
 
 
 def refused_handshake(address: str, protocol: str) -> str:
-    """Error text for a peer that closes the connection on ApiVersions, an API of Kafka 0.10."""
+    """Return the error text for a peer that closes the connection on ApiVersions, an API of Kafka 0.10."""
     if protocol.endswith("SSL"):
         return (
             f"{address}: the broker closed the connection after the TLS handshake; if it requires a certificate, "
@@ -88,7 +88,7 @@ def refused_handshake(address: str, protocol: str) -> str:
 
 
 def refused_first_request(address: str, protocol: str) -> str:
-    """Error text for a broker that responds to ApiVersions and closes the connection on the next request."""
+    """Return the error text for a broker that responds to ApiVersions and closes the connection on the next request."""
     return (
         f"{address}: the broker closed the connection at the first request; if this listener needs authentication, set "
         f"security.protocol to SASL_{protocol}"
@@ -96,7 +96,10 @@ def refused_first_request(address: str, protocol: str) -> str:
 
 
 def not_kafka(address: str, size: int) -> KctlError:
-    """The error for a frame whose size is invalid.  A TLS record in response to plain text means wrong properties."""
+    """Return the error for a frame whose size is invalid.
+
+    A TLS record in response to plain text means wrong properties.
+    """
     if size >> 16 in _TLS_RECORDS:
         text = "the listener uses TLS; set security.protocol to SSL, or to SASL_SSL with sasl.mechanism"
         return AuthenticationFailed(f"{address}: {text}")
@@ -106,13 +109,16 @@ def not_kafka(address: str, size: int) -> KctlError:
 
 
 def no_response(request: object, timeout_ms: int) -> str:
-    """Error text for a request without a response in time."""
+    """Return the error text for a request without a response in time."""
     name = definition_of(type(request)).name.removesuffix("Request")
     return f"no response to {name} within {timeout_ms} ms"
 
 
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:
-    """The broker's API versions, or the version of ApiVersions to retry with.  Raises ApiError, MalformedRequest."""
+    """Return the broker's API versions, or the version of ApiVersions to retry with.
+
+    Raises ApiError, MalformedRequest.
+    """
     if len(frame) < _ERROR_CODE_POSITION + _ERROR_CODE.size:
         raise MalformedRequest(f"response of {counted(len(frame), 'byte')}")
     (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_POSITION)

@@ -52,7 +52,7 @@ class LoopThread:
         """Calls that the thread in `run` executes while it waits, or the next thread that enters it."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; cancels it on KeyboardInterrupt.  Raises UsageError after `close`."""
+        """Return the result of `work`; cancel it on KeyboardInterrupt.  Raises UsageError after `close`."""
         with self._one_caller:
             if not self._thread.is_alive():
                 work.close()
@@ -70,7 +70,7 @@ class LoopThread:
                 del future
 
     def run_beside(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, beside the calls of other threads; cancels it on KeyboardInterrupt.
+        """Return the result of `work`, beside the calls of other threads; cancel it on KeyboardInterrupt.
 
         Raises UsageError after `close`, and in the thread of the loop, which would wait for itself.
         """
@@ -90,11 +90,11 @@ class LoopThread:
             del future
 
     def is_current(self) -> bool:
-        """Whether the caller is the thread of the loop."""
+        """Return whether the caller is the thread of the loop."""
         return threading.get_ident() == self._thread.ident
 
     async def in_caller(self, call: Callable[[], None]) -> None:
-        """Executes `call` in the thread that is in `run`, where it may call `run` again.  Raises what it raises."""
+        """Execute `call` in the thread that is in `run`, where it may call `run` again.  Raises what it raises."""
         done: Future[None] = Future()
         self._calls.put(partial(_complete, done, call))
         try:
@@ -103,7 +103,7 @@ class LoopThread:
             del done
 
     def close(self) -> None:
-        """Stops the loop and waits for the thread."""
+        """Stop the loop and wait for the thread."""
         if self._thread.is_alive():
             self.run(_cancel_all())
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -112,7 +112,7 @@ class LoopThread:
 
 
 def _complete(done: Future[None], call: Callable[[], None]) -> None:
-    """Executes the call and passes its result or exception to the future."""
+    """Execute the call and pass its result or exception to the future."""
     if not done.set_running_or_notify_cancel():
         return
     try:
@@ -131,4 +131,4 @@ async def _cancel_all() -> None:
 
 
 def _nothing() -> None:
-    """Ends the wait of `run`."""
+    """End the wait of `run`."""

@@ -85,7 +85,7 @@ class SaslSettings:
 
 
 def sasl_settings(properties: Mapping[str, str]) -> SaslSettings:
-    """The settings of client properties.  Raises ConfigError, whose text contains no secret."""
+    """Return the settings of client properties.  Raises ConfigError, whose text contains no secret."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip()
     if mechanism not in MODULES:
         raise ConfigError("sasl.mechanism", mechanism, f"must be one of {', '.join(MODULES)}")
@@ -203,7 +203,7 @@ def _check_url(endpoint: str) -> None:
 
 
 def _class_name(properties: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
-    """The class without its package, "" if the property is not set."""
+    """Return the class without its package, "" if the property is not set."""
     text = properties.get(name, "").strip()
     simple = text.rpartition(".")[2]
     if text and simple not in known:

@@ -45,7 +45,7 @@ class ClientSecurity:
 
     @classmethod
     def of(cls, protocol: str, properties: Mapping[str, str]) -> ClientSecurity:
-        """The security of client properties.  Raises ConfigError with the name of the property.
+        """Return the security of client properties.  Raises ConfigError with the name of the property.
 
         `protocol` is the value of security.protocol.  Reads the stores of TLS, so that a wrong file or password is
         reported before the first connection.
@@ -90,7 +90,8 @@ class ClientSecurity:
         return (*([keystore] if keystore else []), *(self._sasl.files if self._sasl is not None else ()))
 
     def with_contents(self) -> ClientSecurity:
-        """The same security with the contents of TLS stores in place of their paths, for processes on other machines.
+        """Return the same security with the contents of TLS stores in place of their paths, for processes on other
+        machines.
 
         Files of tokens and of Kerberos keep their paths: they are renewed on each machine.  Raises ConfigError.
         """
@@ -101,7 +102,7 @@ class ClientSecurity:
         return ClientSecurity(self.protocol, tls=with_contents(self._tls), sasl=self._sasl)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The context for TLS, created at the first call; None without TLS.  Raises ConfigError."""
+        """Return the context for TLS, created at the first call; None without TLS.  Raises ConfigError."""
         if self._context is None and self._tls is not None:
             from kctl.security.tls import client_context  # noqa: PLC0415 - imports ssl
 
@@ -109,7 +110,7 @@ class ClientSecurity:
         return self._context
 
     def sasl_client(self, host: str, timeout_ms: int) -> SaslClient:
-        """The client's side of one authentication with the broker at `host`.
+        """Return the client's side of one authentication with the broker at `host`.
 
         May block up to `timeout_ms`: a token may have to be fetched.  Raises AuthenticationFailed.
         """
@@ -124,7 +125,7 @@ class ClientSecurity:
         return _scram_client(sasl)
 
     def renew_after_ms(self, lifetime_ms: int) -> int:
-        """The time after which to authenticate again in a session of this lifetime.  KIP-368."""
+        """Return the time after which to authenticate again in a session of this lifetime.  KIP-368."""
         return lifetime_ms * (_RENEW_PERCENT_MIN + os.urandom(1)[0] % _RENEW_PERCENT_SPREAD) // 100
 
     def _oauth_client(self, sasl: SaslSettings, timeout_ms: int) -> SaslClient:
@@ -137,7 +138,7 @@ class ClientSecurity:
 
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
-    """The security of client properties; None for PLAINTEXT.  Raises ConfigError."""
+    """Return the security of client properties; None for PLAINTEXT.  Raises ConfigError."""
     protocol = properties.get("security.protocol", PLAINTEXT).strip()
     return None if protocol.upper() == PLAINTEXT else ClientSecurity.of(protocol, properties)
 

@@ -16,23 +16,23 @@ class SharedWork:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """A task for the work; what it raises is for those who wait for it, if there are any."""
+        """Return a task for the work; what it raises is for those who wait for it, if there are any."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def run(self, work: Coroutine[Any, Any, T], name: str) -> T:
-        """The result of the work, which goes on if the caller is cancelled."""
+        """Return the result of the work, which goes on if the caller is cancelled."""
         return await asyncio.shield(self.start(work, name))
 
     async def finished(self) -> None:
-        """Waits for what was started before."""
+        """Wait for what was started before."""
         if others := self._tasks - {asyncio.current_task()}:
             await asyncio.wait(others)
 
     async def stop(self) -> None:
-        """Cancels everything, and waits for its end."""
+        """Cancel everything, and wait for its end."""
         others = self._tasks - {asyncio.current_task()}
         for task in others:
             task.cancel()

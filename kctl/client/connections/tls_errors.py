@@ -48,7 +48,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
 
 
 def error_of_tls(error: OSError, address: str, action: str) -> KctlError:
-    """The error for a failed TLS connection.  `action` is what failed: "TLS handshake" or "TLS connection".
+    """Return the error for a failed TLS connection.  `action` is what failed: "TLS handshake" or "TLS connection".
 
     AuthenticationFailed if another attempt cannot succeed, else ConnectionLost.
     """

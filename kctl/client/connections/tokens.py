@@ -35,7 +35,7 @@ TOKEN_BYTES_MAX = bound(
 
 @contextlib.contextmanager
 def shut_down_after(timeout_s: float, sock: socket.socket, expired: threading.Event) -> Iterator[None]:
-    """Closes the connection at the deadline and sets `expired`."""
+    """Close the connection at the deadline and set `expired`."""
 
     def give_up() -> None:
         expired.set()
@@ -73,7 +73,7 @@ class TokenSource:
         self._reused_until_s = 0.0
 
     def token(self, timeout_ms: int) -> str:
-        """A valid token.  May block for `timeout_ms`.  Raises AuthenticationFailed."""
+        """Return a valid token.  May block for `timeout_ms`.  Raises AuthenticationFailed."""
         settings = self._settings
         if settings.unsecured is not None:
             return unsecured_token(settings.unsecured, self._now_s())
@@ -88,7 +88,10 @@ class TokenSource:
 
 
 def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
-    """A token with `"alg": "none"` and the claims in the options `unsecuredLogin...` of the login module.  KIP-255."""
+    """Return a token with `"alg": "none"` and the claims in the options `unsecuredLogin...` of the login module.
+
+    KIP-255.
+    """
     claims: dict[str, Any] = {}
     for name, value in options.items():
         kind, _, claim = name.removeprefix("unsecuredLogin").partition("Claim_")
@@ -125,14 +128,17 @@ def _token_of_file(path: str) -> str:
 
 
 def _checked(token: object, source: str) -> str:
-    """The token in the text.  The text of AuthenticationFailed does not contain it, because it may be a secret."""
+    """Return the token in the text.
+
+    The text of AuthenticationFailed does not contain it, because it may be a secret.
+    """
     if not isinstance(token, str) or len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
         raise AuthenticationFailed(f"{source} contains no token")
     return token
 
 
 def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
-    """The token of the endpoint and its lifetime in seconds.  One request, no redirects, no proxy."""
+    """Return the token of the endpoint and its lifetime in seconds.  One request, no redirects, no proxy."""
     assert settings.url is not None
     url = urlsplit(settings.url)
     where = f"the token endpoint {url.scheme}://{url.netloc}{url.path}"
@@ -208,7 +214,7 @@ def _token_of_response(body: bytes, where: str) -> tuple[str, float]:
 
 
 def _lifetime_s(token: str) -> float:
-    """The remaining lifetime by the claim `exp`; 0, so that the token is not reused, if that cannot be read."""
+    """Return the remaining lifetime by the claim `exp`; 0, so that the token is not reused, if that cannot be read."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -218,7 +224,7 @@ def _lifetime_s(token: str) -> float:
 
 
 def _reason(status: int, body: bytes) -> str:
-    """The status and the error code of the response.  RFC 6749, section 5.2."""
+    """Return the status and the error code of the response.  RFC 6749, section 5.2."""
     try:
         document = json.loads(body)
         text = ": ".join(str(document[name]) for name in ("error", "error_description") if document.get(name))
@@ -251,7 +257,7 @@ class _KerberosClient:
 
 
 def gssapi_client(settings: SaslSettings, host: str) -> SaslClient:
-    """The client's side of GSSAPI with the broker at `host`.
+    """Return the client's side of GSSAPI with the broker at `host`.
 
     Uses the key tab of the settings, else the ticket cache.  Raises ImportError without the package gssapi, and
     AuthenticationFailed.
@@ -271,7 +277,7 @@ def gssapi_client(settings: SaslSettings, host: str) -> SaslClient:
 
 
 def _store(settings: SaslSettings) -> dict[str, str] | None:
-    """Where credentials come from, for gssapi; None for the user's ticket cache.
+    """Return where credentials come from, for gssapi; None for the user's ticket cache.
 
     Tickets from a key tab stay in memory: the user's cache may have those of another principal, which the library
     refuses to replace.  Java's login module does not look into the cache either.

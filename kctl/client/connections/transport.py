@@ -47,13 +47,13 @@ class Budget:
         return self._end_ms is not None
 
     def begin(self, timeout_ms: int, *, follows_elections: bool = False) -> None:
-        """Starts a command that must end within `timeout_ms`."""
+        """Start a command that must end within `timeout_ms`."""
         self.end()
         self.follows_elections = follows_elections
         self._end_ms = self._monotonic_ms() + timeout_ms
 
     def end(self) -> None:
-        """Ends the command and clears its state."""
+        """End the command and clear its state."""
         self._end_ms = self._absence_end_ms = None
         self.unreachable.clear()
         self.follows_elections = False
@@ -71,7 +71,7 @@ class Budget:
             self.end()
 
     def limited(self, timeout_ms: int) -> int:
-        """`timeout_ms`, or the time until the deadline if that is less; 0 after the deadline."""
+        """Return `timeout_ms`, or the time until the deadline if that is less; 0 after the deadline."""
         if self._end_ms is None:
             return timeout_ms
         return max(0, min(timeout_ms, self._end_ms - self._monotonic_ms()))
@@ -109,14 +109,14 @@ class ClosedAtFirstRequest(ConnectionClosed):
 
 
 def close_unawaited(work: Sequence[Awaitable[object]]) -> None:
-    """Closes the coroutines that an interruption has left without a start, which Python would warn about."""
-    for one in work:
-        if isinstance(one, CoroutineType) and getcoroutinestate(one) == CORO_CREATED:
-            one.close()
+    """Close the coroutines that an interruption has left without a start, which Python would warn about."""
+    for awaitable in work:
+        if isinstance(awaitable, CoroutineType) and getcoroutinestate(awaitable) == CORO_CREATED:
+            awaitable.close()
 
 
 def is_closed(error: OSError) -> bool:
-    """Whether the peer closed the connection; with unread data on its side that is a reset."""
+    """Return whether the peer closed the connection; with unread data on its side that is a reset."""
     return isinstance(error, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError))
 
 
@@ -144,15 +144,15 @@ class Security(Protocol):
         ...
 
     def with_contents(self) -> Security:
-        """The same security with the contents of TLS stores in place of their paths.  Raises ConfigError."""
+        """Return the same security with the contents of TLS stores in place of their paths.  Raises ConfigError."""
         ...
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The context for TLS; None without TLS.  Raises ConfigError."""
+        """Return the context for TLS; None without TLS.  Raises ConfigError."""
         ...
 
     def sasl_client(self, host: str, timeout_ms: int) -> SaslClient:
-        """The client's side of one authentication with the broker at `host`; may block.  Raises KctlError."""
+        """Return the client's side of one authentication with the broker at `host`; may block.  Raises KctlError."""
         ...
 
     def renew_after_ms(self, lifetime_ms: int) -> int:
@@ -181,7 +181,7 @@ class Connection(Protocol):
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Sends a request in the highest common version, or in `version`, and waits for its response.
+        """Send a request in the highest common version, or in `version`, and wait for its response.
 
         Raises ConnectionLost, MalformedRequest for an invalid response, and ApiError(UNSUPPORTED_VERSION).  Record
         buffers in the response belong to the caller.
@@ -189,11 +189,11 @@ class Connection(Protocol):
         ...
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        """Sends a request that has no response: Produce with acks=0."""
+        """Send a request that has no response: Produce with acks=0."""
         ...
 
     async def close(self) -> None:
-        """Closes the connection; pending requests fail with ConnectionLost."""
+        """Close the connection; pending requests fail with ConnectionLost."""
         ...
 
 
@@ -213,7 +213,7 @@ class Transport(Protocol):
         receive_buffer_bytes: int = -1,
         reached_at: str | None = None,
     ) -> Connection:
-        """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
+        """Connect, secure the connection and fetch the API versions, all within `connect_timeout_ms`.
 
         `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for errors that a
         retry cannot resolve: an untrusted certificate, refused credentials, the wrong security protocol.
@@ -227,13 +227,13 @@ class Transport(Protocol):
         ...
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Runs all, concurrently if possible; raises the first error after all have ended."""
+        """Run all, concurrently if possible; raise the first error after all have ended."""
         ...
 
     async def sleep(self, duration_ms: int) -> None:
-        """Waits for this time."""
+        """Wait for this time."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Time from an arbitrary start, for deadlines."""
+        """Return the time from an arbitrary start, for deadlines."""
         ...

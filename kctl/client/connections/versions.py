@@ -53,16 +53,16 @@ class BrokerVersions:
         self._ranges = dict(ranges)
 
     def supports(self, request_class: type) -> bool:
-        """Whether the broker has this API in any version."""
+        """Return whether the broker has this API in any version."""
         return definition_of(request_class).key in self._ranges
 
     def has(self, key: int, version: int) -> bool:
-        """Whether the broker has this version of an API, which kctl itself need not know."""
+        """Return whether the broker has this version of an API, which kctl itself need not know."""
         lowest, highest = self._ranges.get(key, (0, -1))
         return lowest <= version <= highest
 
     def highest(self, request_class: type) -> int:
-        """The highest common version.  Raises ApiError(UNSUPPORTED_VERSION)."""
+        """Return the highest common version.  Raises ApiError(UNSUPPORTED_VERSION)."""
         definition = definition_of(request_class)
         assert definition.key is not None
         ours = definition.versions
@@ -85,5 +85,5 @@ class BrokerVersions:
         return self._ranges.get(METADATA_KEY, (0, -1))[1] < METADATA_VERSION_MIN
 
     def items(self) -> list[tuple[int, tuple[int, int]]]:
-        """All advertised ranges, sorted by key."""
+        """Return all advertised ranges, sorted by key."""
         return sorted(self._ranges.items())

@@ -45,7 +45,7 @@ class CommittedOffset(NamedTuple):
 
 
 def commit_of(value: int | Position | CommittedOffset) -> CommittedOffset:
-    """The commit of an offset or position.
+    """Return the commit of an offset or position.
 
     The epoch of a leader that may have no records is left out: it would not say what was read.
     """
@@ -57,7 +57,7 @@ def commit_of(value: int | Position | CommittedOffset) -> CommittedOffset:
 
 
 def groups_per_request(connection: Connection) -> int:
-    """How many groups one OffsetFetch request may contain: several since Kafka 3.0 (KIP-709)."""
+    """Return how many groups one OffsetFetch request may contain: several since Kafka 3.0 (KIP-709)."""
     has_several = connection.versions.highest(OffsetFetchRequest) >= SEVERAL_GROUPS_VERSION_MIN
     return GROUPS_PER_REQUEST if has_several else 1
 
@@ -69,7 +69,7 @@ async def fetch_commits(
     require_stable: bool = False,
     member_epoch: tuple[str, int] | None = None,
 ) -> dict[str, list[OffsetFetchResponseTopic] | ApiError]:
-    """The commits of these partitions, or of all partitions with None; the error of a group, if it has one.
+    """Return the commits of these partitions, or of all partitions with None; the error of a group, if it has one.
 
     `member_epoch` is the id and the epoch of a member of the consumer protocol, which the broker checks.  At most
     `groups_per_request` groups.  Partitions have errors of their own.  Groups that the response does not
@@ -85,7 +85,7 @@ async def fetch_commits(
             require_stable=require_stable,
         )
         response = await connection.send(request, OffsetFetchResponse)
-        return {one.group_id: _error(one.error_code) or one.topics for one in response.groups}
+        return {group.group_id: _error(group.error_code) or group.topics for group in response.groups}
     ((group_id, topics),) = groups.items()
     request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
     response = await connection.send(request, OffsetFetchResponse)
@@ -100,7 +100,7 @@ async def committed_offsets(
     may_be_unstable: bool = False,
     member_epoch: tuple[str, int] | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """The commits of the partitions that have one.
+    """Return the commits of the partitions that have one.
 
     `member_epoch` as in `fetch_commits`.  Raises ApiError with the coordinator's error, among others
     UNSTABLE_OFFSET_COMMIT while a transaction with offset commits is open (KIP-447; brokers before 2.5 return the
@@ -117,12 +117,14 @@ async def committed_offsets(
         raise copy_of(found)
     committed: dict[TopicPartition, CommittedOffset] = {}
     for topic in found:
-        for one in topic.partitions:
-            if error := _error(one.error_code):
+        for partition in topic.partitions:
+            if error := _error(partition.error_code):
                 raise copy_of(error)
-            if one.committed_offset >= 0:
-                tp = TopicPartition(topic.name, one.partition_index)
-                committed[tp] = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.metadata or "")
+            if partition.committed_offset >= 0:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                committed[tp] = CommittedOffset(
+                    partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+                )
     return committed
 
 
@@ -135,7 +137,7 @@ async def commit_offsets(
     generation: int,
     group_instance_id: str | None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Commits offsets as a member of a generation; returns the error code of each partition."""
+    """Commit offsets as a member of a generation; return the error code of each partition."""
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id=generation,
@@ -159,9 +161,9 @@ async def commit_offsets(
     )
     response = await connection.send(request, OffsetCommitResponse)
     return {
-        TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.error_code)
+        TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

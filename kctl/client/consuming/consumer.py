@@ -69,14 +69,14 @@ class Consumer:
         self._deadline = client.deadline()
 
     def assign(self, positions: Positions) -> None:
-        """Replaces the partitions and their positions."""
+        """Replace the partitions and their positions."""
         self.positions = {tp: self._begin(tp, position) for tp, position in sorted(positions.items())}
         self.paused.intersection_update(positions)
         self._metadata = None
         self._near.clear()
 
     def restart_topic(self, topic: str, positions: Positions) -> None:
-        """Replaces the partitions of a topic, which may have another id now."""
+        """Replace the partitions of a topic, which may have another id now."""
         self._topic_ids.forget(topic)
         others = {tp: offset for tp, offset in self.positions.items() if tp.topic != topic}
         begun = {tp: at if isinstance(at, Position) else Position(at) for tp, at in positions.items()}
@@ -88,16 +88,16 @@ class Consumer:
         return self._metadata
 
     def is_of(self, topic: Topic) -> bool:
-        """Whether the positions belong to a topic with this id; False if it has none."""
+        """Return whether the positions belong to a topic with this id; False if it has none."""
         return topic.topic_id != ZERO_UUID and self._topic_ids.get(topic.name) == topic.topic_id
 
     async def check_topics(self) -> None:
-        """Looks up the metadata.  Raises TopicRecreated if a topic was deleted and created again."""
+        """Look up the metadata.  Raises TopicRecreated if a topic was deleted and created again."""
         names = {tp.topic for tp in self.positions}
         self._topic_ids.check(await self._client.metadata(names), names)
 
     def restart(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Continues with these positions instead of those that LogTruncated has named."""
+        """Continue with these positions instead of those that LogTruncated has named."""
         self.positions.update((tp, self._begin(tp, position)) for tp, position in positions.items())
 
     def _begin(self, tp: TopicPartition, position: int | Position) -> int:
@@ -107,12 +107,12 @@ class Consumer:
         return position.offset
 
     def drop(self, tp: TopicPartition) -> None:
-        """Stops fetching a partition."""
+        """Stop fetching a partition."""
         self.positions.pop(tp, None)
         self.paused.discard(tp)
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
-        """The next records by partition, in order of the partitions; empty if none arrived in time.
+        """Return the next records by partition, in order of the partitions; empty if none arrived in time.
 
         Positions advance past the returned records, and stay unchanged on an error.  Raises LogTruncated if the log
         no longer has the history before positions: `restart` sets others.  Raises ApiError (OFFSET_OUT_OF_RANGE,
@@ -122,18 +122,20 @@ class Consumer:
         """
         before = dict(self.positions)
         fetched = await self._fetch()
-        if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
+        if fetched and all(answer.preferred_read_replica != NO_REPLICA for answer in fetched):
             fetched = await self._fetch()  # All leaders named a preferred read replica: fetch from it.
         # A partition may have been dropped, paused or given another position in the meantime.
         counting = [
-            one
-            for one in sorted(fetched, key=lambda one: one.tp)
-            if one.tp in before and self.positions.get(one.tp) == before[one.tp] and one.tp not in self.paused
+            answer
+            for answer in sorted(fetched, key=lambda answer: answer.tp)
+            if answer.tp in before
+            and self.positions.get(answer.tp) == before[answer.tp]
+            and answer.tp not in self.paused
         ]
-        if any(one.error is ErrorCode.OFFSET_OUT_OF_RANGE for one in counting):
+        if any(answer.error is ErrorCode.OFFSET_OUT_OF_RANGE for answer in counting):
             await self._explain_out_of_range()
         # Decode all before any position advances, so that an error in one partition loses no records of another.
-        taken = [(one.tp, *self._decode(one)) for one in counting]
+        taken = [(answer.tp, *self._decode(answer)) for answer in counting]
         for tp, _, position, epochs in taken:
             if position != self.positions[tp]:
                 self.history.note_batches(tp, self.positions[tp], epochs, position)
@@ -143,7 +145,7 @@ class Consumer:
         return [(tp, records) for tp, records, _, _ in taken if records]
 
     async def _explain_out_of_range(self) -> None:
-        """A position can be outside the log because of a truncation.  Raises LogTruncated."""
+        """Explain positions outside of the log, which may be due to a truncation.  Raises LogTruncated."""
         self.history.forget_checks()
         self._metadata = await self._client.metadata({tp.topic for tp in self.positions})
         await self._check_history(self._metadata)
@@ -179,17 +181,17 @@ class Consumer:
             self._near.clear()
             await self._refresh_metadata(str(lost))
             return []
-        fetched = [one for response in responses for one in response if self._counts(one)]
-        moved = next((one for one in fetched if one.error in LEADER_MOVED), None)
+        fetched = [answer for response in responses for answer in response if self._counts(answer)]
+        moved = next((answer for answer in fetched if answer.error in LEADER_MOVED), None)
         if moved is not None:
             await self._refresh_metadata(f"{moved.tp}: {moved.error.name}")
-            fetched = [one for one in fetched if one.error not in LEADER_MOVED]
+            fetched = [answer for answer in fetched if answer.error not in LEADER_MOVED]
         else:
             self._deadline = self._client.deadline()
         return fetched
 
     def _counts(self, fetched: FetchedPartition) -> bool:
-        """Records the preferred read replica; ignores errors of that replica: the next fetch goes to the leader."""
+        """Record the preferred read replica; ignore errors of that replica: the next fetch goes to the leader."""
         near = self._near.get(fetched.tp)
         if near is not None and fetched.error is not ErrorCode.NONE:
             del self._near[fetched.tp]
@@ -200,7 +202,7 @@ class Consumer:
         return True
 
     def _near_broker(self, tp: TopicPartition, metadata: ClusterMetadata) -> int | None:
-        """The preferred read replica, if it is alive and not expired."""
+        """Return the preferred read replica, if it is alive and not expired."""
         near = self._near.get(tp)
         if near is None:
             return None
@@ -211,7 +213,7 @@ class Consumer:
         return None
 
     async def _brokers(self) -> dict[int, dict[TopicPartition, int]]:
-        """Positions by the broker to fetch from: the leader or the preferred read replica.
+        """Return the positions by the broker to fetch from: the leader or the preferred read replica.
 
         Partitions without a leader are omitted, and the metadata is refreshed.
         """
@@ -235,7 +237,7 @@ class Consumer:
         return by_broker
 
     async def _current_metadata(self) -> ClusterMetadata:
-        """The metadata, looked up again when it is unknown or old.  Raises TopicRecreated and LogTruncated."""
+        """Return the metadata, looked up again when it is unknown or old.  Raises TopicRecreated and LogTruncated."""
         now_ms = self._client.transport.monotonic_ms()
         if self._metadata is not None and now_ms < self._metadata_end_ms:
             return self._metadata
@@ -252,7 +254,7 @@ class Consumer:
         return found
 
     async def _check_history(self, metadata: ClusterMetadata) -> None:
-        """Checks positions whose leader is another one than at the last check.  Raises LogTruncated and ApiError."""
+        """Check positions whose leader is another one than at the last check.  Raises LogTruncated and ApiError."""
         offsets = self.positions
         due = self.history.to_check(metadata, offsets)
         outcomes = await check_positions(self._client, due, known=metadata)
@@ -272,7 +274,8 @@ class Consumer:
             raise ClusterUnreachable(f"cannot continue to read: {reason}")
 
     def _decode(self, fetched: FetchedPartition) -> tuple[list[Record], int, list[tuple[int, int]]]:
-        """The visible records, the position after all batches, including control and aborted ones, and leader epochs.
+        """Return the visible records, the position after all batches, including control and aborted ones, and leader
+        epochs.
 
         Epochs with the offset of their first record, as ReadHistory.note_batches takes them.
         """
@@ -293,7 +296,9 @@ class Consumer:
                     epoch = header.leader_epoch
                     epochs.append((max(position, header.base_offset), epoch))
                 if is_visible:
-                    records += [one for one in iterate_records(fetched.records, header) if one.offset >= position]
+                    records += [
+                        record for record in iterate_records(fetched.records, header) if record.offset >= position
+                    ]
                 position = header.next_offset
         except CorruptBatch as damage:
             if position == start:

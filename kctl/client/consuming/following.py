@@ -58,7 +58,10 @@ class TopicFollower:
         self._must_restart = False
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
-        """The next records, empty if none arrived in time.  Raises as Consumer.poll, except for what it follows."""
+        """Return the next records, empty if none arrived in time.
+
+        Raises as Consumer.poll, except for what it follows.
+        """
         if self._must_restart or self._misses:
             await self._look_for_topic()
             return []
@@ -75,7 +78,7 @@ class TopicFollower:
         return polled
 
     async def _examine(self, error: ApiError) -> None:
-        """Returns if the error is due to a topic that was deleted or created again; raises it otherwise."""
+        """Return if the error is due to a topic that was deleted or created again; raise it otherwise."""
         if error.code in GONE:
             self._misses = 1
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -90,7 +93,7 @@ class TopicFollower:
             raise error
 
     async def _look_for_topic(self) -> None:
-        """Continues when the topic exists, from its start if it is another one; else waits a moment."""
+        """Continue when the topic exists, from its start if it is another one; else wait a moment."""
         found = (await self._client.metadata([self._topic])).topics[self._topic]
         if found.error in GONE:
             self._misses += 1
@@ -105,7 +108,7 @@ class TopicFollower:
         await self._client.transport.sleep(MISSING_PAUSE_MS)
 
     async def _restart(self, topic: Topic) -> bool:
-        """Reads all selected partitions from their first records; False if they have no leaders yet."""
+        """Read all selected partitions from their first records; return False if they have no leaders yet."""
         if self._consumer.is_of(topic):  # A broker without its metadata said that the topic does not exist.
             self._must_restart = False
             return True

@@ -66,7 +66,7 @@ async def list_offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[OffsetAt]:
-    """The first offset at or after each timestamp (ms since the epoch, or one of SPECIAL), by partition.
+    """Return the first offset at or after each timestamp (ms since the epoch, or one of SPECIAL), by partition.
 
     Leaders are those in `known`, or are looked up without it.  Leaders that are too old for one of SPECIAL have the
     error UNSUPPORTED_VERSION, which names the version of Kafka.
@@ -91,7 +91,11 @@ async def list_offsets_at(
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[tuple[OffsetAt, ...]]:
         calls = [_send_one(connection, dict.fromkeys(tps, timestamp), isolation) for timestamp in timestamps]
         results = await client.gather(calls)
-        return {tp: _together([result[tp] for result in results]) for tp in tps if all(tp in one for one in results)}
+        return {
+            tp: _together([result[tp] for result in results])
+            for tp in tps
+            if all(tp in by_partition for by_partition in results)
+        }
 
     return await on_leaders(client, partitions, send_to, known=known)
 
@@ -137,9 +141,9 @@ def _outcomes(response: ListOffsetsResponse) -> Outcomes[OffsetAt]:
 
 
 def _together(outcomes: Sequence[OffsetAt | ApiError]) -> tuple[OffsetAt, ...] | ApiError:
-    """All offsets of one partition, or its first error."""
-    error = next((one for one in outcomes if isinstance(one, ApiError)), None)
-    return error or tuple(one for one in outcomes if isinstance(one, OffsetAt))
+    """Return all offsets of one partition, or its first error."""
+    error = next((outcome for outcome in outcomes if isinstance(outcome, ApiError)), None)
+    return error or tuple(outcome for outcome in outcomes if isinstance(outcome, OffsetAt))
 
 
 def _request(

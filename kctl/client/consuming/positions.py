@@ -116,7 +116,7 @@ class LogTruncated(PositionLost):
 
 
 def compare(tp: TopicPartition, position: Position, found: EpochEnd, epoch_before: int | None) -> Divergence | None:
-    """The divergence, or None if the leader's log can have the history before `position`.
+    """Return the divergence, or None if the leader's log can have the history before `position`.
 
     As Java's SubscriptionState.maybeCompleteValidation: an epoch that is above all in the log (a re-created topic), or
     that ends before the position.  Java takes everything else as valid.  But after several unclean elections the log
@@ -134,7 +134,7 @@ def compare(tp: TopicPartition, position: Position, found: EpochEnd, epoch_befor
 
 
 def is_suspect(position: Position, found: EpochEnd) -> bool:
-    """Whether the log lacks the epoch of the position, and has records of an earlier epoch before it.
+    """Return whether the log lacks the epoch of the position, and has records of an earlier epoch before it.
 
     The epoch of a commit can be that of a leader without records: then the earlier epoch ends exactly there.
     """
@@ -153,7 +153,7 @@ async def check_positions(
     *,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[Divergence | Unchecked | None]:
-    """Asks the leaders whether their logs have the history before the positions: None, if a log can have it.
+    """Ask the leaders whether their logs have the history before the positions: None, if a log can have it.
 
     Unchecked for positions without an epoch, and if the leader does not serve the API or not to this client.  Leaders
     and their epochs are those in `known`, or are looked up.  Retries as `on_leaders` does while leaders change
@@ -223,7 +223,9 @@ def _epoch_end(partition: EpochEndOffset, version: int) -> EpochEnd | Unchecked 
 
 
 async def _epoch_before(connection: Connection, tp: TopicPartition, position: Position) -> int | ApiError | None:
-    """The leader epoch of the record before the position in the leader's log; None if the log does not have it."""
+    """Return the leader epoch of the record before the position in the leader's log; None if the log does not have
+    it.
+    """
     (fetched,) = await fetch_batches(connection, {tp: position.offset - 1}, limits=ONE_BATCH)
     if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
         return None
@@ -234,7 +236,7 @@ async def _epoch_before(connection: Connection, tp: TopicPartition, position: Po
 
 
 def leader_epochs(metadata: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The epochs of the leaders, where the metadata has them (Kafka 2.1 and newer)."""
+    """Return the epochs of the leaders, where the metadata has them (Kafka 2.1 and newer)."""
     epochs: dict[TopicPartition, int] = {}
     for tp in partitions:
         topic = metadata.topics.get(tp.topic)

@@ -50,7 +50,7 @@ class ReadHistory:
         self._read: dict[TopicPartition, _Read] = {}
 
     def begin(self, tp: TopicPartition, position: Position) -> None:
-        """Reading starts or is set to this position; nothing is known about what was read before."""
+        """Begin at this position; nothing is known about what was read before."""
         self._read[tp] = _Read(position)
 
     def note_batches(self, tp: TopicPartition, start: int, epochs: Iterable[tuple[int, int]], end: int) -> None:
@@ -66,7 +66,7 @@ class ReadHistory:
         read.end = end
 
     def position(self, tp: TopicPartition, offset: int) -> Position:
-        """The offset with the leader epoch of the record before it, if that was read."""
+        """Return the offset with the leader epoch of the record before it, if that was read."""
         read = self._read.get(tp)
         if read is None:
             return Position(offset)
@@ -76,7 +76,9 @@ class ReadHistory:
         return read.start if offset == read.start.offset else Position(offset)
 
     def commit_of(self, tp: TopicPartition, value: int | Position | CommittedOffset) -> CommittedOffset:
-        """The commit of an offset; without a leader epoch it gets that of the record before it, if that was read."""
+        """Return the commit of an offset; without a leader epoch it gets that of the record before it, if that was
+        read.
+        """
         commit = commit_of(value)
         if isinstance(value, Position) or commit.leader_epoch != NO_EPOCH:
             return commit
@@ -85,7 +87,7 @@ class ReadHistory:
     def to_check(
         self, metadata: ClusterMetadata, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Position]:
-        """The positions that were not checked with the current leader, of partitions that have one."""
+        """Return the positions that were not checked with the current leader, of partitions that have one."""
         return {
             tp: self.position(tp, offset)
             for tp, offset in offsets.items()
@@ -94,7 +96,7 @@ class ReadHistory:
         }
 
     def note_checked(self, metadata: ClusterMetadata, offsets: Iterable[TopicPartition]) -> None:
-        """These positions are in the logs of the current leaders, or nothing is known about them."""
+        """Note that these positions are in the logs of the current leaders, or that nothing is known about them."""
         for tp in offsets:
             read, current = self._of(tp), _leadership(metadata, tp)
             if current is not None:
@@ -102,7 +104,7 @@ class ReadHistory:
                 read.topic_id = read.topic_id if current.topic_id == ZERO_UUID else current.topic_id
 
     def note_reached(self, metadata: ClusterMetadata, tp: TopicPartition, offset: int) -> None:
-        """The leader has this offset: a position without an epoch gets that of the leader."""
+        """Note that the leader has this offset: a position without an epoch gets that of the leader."""
         current = _leadership(metadata, tp)
         if current is not None and self.position(tp, offset).leader_epoch == NO_EPOCH:
             self._of(tp).start = Position(offset, current.leader_epoch, is_of_leader=True)

@@ -92,14 +92,14 @@ class PartitionQueue:
     """Whether a batch has timed out that may have been written."""
 
     def batches(self) -> Iterator[Batch]:
-        """The batches without a result."""
+        """Yield the batches without a result."""
         yield from self.in_flight
         yield from self.closed
         if self.open is not None:
             yield self.open
 
     def requeue(self, batch: Batch) -> None:
-        """Puts a batch back in its order."""
+        """Put a batch back in its order."""
         self.closed.insert(bisect_left(self.closed, batch.number, key=lambda waiting: waiting.number), batch)
 
 
@@ -131,7 +131,7 @@ class Accumulator:
     """The batches of all partitions."""
 
     def __init__(self, limits: Limits, producer: ProducerIdAndEpoch | None) -> None:
-        """`producer` None: idempotent, and the id is not known yet."""
+        """Prepare the accumulator; `producer` None: idempotent, and the id is not known yet."""
         self.limits = limits
         self.producer = producer
         self.batch_bytes = limits.batch_bytes
@@ -154,7 +154,7 @@ class Accumulator:
     def append(
         self, tp: tuple[str, int], record: RecordFields, size: int, handle: Any, now_ms: Callable[[], int]
     ) -> bool:
-        """Adds a record of this size; returns whether `step` is to be called."""
+        """Add a record of this size; return whether `step` is to be called."""
         queue = self.queues.get(tp)
         batch = None if queue is None else queue.open
         is_due = False
@@ -184,9 +184,9 @@ class Accumulator:
     def append_run(
         self, tp: tuple[str, int], shared: Record, values: Sequence[bytes | None], now_ms: Callable[[], int]
     ) -> tuple[int, bool]:
-        """Adds copies of a record with these values, as many as one batch has room for.
+        """Add copies of a record with these values, as many as one batch has room for.
 
-        Returns how many, and whether `step` is to be called.
+        Return how many, and whether `step` is to be called.
         """
         overhead = size_of(shared)
         first_size = overhead + len(values[0] or b"")
@@ -209,7 +209,7 @@ class Accumulator:
         return count, is_due
 
     def open_batch(self, tp: tuple[str, int], now_ms: int) -> Batch:
-        """A new batch, after the open one, if there is one, is closed."""
+        """Open a new batch, after the open one, if there is one, is closed."""
         queue = self.queues.get(tp)
         if queue is None:
             queue = self.queues[tp] = PartitionQueue(TopicPartition(*tp))
@@ -221,7 +221,7 @@ class Accumulator:
         return batch
 
     def close_batch(self, tp: tuple[str, int]) -> None:
-        """Lets the open batch of a partition be sent."""
+        """Let the open batch of a partition be sent."""
         queue = self.queues[tp]
         batch = queue.open
         if batch is not None:
@@ -230,13 +230,13 @@ class Accumulator:
             self.on_batch_closed(*queue.tp, batch.size)
 
     def _close_full(self, tp: tuple[str, int]) -> None:
-        """The batch or the buffer is full."""
+        """Close the batch: it or the buffer is full."""
         self.has_full_batches = True
         self.buffer(0, 0)
         self.close_batch(tp)
 
     def buffer(self, record_count: int, size: int) -> None:
-        """Counts records that were added, or with negative numbers those that are done."""
+        """Count records that were added, or with negative numbers those that are done."""
         self.buffered_records += record_count
         self.buffered_bytes += size
         limits = self.limits
@@ -245,7 +245,7 @@ class Accumulator:
         )
 
     def waiting(self, topic: str, partition_count: int) -> list[int]:
-        """How many batches of each partition have no result."""
+        """Return how many batches of each partition have no result."""
         counts = [0] * partition_count
         for number in range(partition_count):
             if (queue := self._active.get((topic, number))) is not None:
@@ -253,7 +253,7 @@ class Accumulator:
         return counts
 
     def close_all(self, flush: FlushProgress | None = None) -> None:
-        """Lets all batches be sent; `flush` counts those without a result."""
+        """Let all batches be sent; `flush` counts those without a result."""
         for tp, queue in self._active.items():
             self.close_batch(tp)
             if flush is not None:
@@ -264,7 +264,7 @@ class Accumulator:
     def take_unsent(
         self, selects: Callable[[TopicPartition], bool] = lambda _: True, *, is_removed: bool = True
     ) -> list[tuple[PartitionQueue, Batch]]:
-        """The batches of some partitions that are not in flight; removes them unless `is_removed` is False."""
+        """Return the batches of some partitions that are not in flight; remove them unless `is_removed` is False."""
         taken = []
         for tp, queue in list(self._active.items()):
             if not selects(queue.tp):
@@ -281,7 +281,7 @@ class Accumulator:
         return taken
 
     def step(self, now_ms: int, leader_of: Callable[[TopicPartition], int], rooms: Callable[[int], int]) -> Plan:
-        """What is to be done now.
+        """Return what is to be done now.
 
         `leader_of` returns the node id of a leader or -1, and `rooms` how many further requests may be sent to a node,
         or -1 for one without a connection.
@@ -329,7 +329,7 @@ class Accumulator:
         return plan
 
     def acknowledged(self, queue: PartitionQueue, batch: Batch) -> bool:
-        """A batch was written; False if it has a result already."""
+        """Note that a batch was written; return False if it has a result already."""
         if batch.is_done:
             return False
         queue.in_flight.remove(batch)
@@ -339,7 +339,7 @@ class Accumulator:
         return True
 
     def refused(self, queue: PartitionQueue, batch: Batch, error: KctlError, retry_ms: int) -> Decision | None:
-        """A batch was not written, or that is not known; None if it has a result already."""
+        """Note that a batch was not written, or that this is not known; return None if it has a result already."""
         if batch.is_done:
             return None
         queue.in_flight.remove(batch)
@@ -370,7 +370,7 @@ class Accumulator:
         return Decision.FAIL
 
     def begin_transaction(self, producer: ProducerIdAndEpoch, added: set[TopicPartition]) -> None:
-        """The batches from now on belong to a new transaction; `added` will have its partitions."""
+        """Begin a transaction, to which the batches from now on belong; `added` will have its partitions."""
         self.producer = producer
         self.is_transactional = True
         self.added = added
@@ -386,13 +386,13 @@ class Accumulator:
         return code in RETRIED
 
     def _waits_for_earlier(self, queue: PartitionQueue, batch: Batch, code: ErrorCode | None) -> bool:
-        """Whether the batch was refused because one before it has failed, which is sent again first."""
+        """Return whether the batch was refused because one before it has failed, which is sent again first."""
         if code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or queue.is_unresolved:
             return False
         return batch.has_been_reset or batch.base_sequence != queue.next_acknowledged
 
     def _raise_epoch(self, queue: PartitionQueue) -> None:
-        """The sequence of the partition begins again; others change to the new epoch when nothing is in flight."""
+        """Begin the sequence of the partition again; others change to the new epoch when nothing is in flight."""
         used = self.producer
         if used is not None and queue.producer == used:
             self.producer = None if used.epoch >= EPOCH_MAX else ProducerIdAndEpoch(used.producer_id, used.epoch + 1)
@@ -422,7 +422,7 @@ class Accumulator:
             plan.look_again(due_ms)
 
     def _expire(self, queue: PartitionQueue, now_ms: int, plan: Plan) -> None:
-        """Removes the batches whose time is over, also those in flight."""
+        """Remove the batches whose time is over, also those in flight."""
         timeout_ms = self.limits.delivery_timeout_ms
         late = []
         is_first = True
@@ -463,7 +463,7 @@ class Accumulator:
             self._raise_epoch(queue)
 
     def _sendable(self, queue: PartitionQueue, now_ms: int, plan: Plan) -> Batch | None:
-        """The next batch of a partition, if it may be sent now.
+        """Return the next batch of a partition, if it may be sent now.
 
         RecordAccumulator.shouldStopDrainBatchesForPartition.
         """
@@ -494,7 +494,7 @@ class Accumulator:
         return batch
 
     def _take(self, queue: PartitionQueue, batch: Batch) -> None:
-        """A batch is sent, for the first time with the next sequence number."""
+        """Take a batch that is sent, for the first time with the next sequence number."""
         queue.closed.popleft()
         queue.in_flight.append(batch)
         batch.attempts += 1

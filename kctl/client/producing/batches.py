@@ -90,7 +90,7 @@ class Batch:
         self.flushes: list[FlushProgress] = []
 
     def append(self, record: RecordFields, size: int, handle: Any = None) -> None:
-        """Adds a record of this size."""
+        """Add a record of this size."""
         if handle is not None:
             if len(self.handles) != len(self.records):
                 self.align_handles()
@@ -104,7 +104,7 @@ class Batch:
         self.handles += repeat(None, len(self.records) - len(self.handles))
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Two batches with the records, handles and sequence numbers of this one, in order."""
+        """Return two batches with the records, handles and sequence numbers of this one, in order."""
         middle = len(self.records) // 2
         halves = (Batch(self.number, self.opened_ms), Batch(self.number, self.opened_ms))
         self.align_handles()
@@ -144,7 +144,7 @@ class Delivery:
         return list(map(Record._make, self.fields))
 
     def metadata(self) -> list[RecordMetadata]:
-        """The metadata of each record; without an error only."""
+        """Return the metadata of each record; without an error only."""
         offsets = repeat(-1) if self.base_offset < 0 else count(self.base_offset)
         times = [record[TIMESTAMP] for record in self.fields] if self.timestamp_ms < 0 else repeat(self.timestamp_ms)
         columns = (repeat(self.tp.topic, len(self.fields)), repeat(self.tp.partition), offsets, times)
@@ -152,12 +152,12 @@ class Delivery:
 
 
 def after(sequence: int, record_count: int) -> int:
-    """The sequence number of the record that many records later; 2**31-1 is followed by 0."""
+    """Return the sequence number of the record that many records later; 2**31-1 is followed by 0."""
     return (sequence + record_count) & 0x7FFFFFFF
 
 
 def size_of(record: Record) -> int:
-    """The size of a record in bytes, or a little more."""
+    """Return the size of a record in bytes, or a little more."""
     size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     if record.headers:
         size += size_of_headers(record.headers)
@@ -165,7 +165,7 @@ def size_of(record: Record) -> int:
 
 
 def size_of_headers(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """The largest size that headers may take in a record."""
+    """Return the largest size that headers may take in a record."""
     return sum(
         (len(name) if name.isascii() else len(name.encode())) + len(value or b"") + HEADER_OVERHEAD
         for name, value in headers

@@ -37,11 +37,11 @@ class ProducerInterceptor:
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record to send instead, before serialization."""
+        """Return the record to send instead, before serialization."""
         return record
 
     def on_result(self, record: ProducerRecord, result: RecordMetadata | KctlError) -> None:
-        """The record was acknowledged or has failed."""
+        """Note that the record was acknowledged or has failed."""
 
 
 @runtime_checkable
@@ -157,7 +157,7 @@ class RecordRules:
 
 
 def as_bytes(data: Any) -> bytes | None:
-    """The default serializer: bytes, text as UTF-8, and None.  Raises UsageError for other types."""
+    """Return the default serializer: bytes, text as UTF-8, and None.  Raises UsageError for other types."""
     if data is None or isinstance(data, bytes):
         return data
     if isinstance(data, str):
@@ -213,6 +213,6 @@ def _checked_header(index: int, header: Any) -> tuple[str, bytes | None]:
 
 
 def _shown(value: object) -> str:
-    """The type of a wrong value, and a short number or text itself."""
+    """Return the type of a wrong value, and a short number or text itself."""
     text = repr(value) if isinstance(value, (int, float)) else ""
     return f"{type(value).__name__} {text}".strip() if len(text) <= 40 else type(value).__name__

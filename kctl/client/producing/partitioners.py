@@ -18,7 +18,9 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """The partition that the Java producer selects for a key: murmur2 with the sign bit masked (BuiltInPartitioner)."""
+    """Return the partition that the Java producer selects for a key: murmur2 with the sign bit masked
+    (BuiltInPartitioner).
+    """
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
@@ -41,7 +43,7 @@ class Partitioner(Protocol):
     """Selects the partition of a record without one.  Any callable with these parameters is a partitioner."""
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """The number of a partition, from 0 to `partition_count` - 1."""
+        """Return the number of a partition, from 0 to `partition_count` - 1."""
         ...
 
 
@@ -59,7 +61,7 @@ class StickyPartitioner:
         """The partition of records without a key, by topic."""
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """The current partition of the topic."""
+        """Return the current partition of the topic."""
         partition = self.current.get(topic)
         if partition is None or partition >= partition_count:
             last = self._last.get(topic)
@@ -68,7 +70,7 @@ class StickyPartitioner:
         return partition
 
     def on_batch_closed(self, topic: str, partition: int, size: int) -> None:
-        """A batch of this size in bytes takes no further record: moves to the next partition of the topic."""
+        """Move to the next partition of the topic, when a batch of this size in bytes takes no further record."""
         if topic in self.current:
             self._last[topic] = self.current.pop(topic)
 
@@ -77,7 +79,7 @@ class DefaultPartitioner(StickyPartitioner):
     """Hashes the key as the Java producer does; records without a key stay on one partition per batch."""
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """The partition of the key, else the current partition of the topic."""
+        """Return the partition of the key, else the current partition of the topic."""
         return super().__call__(topic, key, partition_count) if key is None else partition_of_key(key, partition_count)
 
 
@@ -85,7 +87,7 @@ class Crc32Partitioner(StickyPartitioner):
     """Hashes the key as librdkafka does (consistent_random): CRC-32.  Records without a key stay on a partition."""
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """The partition of the key, else, also for an empty key, the current partition of the topic."""
+        """Return the partition of the key, else, also for an empty key, the current partition of the topic."""
         return crc32(key) % partition_count if key else super().__call__(topic, key, partition_count)
 
 
@@ -104,7 +106,7 @@ class AdaptivePartitioner(StickyPartitioner):
         is_adaptive: bool = True,
         choose: Callable[[int], int] = random.randrange,
     ) -> None:
-        """A partition is left after `batch_bytes`.  `choose(n)` returns a random number below n."""
+        """Leave a partition after `batch_bytes`.  `choose(n)` returns a random number below n."""
         super().__init__(choose)
         self._batch_bytes = batch_bytes
         self._ignores_keys = ignores_keys
@@ -114,7 +116,7 @@ class AdaptivePartitioner(StickyPartitioner):
         """The batches without a result of each partition; the producer sets it."""
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """The partition of the key, else the current partition of the topic."""
+        """Return the partition of the key, else the current partition of the topic."""
         if key is not None and not self._ignores_keys:
             return partition_of_key(key, partition_count)
         partition = self.current.get(topic)
@@ -123,7 +125,7 @@ class AdaptivePartitioner(StickyPartitioner):
         return partition
 
     def on_batch_closed(self, topic: str, partition: int, size: int) -> None:
-        """A batch of this size in bytes takes no further record: leaves a partition that has got enough."""
+        """Leave a partition that has got enough, when a batch of this size in bytes takes no further record."""
         if self.current.get(topic) != partition:
             return
         self._written[topic] = self._written.get(topic, 0) + size
@@ -147,7 +149,7 @@ class RoundRobinPartitioner:
         self._next: dict[str, int] = {}
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """The partition after the last one of the topic."""
+        """Return the partition after the last one of the topic."""
         number = self._next.get(topic, 0) % partition_count
         self._next[topic] = number + 1
         return number

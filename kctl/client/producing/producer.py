@@ -92,7 +92,7 @@ class Producer:
         timestamp_ms: int | None = None,
         on_result: Any = None,
     ) -> None:
-        """Adds one record to a batch, and calls `on_result` with its result; waits while the buffer is full.
+        """Add one record to a batch, and call `on_result` with its result; wait while the buffer is full.
 
         Raises ApiError for a topic or partition that does not exist, and when the buffer stays full for `max_block_ms`.
         """
@@ -108,7 +108,7 @@ class Producer:
             await self.ready(topic, partition)
 
     async def ready(self, topic: str, partition: int | None = None) -> None:
-        """Waits for what `send_at_once` needs: room in the buffer, and the partitions of the topic.
+        """Wait for what `send_at_once` needs: room in the buffer, and the partitions of the topic.
 
         Raises ApiError as `send` does.
         """
@@ -131,7 +131,7 @@ class Producer:
         timestamp_ms: int | None = None,
         on_result: Any = None,
     ) -> bool:
-        """Does what `send` does if the buffer has room and the partitions are known; else returns False."""
+        """Do what `send` does if the buffer has room and the partitions are known; else return False."""
         fields = (0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
         return self.add(topic, partition, fields, size_of(Record._make(fields)), on_result)
 
@@ -162,7 +162,7 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> int:
-        """Adds records that differ in their values only, as many as one batch has room for; returns how many.
+        """Add records that differ in their values only, as many as one batch has room for; return how many.
 
         It returns 0 where `send_at_once` returns False.  All records get the same time, and one call of the partitioner
         selects their partition.  A record costs a fifth of what it costs with `send_at_once`.
@@ -234,7 +234,7 @@ class Producer:
             self.accumulator.begin_transaction(transaction.producer, transaction.added)
 
     async def flush(self) -> None:
-        """Waits until every record that was added before has been delivered or has failed."""
+        """Wait until every record that was added before has been delivered or has failed."""
         self._require_loop()
         flush = Flush()
         with self.lock:
@@ -245,7 +245,7 @@ class Producer:
             await flush.arrival
 
     def abandon(self, reason: KctlError | None = None) -> None:
-        """Stops at once; records without a result may or may not have been written.
+        """Stop at once; records without a result may or may not have been written.
 
         `reason` is then their result; without it they get none.
         """
@@ -290,7 +290,7 @@ class Producer:
             self._results.room_waiters.discard(waiter)
 
     def _partition_of(self, topic: str, key: bytes | None, count: int) -> int:
-        """The choice of the partitioner.  Raises UsageError, and what the partitioner raises."""
+        """Return the choice of the partitioner.  Raises UsageError, and what the partitioner raises."""
         partition = self._partitioner(topic, key, count)
         if not 0 <= partition < count:
             raise UsageError(
@@ -299,7 +299,7 @@ class Producer:
         return partition
 
     def _refuse(self, tp: tuple[str, int], record: RecordFields, size: int, handle: Any) -> None:
-        """The result of a record above `record_bytes_max`."""
+        """Set the result of a record above `record_bytes_max`."""
         text = f"a record of {counted(size, 'byte')} is larger than max.request.size={self._size_max}"
         batch = Batch()
         batch.append(record, size, handle)

@@ -30,7 +30,7 @@ def produce_request(
     timeout_ms: int,
     transactional_id: str | None,
 ) -> ProduceRequest:
-    """The request that writes these batches, at most one of each partition."""
+    """Return the request that writes these batches, at most one of each partition."""
     by_topic: dict[str, list[PartitionProduceData]] = {}
     for tp, batch in batches:
         producer = batch.producer
@@ -53,7 +53,10 @@ def produce_request(
 
 
 def results_of(response: ProduceResponse) -> dict[TopicPartition, tuple[int, int] | ApiError]:
-    """(base offset, append time) or the error of each partition.  A batch that the broker has already is written."""
+    """Return (base offset, append time) or the error of each partition.
+
+    A batch that the broker has already is written.
+    """
     results: dict[TopicPartition, tuple[int, int] | ApiError] = {}
     for topic in response.responses:
         for result in topic.partition_responses:
@@ -66,7 +69,9 @@ def results_of(response: ProduceResponse) -> dict[TopicPartition, tuple[int, int
 
 
 def refusal(result: PartitionProduceResponse) -> str | None:
-    """The message of the broker, with that about the first invalid record (KIP-467) if it has none (before 3.9)."""
+    """Return the message of the broker, with that about the first invalid record (KIP-467) if it has none (before
+    3.9).
+    """
     details = [text for invalid in result.record_errors if (text := invalid.batch_index_error_message)]
     message = result.error_message or ""
     if not details or details[0] in message:
@@ -76,7 +81,7 @@ def refusal(result: PartitionProduceResponse) -> str | None:
 
 
 async def initialise_producer_id(connection: Connection) -> ProducerIdAndEpoch:
-    """A producer id for idempotence without transactions.  Raises ApiError."""
+    """Return a producer id for idempotence without transactions.  Raises ApiError."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
     response = await connection.send(request, InitProducerIdResponse)
     if response.error_code:

@@ -59,31 +59,31 @@ class ProducerTopics:
         self._looked_up_s: float | None = None
 
     def leader_of(self, tp: TopicPartition) -> int:
-        """The node id of the leader; -1 if it is not known."""
+        """Return the node id of the leader; -1 if it is not known."""
         topic = self._topics.get(tp.topic)
         partition = None if topic is None or tp in self._moved else topic.partition(tp.partition)
         return -1 if partition is None or partition.leader not in self.brokers else partition.leader
 
     def leader_has_moved(self, tp: TopicPartition) -> None:
-        """The leader of a partition is not known until it has been looked up again."""
+        """Forget the leader of a partition until it has been looked up again."""
         self._moved.add(tp)
         self.refresh([tp.topic])
 
     def refresh(self, topics: Collection[str]) -> None:
-        """Looks these topics up soon."""
+        """Look these topics up soon."""
         self._due.update(topics)
         if self._due and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._look_up(), name="look up topics")
 
     def refresh_if_old(self) -> None:
-        """Looks all topics up again at the age of the metadata."""
+        """Look all topics up again at the age of the metadata."""
         loop = asyncio.get_running_loop()
         age_s = self._client.settings.metadata_max_age_ms / 1000
         if self._looked_up_s is not None and loop.time() >= self._looked_up_s + max(age_s, 0.01):
             self.refresh(self._topics)
 
     async def wait_for(self, topic: str, partition: int | None) -> None:
-        """Waits until the topic, and the partition if one is named, is known.
+        """Wait until the topic, and the partition if one is named, is known.
 
         Raises ApiError for one that does not exist or may not be written to, ClusterUnreachable, and what else prevents
         connections.
@@ -110,7 +110,7 @@ class ProducerTopics:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
     def cancel(self) -> asyncio.Task[None] | None:
-        """Ends the look-ups; returns the task that is being cancelled."""
+        """End the look-ups; return the task that is being cancelled."""
         task, self._task = self._task, None
         if task is None or task.done():
             return None
@@ -126,7 +126,7 @@ class ProducerTopics:
             self._waiters.discard(waiter)
 
     def _raise_if_final(self, topic: str) -> None:
-        """Raises the error of a look-up that will not pass."""
+        """Raise the error of a look-up that will not pass."""
         if self.last_error is not None and not isinstance(self.last_error, ClusterUnreachable):
             raise copy_of(self.last_error)
         error = self._errors.get(topic)
@@ -141,7 +141,7 @@ class ProducerTopics:
                 raise copy_of(error)
 
     async def _look_up(self) -> None:
-        """Looks up what is due, with growing pauses while no broker responds or something has no leader."""
+        """Look up what is due, with growing pauses while no broker responds or something has no leader."""
         settings = self._client.settings
         pause_ms = settings.retry_backoff_ms
         while self._due:

@@ -101,7 +101,7 @@ class Transaction:
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         previous: ProducerIdAndEpoch | None = None,
     ) -> Self:
-        """Initialises the transactional id and fences other producers; after `timeout_ms` the coordinator aborts.
+        """Initialise the transactional id and fence other producers; after `timeout_ms` the coordinator aborts.
 
         With `previous` it raises the epoch of this producer, which is refused if another one has fenced it (KIP-360;
         Kafka 2.5 and newer).  Raises ApiError.
@@ -125,7 +125,7 @@ class Transaction:
         return cls(client, transactional_id, producer)
 
     async def add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Adds partitions to the transaction; required before the first batch is sent to them.  Raises ApiError."""
+        """Add partitions to the transaction; required before the first batch is sent to them.  Raises ApiError."""
         missing = [tp for tp in partitions if tp not in self.added]
         if missing:
             await self._run(self._add(missing), f"add {counted(len(missing), 'partition')} to a transaction")
@@ -133,7 +133,7 @@ class Transaction:
     async def add_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position | CommittedOffset]
     ) -> None:
-        """Commits offsets of a group as part of the transaction.
+        """Commit offsets of a group as part of the transaction.
 
         Raises ApiError with the first error: CommitFailed if the group has excluded the member since,
         UNSUPPORTED_VERSION if the group has a generation and the broker is older than Kafka 2.5.
@@ -203,12 +203,13 @@ class Transaction:
         await self._run(send_both(), "add offsets to a transaction")
 
     async def commit(self) -> None:
-        """Commits the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""
+        """Commit the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""
         await self._end(is_commit=True)
 
     async def abort(self) -> None:
-        """Aborts the transaction.  Raises ApiError, and ClusterUnreachable; then the coordinator aborts it after the
-        timeout.
+        """Abort the transaction.
+
+        Raises ApiError, and ClusterUnreachable; then the coordinator aborts it after the timeout.
         """
         await self._end(is_commit=False)
 
@@ -241,7 +242,7 @@ class Transaction:
         self.added.update(partitions)
 
     async def _start(self, adding: Awaitable[None]) -> None:
-        """Waits until a partition or group has been added, which starts the transaction at the coordinator."""
+        """Wait until a partition or group has been added, which starts the transaction at the coordinator."""
         try:
             await adding
         except ApiError as error:
@@ -257,7 +258,7 @@ class Transaction:
             self.fatal = self.fatal or copy_of(error)
 
     async def _end(self, *, is_commit: bool) -> None:
-        """Ends the transaction; joins an end that is in progress because its caller was cancelled."""
+        """End the transaction; join an end that is in progress because its caller was cancelled."""
         if self._ending is not None and not self._ending.done() and self._is_committing is not is_commit:
             await asyncio.wait([self._ending])
             if self._ending.exception() is None:
@@ -269,7 +270,7 @@ class Transaction:
         await asyncio.shield(self._ending)
 
     async def _send_end(self, *, is_commit: bool) -> None:
-        """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
+        """Send EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
         await self._work.finished()
         if self.fatal is not None:
             raise copy_of(self.fatal)

@@ -67,7 +67,7 @@ def admin_fields(properties: Mapping[str, str], known: frozenset[str]) -> dict[s
 
 
 def _api_values(properties: Mapping[str, str], client: Client) -> dict[str, Any]:
-    """The values for the Python client, which has no other way to report a name that is not known."""
+    """Return the values for the Python client, which has no other way to report a name that is not known."""
     values = check_properties(properties, client)
     if unknown := unknown_names(properties):
         raise UsageError(f"not a property of Kafka's clients: {', '.join(unknown)}")
@@ -86,7 +86,7 @@ def _decoded(data: bytes | None) -> str | None:
 
 
 def partitioner_of(values: Mapping[str, Any]) -> Partitioner | None:
-    """The partitioner that `partitioner.class` and `partitioner.ignore.keys` select; None for the default.
+    """Return the partitioner that `partitioner.class` and `partitioner.ignore.keys` select; None for the default.
 
     KIP-794: keys are ignored only without a class.
     """
@@ -113,8 +113,8 @@ class Writing(NamedTuple):
 def writing_settings(
     properties: Mapping[str, str], defaults: ProducerSettings, *, request_timeout_ms: int, **options: Any
 ) -> Writing:
-    """The settings of the properties and, where these have none, of `defaults`; `options` by the names of properties
-    with _ for the dots take precedence, None is no option.  Raises ConfigError.
+    """Return the settings of the properties and, where these have none, of `defaults`; `options` by the names of
+    properties with _ for the dots take precedence, None is no option.  Raises ConfigError.
     """
     values = check_properties(properties, Client.PRODUCER)
     if (stored := values.get("transactional.id")) and options.get("transactional_id") is None:
@@ -156,7 +156,7 @@ def writing_settings(
 
 
 def fetch_limits(properties: Mapping[str, str], defaults: FetchLimits) -> FetchLimits:
-    """The limits of fetches of the properties and, where these have none, of `defaults`.  Raises ConfigError."""
+    """Return the limits of fetches of the properties and, where these have none, of `defaults`.  Raises ConfigError."""
     values = check_properties(properties, Client.CONSUMER)
     return FetchLimits(
         values.get("fetch.max.wait.ms", defaults.max_wait_ms),

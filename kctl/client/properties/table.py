@@ -68,7 +68,7 @@ class ClientProperty(NamedTuple):
     """The commands that obey it, with the option that they need; ALL for every command."""
 
     def is_obeyed_by(self, command: str, *options: str) -> bool:
-        """Whether a command obeys it, with those of its options that `commands` names."""
+        """Return whether a command obeys it, with those of its options that `commands` names."""
         return ALL in self.commands or any(
             name == command or name in {f"{command} {option}" for option in options} for name in self.commands
         )
@@ -477,7 +477,10 @@ _LIBRDKAFKA = {
 
 
 def check_properties(properties: Mapping[str, str], client: Client) -> dict[str, Any]:
-    """The values of the properties of this client that are given.  Raises ConfigError for the first invalid one."""
+    """Return the values of the properties of this client that are given.
+
+    Raises ConfigError for the first invalid one.
+    """
     found: dict[str, Any] = {}
     for name, given in properties.items():
         if (replacement := _LIBRDKAFKA.get(name)) is not None:
@@ -493,7 +496,9 @@ def check_properties(properties: Mapping[str, str], client: Client) -> dict[str,
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """The names that neither Kafka's clients nor kctl know, each with the nearest known one, as text for messages."""
+    """Return the names that neither Kafka's clients nor kctl know, each with the nearest known one, as text for
+    messages.
+    """
     unknown = [name for name in properties if name not in PROPERTIES and not name.startswith(_OWN)]
     if not unknown:
         return []
@@ -507,7 +512,7 @@ def unknown_names(properties: Mapping[str, str]) -> list[str]:
 
 
 def not_obeyed(properties: Mapping[str, str], command: str, *options: str) -> list[str]:
-    """The given properties that other commands obey and this one, with these options, does not."""
+    """Return the given properties that other commands obey and this one, with these options, does not."""
     return [
         name
         for name in properties

@@ -29,7 +29,7 @@ def integer(low: int = -INT32_MAX - 1) -> Parse:
 
 
 def level(codec: Codec) -> Parse:
-    """A compression level; None for -1 of gzip, which is the default.  KIP-390."""
+    """Return a compression level; None for -1 of gzip, which is the default.  KIP-390."""
     lowest, highest = LEVELS[codec]
 
     def parse(text: str) -> int | None:
@@ -73,7 +73,7 @@ def text(value: str) -> str:
 
 
 def non_empty(value: str) -> str:
-    """A STRING that must not be empty."""
+    """Return a STRING that must not be empty."""
     if not value:
         raise UsageError("must not be empty")
     return value
@@ -104,7 +104,8 @@ def one_of(*values: str, ignores_case: bool = False) -> Parse:
 
 
 def only(accepted: Mapping[str, Any], parse: Parse, remedy: str) -> Parse:
-    """A type of which kctl implements these values only; `remedy` is in the error for others that are valid in Kafka.
+    """Return a type of which kctl implements these values only; `remedy` is in the error for others that are valid in
+    Kafka.
 
     The names of Java classes are compared without their packages.
     """
@@ -120,7 +121,7 @@ def only(accepted: Mapping[str, Any], parse: Parse, remedy: str) -> Parse:
 
 
 def refused(remedy: str, parse: Parse = text) -> Parse:
-    """A property that kctl does not implement, so that only an empty value is accepted."""
+    """Return a property that kctl does not implement, so that only an empty value is accepted."""
 
     def parse_refused(value: str) -> None:
         if value:
@@ -131,12 +132,12 @@ def refused(remedy: str, parse: Parse = text) -> Parse:
 
 
 def acks(value: str) -> str:
-    """The producer's acks; -1 is all."""
+    """Return the producer's acks; -1 is all."""
     return "all" if one_of("all", "-1", "0", "1")(value) == "-1" else value
 
 
 def offset_reset(value: str) -> str:
-    """The consumer's auto.offset.reset, with the durations of KIP-1106."""
+    """Return the consumer's auto.offset.reset, with the durations of KIP-1106."""
     if value[: len(BY_DURATION)].lower() == BY_DURATION:
         iso_duration_ms(value[len(BY_DURATION) :])
         return BY_DURATION + value[len(BY_DURATION) :]
@@ -144,7 +145,10 @@ def offset_reset(value: str) -> str:
 
 
 def iso_duration_ms(value: str) -> int:
-    """Milliseconds of a duration as java.time.Duration reads it, such as PT1H30M or P1D.  Raises UsageError."""
+    """Return the milliseconds of a duration as java.time.Duration reads it, such as PT1H30M or P1D.
+
+    Raises UsageError.
+    """
     found = _ISO_DURATION.fullmatch(value)
     if found is None or not any(found[part] for part in (2, 4, 5, 6)) or (found[3] or "x").upper() == "T":
         raise UsageError(f"'{value}' is not a duration such as PT1H30M or P1D")

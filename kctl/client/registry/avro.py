@@ -23,7 +23,7 @@ class AvroCodec:
     kind = "AVRO"
 
     def __init__(self, schema: Schema) -> None:
-        """Raises SchemaError."""
+        """Compile the schema, or raise SchemaError."""
         try:
             named: dict[str, Any] = {}
             for referenced in _in_order(schema):
@@ -82,7 +82,7 @@ class AvroCodec:
         return _strict_json(out.getvalue())
 
     def encode(self, text: str) -> bytes:
-        """The inverse of `decode`.  Raises SchemaError."""
+        """Return the inverse of `decode`.  Raises SchemaError."""
         out = io.BytesIO()
         try:
             (datum,) = fastavro.json_reader(io.StringIO(json.dumps(json.loads(text))), self._schema)
@@ -117,10 +117,10 @@ class AvroCodec:
 
 
 def _in_order(schema: Schema) -> list[Schema]:
-    """The schemas that it uses, each after those that it uses itself."""
+    """Return the schemas that it uses, each after those that it uses itself."""
     found: dict[str, Schema] = {}
 
-    def add(one: Schema, depth: int) -> None:
+    def add(used: Schema, depth: int) -> None:
         if depth > len(schema.by_reference):
             raise SchemaError(f"{schema.label} has circular references")
         for reference in one.references:
@@ -148,9 +148,9 @@ class _Names:
         """
 
     def has_empty_items(self, schema: Any) -> bool:
-        """Whether the items of any array or map take no bytes; a few bytes could describe one of any length."""
+        """Return whether the items of any array or map take no bytes; a few bytes could describe one of any length."""
         if isinstance(schema, list):
-            return any(self.has_empty_items(one) for one in schema)
+            return any(self.has_empty_items(branch) for branch in schema)
         if isinstance(schema, str):
             return self._named_has(schema)
         match schema.get("type"):
@@ -174,12 +174,12 @@ class _Names:
         if not isinstance(definition, dict) or "fields" not in definition:
             return False
         self._within.add(name)
-        self._seen[name] = any(self.has_empty_items(one["type"]) for one in definition["fields"])
+        self._seen[name] = any(self.has_empty_items(field["type"]) for field in definition["fields"])
         self._within.discard(name)
         return self._seen[name]
 
     def _is_empty(self, schema: Any, within: frozenset[str]) -> bool:
-        """Whether the values of a type have no bytes."""
+        """Return whether the values of a type have no bytes."""
         if isinstance(schema, str):
             if schema in _NOTHING:
                 return True
@@ -196,7 +196,7 @@ class _Names:
                 name = schema["name"]
                 if name not in self._empty:  # a record that uses others twice would take exponential time
                     inner = within | {name}
-                    self._empty[name] = all(self._is_empty(one["type"], inner) for one in schema["fields"])
+                    self._empty[name] = all(self._is_empty(field["type"], inner) for field in schema["fields"])
                 return self._empty[name]
             case dict() as nested:
                 return self._is_empty(nested, within)

@@ -83,7 +83,7 @@ class RegistryClient:
         self._by_reference: dict[Reference, Schema] = {}
 
     def by_id(self, schema_id: int) -> Schema:
-        """The schema with this id, and those that it uses.  Raises RegistryUnreachable and SchemaError."""
+        """Return the schema with this id, and those that it uses.  Raises RegistryUnreachable and SchemaError."""
         if schema_id not in self._by_id:
             end_s = self._end_s()
             document = self._get(f"/schemas/ids/{schema_id}", f"schema with id {schema_id}", end_s)
@@ -91,15 +91,15 @@ class RegistryClient:
         return self._by_id[schema_id]
 
     def of_subject(self, subject: str, version: str) -> Schema:
-        """A version of a subject, or the `latest`.  Raises RegistryUnreachable and SchemaError."""
+        """Return a version of a subject, or the `latest`.  Raises RegistryUnreachable and SchemaError."""
         end_s = self._end_s()
         return self._with_references(self._version(subject, version, end_s), end_s)
 
     def versions_of(self, subject: str) -> list[Schema]:
-        """All versions of a subject, the first one first.  Raises RegistryUnreachable and SchemaError."""
+        """Return all versions of a subject, the first one first.  Raises RegistryUnreachable and SchemaError."""
         end_s = self._end_s()
         numbers = self._get(f"/subjects/{_segment(subject)}/versions", f"subject {subject}", end_s)
-        if not isinstance(numbers, list) or not all(is_integer(one, low=1, high=INT32_MAX) for one in numbers):
+        if not isinstance(numbers, list) or not all(is_integer(version, low=1, high=INT32_MAX) for version in numbers):
             raise SchemaError(f"the registry returned no versions of the subject {subject}")
         if len(numbers) > REGISTRY_VERSIONS_MAX:
             raise SchemaError(f"the subject {subject} has more than {REGISTRY_VERSIONS_MAX} versions")
@@ -229,12 +229,12 @@ def keep(cache: dict[Key, Value], key: Key, value: Value) -> None:
 
 
 def _segment(name: str) -> str:
-    """A name as one segment of a path; servers and proxies would resolve `.` and `..`, which quote() keeps."""
+    """Return a name as one segment of a path; servers and proxies would resolve `.` and `..`, which quote() keeps."""
     return name.replace(".", "%2E") if name in {".", ".."} else quote(name, safe="")
 
 
 def _outcome(status: int) -> str:
-    """What a status other than OK and NOT_FOUND means."""
+    """Return what a status other than OK and NOT_FOUND means."""
     if status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
         return "refused the client"
     is_redirect = http.client.MULTIPLE_CHOICES <= status < http.client.BAD_REQUEST
@@ -242,7 +242,7 @@ def _outcome(status: int) -> str:
 
 
 def _reason(body: bytes) -> str:
-    """The message of an error response, after a colon."""
+    """Return the message of an error response, after a colon."""
     try:
         message = json.loads(body)["message"]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -29,7 +29,7 @@ class Codec(Protocol):
         """JSON.  Raises SchemaError."""
 
     def encode(self, text: str) -> bytes:
-        """The payload of a JSON text.  Raises SchemaError."""
+        """Return the payload of a JSON text.  Raises SchemaError."""
 
 
 class Decoded(NamedTuple):
@@ -51,7 +51,7 @@ class Decoder:
         self._retry_at_s = 0.0
 
     def decode(self, data: bytes) -> Decoded:
-        """Raises SchemaError and RegistryUnreachable."""
+        """Decode the values; raise SchemaError and RegistryUnreachable."""
         schema_id, payload = split_header(data)
         codec = self._codecs.get(schema_id) or self._new(schema_id)
         if isinstance(codec, SchemaError):
@@ -83,12 +83,12 @@ class Encoder:
     """Encodes JSON texts with one schema."""
 
     def __init__(self, schema: Schema, type_name: str | None = None) -> None:
-        """Raises SchemaError."""
+        """Compile the schema, or raise SchemaError."""
         self._header = header_of(schema.id)
         self._codec = codec_of(schema, type_name)
 
     def encode(self, data: bytes) -> bytes:
-        """A record in the wire format from JSON.  Raises SchemaError."""
+        """Return a record in the wire format from JSON.  Raises SchemaError."""
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -97,7 +97,10 @@ class Encoder:
 
 
 def codec_of(schema: Schema, type_name: str | None = None) -> Codec:
-    """The codec of a schema; `type_name` selects a message type of Protobuf.  Raises SchemaError and UsageError."""
+    """Return the codec of a schema; `type_name` selects a message type of Protobuf.
+
+    Raises SchemaError and UsageError.
+    """
     if type_name is not None and schema.type != "PROTOBUF":
         raise SchemaError(f"schema {schema.id} is {schema.type}; only Protobuf has message types")
     codec: Codec
@@ -116,7 +119,7 @@ def codec_of(schema: Schema, type_name: str | None = None) -> Codec:
 
 
 def _module(name: str) -> Any:
-    """The module of a codec, imported when a schema of its type occurs."""
+    """Return the module of a codec, imported when a schema of its type occurs."""
     try:
         return importlib.import_module(f"kctl.client.registry.{name}")
     except ModuleNotFoundError as error:

@@ -24,8 +24,8 @@ class JsonCodec:
         try:
             self._document = document = json.loads(schema.text)
             resources = [
-                (name, Resource.from_contents(json.loads(one.text), default_specification=DRAFT7))
-                for name, one in schema.by_reference.items()
+                (name, Resource.from_contents(json.loads(used.text), default_specification=DRAFT7))
+                for name, used in schema.by_reference.items()
             ]
             kind: Any = validators.validator_for(document, default=validators.validator_for({}))
             kind.check_schema(document)
@@ -72,7 +72,7 @@ class JsonCodec:
         return payload
 
     def encode(self, text: str) -> bytes:
-        """The text, after it was validated.  Raises SchemaError."""
+        """Return the text, after it was validated.  Raises SchemaError."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:

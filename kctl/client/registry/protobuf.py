@@ -31,7 +31,7 @@ class ProtobufCodec:
     kind = "PROTOBUF"
 
     def __init__(self, schema: Schema, type_name: str | None = None) -> None:
-        """Raises SchemaError."""
+        """Compile the schema, or raise SchemaError."""
         self._pool = DescriptorPool()
         self._schema = schema
         self._added: set[str] = set()
@@ -93,7 +93,7 @@ class ProtobufCodec:
         return json.dumps(document, ensure_ascii=False)
 
     def encode(self, text: str) -> bytes:
-        """The inverse of `decode`.  Raises SchemaError."""
+        """Return the inverse of `decode`.  Raises SchemaError."""
         path = self._path()
         message = GetMessageClass(self._type_at(path))()
         try:
@@ -106,7 +106,7 @@ class ProtobufCodec:
         return indexes_of(path) + data
 
     def _add(self, name: str, schema: Schema, depth: int) -> FileDescriptor:
-        """Adds the file after those that it imports."""
+        """Add the file after those that it imports."""
         if depth > len(self._schema.by_reference):
             raise SchemaError(f"{self._schema.label} has circular references")
         file = descriptor_pb2.FileDescriptorProto()

@@ -56,7 +56,7 @@ class Schema(NamedTuple):
 
 
 def schema_of(document: Any, schema_id: int | None) -> Schema:
-    """The schema in a response; `schema_id` is None if the response contains it.  Raises SchemaError."""
+    """Return the schema in a response; `schema_id` is None if the response contains it.  Raises SchemaError."""
     if not isinstance(document, dict):
         raise SchemaError("the registry returned no schema")
     number = document.get("id") if schema_id is None else schema_id
@@ -66,7 +66,7 @@ def schema_of(document: Any, schema_id: int | None) -> Schema:
     references = document.get("references") or []
     if not isinstance(references, list):
         raise SchemaError("the registry returned references that are not a list")
-    return Schema(int(number or 0), kind, text, tuple(_reference(one) for one in references))
+    return Schema(int(number or 0), kind, text, tuple(_reference(reference) for reference in references))
 
 
 class RegisteredSchema(NamedTuple):
@@ -102,19 +102,20 @@ def _reference(document: Any) -> Reference:
 
 
 def split_header(data: bytes) -> tuple[int, bytes]:
-    """(schema id, payload) of a record: a zero byte, the id in 4 bytes, the payload.  Raises SchemaError."""
+    """Return (schema id, payload) of a record: a zero byte, the id in 4 bytes, the payload.  Raises SchemaError."""
     if len(data) < HEADER_BYTES or data[0] != 0:
         raise SchemaError("it is not in the wire format of schema registries: a zero byte and a schema id")
     return int.from_bytes(data[1:HEADER_BYTES], "big"), data[HEADER_BYTES:]
 
 
 def header_of(schema_id: int) -> bytes:
-    """The header of a record with this schema."""
+    """Return the header of a record with this schema."""
     return b"\0" + schema_id.to_bytes(4, "big")
 
 
 def split_indexes(payload: bytes) -> tuple[list[int], bytes]:
-    """(path, message) of a Protobuf payload: the indexes of nested message types that lead to that of the message.
+    """Return (path, message) of a Protobuf payload: the indexes of nested message types that lead to that of the
+    message.
 
     A single zero byte is [0], the first type of the file.  Raises SchemaError.
     """
@@ -131,7 +132,7 @@ def split_indexes(payload: bytes) -> tuple[list[int], bytes]:
 
 
 def indexes_of(path: list[int]) -> bytes:
-    """The inverse of `split_indexes`."""
+    """Return the inverse of `split_indexes`."""
     return b"\0" if path == [0] else b"".join(_zigzag(number) for number in [len(path), *path])
 
 
@@ -185,16 +186,16 @@ class RegistrySettings:
 
 
 def registry_settings(properties: Mapping[str, str], url: str | None = None) -> RegistrySettings | None:
-    """The settings; `url` replaces that of the properties.  None without any.  Raises ConfigError."""
+    """Return the settings; `url` replaces that of the properties.  None without any.  Raises ConfigError."""
     given = url if url is not None else properties.get(_URL, "")
-    parts = [_split(one.strip()) for one in given.split(",") if one.strip()]
+    parts = [_split(address.strip()) for address in given.split(",") if address.strip()]
     if not parts:
         return None
     if len(parts) > _URLS_MAX:
         raise ConfigError(_URL, f"{len(parts)} URLs", f"has more than {_URLS_MAX} URLs")
     return RegistrySettings(
-        tuple(f"{one.scheme}://{_host(one)}{one.path.rstrip('/')}" for one in parts),
-        tuple(_authorization(properties, one) for one in parts),
+        tuple(f"{address.scheme}://{_host(address)}{address.path.rstrip('/')}" for address in parts),
+        tuple(_authorization(properties, address) for address in parts),
         {
             name.removeprefix(PREFIX): value
             for name, value in properties.items()

@@ -198,32 +198,32 @@ class Misfits:
 
     def write(self, write_line: Callable[[str], None]) -> None:
         """Write the lists, in Kafka's order of kinds."""
-        for path, found in _in_order(self.offset_mismatches):
+        for path, pairs in _in_order(self.offset_mismatches):
             write_line(f"Mismatches in :{path}")
-            for index_offset, log_offset in reversed(found):
+            for index_offset, log_offset in reversed(pairs):
                 write_line(f"  Index offset: {index_offset}, log offset: {log_offset}")
-        for path, found in _in_order(self.time_mismatches):
+        for path, pairs in _in_order(self.time_mismatches):
             write_line(f"Found timestamp mismatch in :{path}")
-            for index_time, log_time in found:
+            for index_time, log_time in pairs:
                 write_line(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
-        for path, found in _in_order(self.out_of_order):
+        for path, pairs in _in_order(self.out_of_order):
             write_line(f"Found out of order timestamp in :{path}")
-            for index_time, before in found:
+            for index_time, before in pairs:
                 write_line(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
-        for _, found in _in_order(self.not_found):
+        for _, pairs in _in_order(self.not_found):
             write_line("The following indexed offsets are not found in the log.")
-            for indexed, log_offset in found:
+            for indexed, log_offset in pairs:
                 write_line(f"Indexed offset: {indexed}, found log offset: {log_offset}")
-        for path, found in _in_order(self.gaps):
+        for path, pairs in _in_order(self.gaps):
             write_line(f"Non-consecutive offsets in {path}")
-            for first, second in reversed(found):
+            for first, second in reversed(pairs):
                 write_line(f"  {first} is followed by {second}")
 
 
-def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
+def _in_order(mismatches: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
     """Return the files in the iteration order of Kafka's map."""
     table = ScalaHashTable()
-    for path, pairs in found.items():
+    for path, pairs in mismatches.items():
         table.add(path, java_hash(path), (path, pairs))
     return iter(table)
 
@@ -467,8 +467,8 @@ class ClassicDump:
                 if log is None:
                     pass
                 elif batch is None or batch.header.last_offset != offset:
-                    found = -1 if batch is None else batch.header.last_offset
-                    self._misfits.not_found.setdefault(whole, []).append((offset, found))
+                    last_offset = -1 if batch is None else batch.header.last_offset
+                    self._misfits.not_found.setdefault(whole, []).append((offset, last_offset))
                 else:
                     latest = _latest(batch)
                     if latest != timestamp:

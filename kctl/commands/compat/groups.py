@@ -249,8 +249,8 @@ def _assignments(compat: str, members: Iterable[GroupMember]) -> list[str]:
     """3.9 omits the topics, and sorts the partitions as texts."""
     texts = (
         sorted(
-            f"({','.join(sorted(map(str, them)))})" if compat == KAFKA_3 else f"{topic}({_numbers(them)})"
-            for topic, them in _by_topic(member.assignment).items()
+            f"({','.join(sorted(map(str, numbers)))})" if compat == KAFKA_3 else f"{topic}({_numbers(numbers)})"
+            for topic, numbers in _by_topic(member.assignment).items()
         )
         for member in members
     )
@@ -276,7 +276,7 @@ def _assignments_4(group: GroupDescription) -> list[str]:
 
 
 def _assignment_4(partitions: Iterable[TopicPartition]) -> str:
-    texts = sorted(f"{topic}:{_numbers(them)}" for topic, them in _by_topic(partitions).items())
+    texts = sorted(f"{topic}:{_numbers(numbers)}" for topic, numbers in _by_topic(partitions).items())
     return ";".join(texts) or _MISSING
 
 

@@ -56,20 +56,20 @@ def candidates(expected: Expected) -> list[tuple[str, str]]:
     if kind == "resources":
         kind = next((_RESOURCES[word] for word in expected.given if word in _RESOURCES), "")
     if expected.words:
-        found: Iterable[tuple[str, str]] = expected.words
+        words_and_help: Iterable[tuple[str, str]] = expected.words
     elif kind == "choices":
-        found = ((choice, "") for choice in values.choices)
+        words_and_help = ((choice, "") for choice in values.choices)
     elif kind == "profiles":
-        found = ((name, "") for name in _profiles())
+        words_and_help = ((name, "") for name in _profiles())
     elif kind == "operations":
-        found = ((name, "") for name in _operations())
+        words_and_help = ((name, "") for name in _operations())
     elif kind.endswith(("-properties", "-property-names")):
-        found = _properties(kind, expected)
+        words_and_help = _properties(kind, expected)
     elif kind in _QUERIES or kind in _SIDES:
-        found = ((name, "") for name in _names_of_cluster(kind, expected))
+        words_and_help = ((name, "") for name in _names_of_cluster(kind, expected))
     else:
-        found = ()
-    return [(word, text) for word, text in found if word.startswith(expected.typed)]
+        words_and_help = ()
+    return [(word, text) for word, text in words_and_help if word.startswith(expected.typed)]
 
 
 def _profiles() -> Iterable[str]:
@@ -155,18 +155,18 @@ def _values(described: Property) -> list[str]:
 def _names_of_cluster(kind: str, expected: Expected) -> list[str]:
     """Return the names, sorted; internal topics only if an underscore is typed."""
     query = _QUERIES["topics" if kind in _SIDES else kind]
-    found: list[str] = []
+    cluster_names: list[str] = []
 
     def ask() -> None:
         # A shell shows neither what is wrong nor a traceback.
         with contextlib.suppress(Exception):
-            found.extend(_invocation(kind, expected).on_cluster(query))
+            cluster_names.extend(_invocation(kind, expected).on_cluster(query))
 
     # Not only --timeout: the name of a broker may take long to look up.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(_wait_ms() / 1000)
-    names = sorted(filter(is_harmless, set(found)))
+    names = sorted(filter(is_harmless, set(cluster_names)))
     return [name for name in names if not name.startswith("__") or expected.typed.startswith("_")]
 
 

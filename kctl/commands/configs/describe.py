@@ -82,10 +82,10 @@ def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list
 
 async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
     """Return the quotas that match the filters and have no further parts."""
-    found: list[EntityQuotas] = []
+    quotas: list[EntityQuotas] = []
     for parts in requested:
-        found += (await describe_quotas(client, parts, is_strict=True))[0]
-    return found
+        quotas += (await describe_quotas(client, parts, is_strict=True))[0]
+    return quotas
 
 
 async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
@@ -322,10 +322,10 @@ def describe(
 
     async def query(cluster: ClusterClient) -> list[ResourceItem]:
         resources = await requested_resources(cluster, type_, names, pattern)
-        found = await describe_configs(
+        described = await describe_configs(
             cluster, resources, names=property_, synonyms=with_synonyms, own_only=not all_ and property_ is None
         )
-        return [_item(resource, found[resource]) for resource in resources]
+        return [_item(resource, described[resource]) for resource in resources]
 
     return _show(run, run.on_brokers(query), with_synonyms=all_)
 
@@ -352,8 +352,8 @@ def _describe_as_kafka(
             resources = await requested_resources(cluster, type_, names, pattern)
         if type_ == "broker" and not names:
             resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
-        found = await describe_configs(cluster, resources, is_sorted=False)
-        return [(resource, found[resource]) for resource in resources]
+        described = await describe_configs(cluster, resources, is_sorted=False)
+        return [(resource, described[resource]) for resource in resources]
 
     status = ExitStatus.DONE
     for resource, entries in run.on_brokers(query):
@@ -402,7 +402,7 @@ def _client_item(name: str, value: str) -> ConfigItem:
     return ConfigItem(name, value, None, read_only=False, sensitive=False, synonyms=[])
 
 
-def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome) -> ResourceItem:
+def _item(resource: ConfigResource, entries: list[ConfigEntry] | Outcome) -> ResourceItem:
     type_, name = type_and_name(resource)
     return ResourceItem(
         type=type_,
@@ -416,9 +416,9 @@ def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome) -> Resou
                 sensitive=entry.is_sensitive,
                 synonyms=[SynonymItem(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms],
             )
-            for entry in (found if isinstance(found, list) else [])
+            for entry in (entries if isinstance(entries, list) else [])
         ],
-        **(code_error(ErrorCode.NONE) if isinstance(found, list) else outcome_error(found)),
+        **(code_error(ErrorCode.NONE) if isinstance(entries, list) else outcome_error(entries)),
     )
 
 

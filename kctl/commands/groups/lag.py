@@ -238,20 +238,20 @@ def _total_item(subject: Subject, total: LagTotal, groups: int, time: str) -> La
     )
 
 
-def _lag_fields(found: Judgement | None) -> LagFields:
+def _lag_fields(judgement: Judgement | None) -> LagFields:
     return LagFields(
-        lag=found.lag if found else None,
-        time_lag_ms=found.time_lag_ms if found else None,
-        consumed_per_s=_rounded(found.consumed_per_s) if found else None,
-        produced_per_s=_rounded(found.produced_per_s) if found else None,
-        catches_up=found.catches_up if found else None,
-        catch_up_ms=found.catch_up_ms if found else None,
-        commit_age_ms=found.commit_age_ms if found else None,
-        commit_age_ms_min=found.commit_age_ms_min if found else None,
-        lost=found.lost if found else None,
-        time_left_ms=found.time_left_ms if found else None,
-        verdict=found.verdict.name if found else None,
-        reason=found.reason or None if found else None,
+        lag=judgement.lag if judgement else None,
+        time_lag_ms=judgement.time_lag_ms if judgement else None,
+        consumed_per_s=_rounded(judgement.consumed_per_s) if judgement else None,
+        produced_per_s=_rounded(judgement.produced_per_s) if judgement else None,
+        catches_up=judgement.catches_up if judgement else None,
+        catch_up_ms=judgement.catch_up_ms if judgement else None,
+        commit_age_ms=judgement.commit_age_ms if judgement else None,
+        commit_age_ms_min=judgement.commit_age_ms_min if judgement else None,
+        lost=judgement.lost if judgement else None,
+        time_left_ms=judgement.time_left_ms if judgement else None,
+        verdict=judgement.verdict.name if judgement else None,
+        reason=judgement.reason or None if judgement else None,
     )
 
 

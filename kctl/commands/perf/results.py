@@ -74,10 +74,10 @@ class Results:
 
     def _report(self) -> None:
         """Show an interval when it is over: a row of plain and jsonl, else a note."""
-        found = self._measured.interval(time.perf_counter_ns())
-        if found is None:
+        summary = self._measured.interval(time.perf_counter_ns())
+        if summary is None:
             return
-        row = _row("interval", self._client, found)
+        row = _row("interval", self._client, summary)
         if self._stream is not None:
             self._stream.write(row)
             self._console.flush()
@@ -103,18 +103,18 @@ class Results:
 
     def status(self) -> ExitStatus:
         """FAILED if a record was not written; warns with the first reason."""
-        found = self._measured.total()
-        if not found.errors:
+        total = self._measured.total()
+        if not total.errors:
             return ExitStatus.DONE
         self._console.warn(
-            f"{counted(found.errors, 'record was', 'records were')} not written: {self._measured.first_error}"
+            f"{counted(total.errors, 'record was', 'records were')} not written: {self._measured.first_error}"
         )
         return ExitStatus.FAILED
 
     def _show(self) -> None:
-        found = self._measured.total()
-        row = _row("total", self._client, found)
-        buckets = _buckets(found.latencies) if self._histogram else None
+        total = self._measured.total()
+        row = _row("total", self._client, total)
+        buckets = _buckets(total.latencies) if self._histogram else None
         if self._console.is_machine_readable:
             self._console.show_one(row._replace(histogram=buckets))
             return
@@ -138,23 +138,23 @@ def _text(row: ResultRow) -> str:
     return f"{row.records_per_s:,.0f} records/s, {row.mb_per_s:,.2f} MB/s{latency}"
 
 
-def _row(kind: str, client: str, found: Summary) -> ResultRow:
-    p50, p95, p99, p999 = (_ms(found.latencies.quantile_us(share)) for share in (0.5, 0.95, 0.99, 0.999))
+def _row(kind: str, client: str, summary: Summary) -> ResultRow:
+    p50, p95, p99, p999 = (_ms(summary.latencies.quantile_us(share)) for share in (0.5, 0.95, 0.99, 0.999))
     return ResultRow(
         kind=kind,
         client=client,
-        seconds=round(found.elapsed_ns / NS_PER_S, 3),
-        records=found.records,
-        bytes=found.bytes,
-        errors=found.errors,
-        records_per_s=round(found.records_per_s, 1),
-        mb_per_s=round(found.bytes_per_s / MB, 3),
-        mean_ms=_ms(found.latencies.mean_us),
+        seconds=round(summary.elapsed_ns / NS_PER_S, 3),
+        records=summary.records,
+        bytes=summary.bytes,
+        errors=summary.errors,
+        records_per_s=round(summary.records_per_s, 1),
+        mb_per_s=round(summary.bytes_per_s / MB, 3),
+        mean_ms=_ms(summary.latencies.mean_us),
         p50_ms=p50,
         p95_ms=p95,
         p99_ms=p99,
         p999_ms=p999,
-        max_ms=_ms(found.latencies.max_us) if found.latencies.count else None,
+        max_ms=_ms(summary.latencies.max_us) if summary.latencies.count else None,
     )
 
 

@@ -152,12 +152,12 @@ def parse_sizes(text: str) -> SizeDistribution:
     """Return the sizes, ranges of sizes and their weights.  Raises UsageError."""
     ranges, weights = [], []
     for part in text.split(","):
-        found = re.fullmatch(r"([^-:]+)(?:-([^-:]+))?(?::([0-9]+))?", part)
+        match = re.fullmatch(r"([^-:]+)(?:-([^-:]+))?(?::([0-9]+))?", part)
         try:
-            if not found:
+            if not match:
                 raise UsageError(f"'{part}' is not a size; use 1k, 100-2k or 100-2k:9")
-            ranges.append(SizeRange(parse_size(found[1]), parse_size(found[2] or found[1])))
-            weights.append(parse_integer(found[3] or "1", "a weight", high=_WEIGHT_MAX))
+            ranges.append(SizeRange(parse_size(match[1]), parse_size(match[2] or match[1])))
+            weights.append(parse_integer(match[3] or "1", "a weight", high=_WEIGHT_MAX))
         except UsageError as error:
             raise UsageError(f"--size: {error}") from None
     if len(ranges) > _RANGES_MAX:
@@ -224,8 +224,8 @@ def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry
     """
     if not creation.is_wanted and (creation.partitions or creation.replication_factor):
         raise UsageError("--partitions and --replication-factor require --create")
-    found = ranges_of(run, topic)
-    if found is None:
+    ranges = ranges_of(run, topic)
+    if ranges is None:
         if not creation.is_wanted:
             text = f"topic '{topic}' does not exist; add --create to create it"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
@@ -235,14 +235,14 @@ def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry
             return None
         run.console.note(f"topic '{topic}' was created; 'kctl topics delete {topic}' deletes it")
         run.restart_timeout()
-        found = ranges_of(run, topic) or {}
-    records = sum(range_.end - range_.start for range_ in found.values())
+        ranges = ranges_of(run, topic) or {}
+    records = sum(range_.end - range_.start for range_ in ranges.values())
     if dry_run:
-        run.console.show_one(DryRunItem(topic, "would be written to", len(found), records, client))
+        run.console.show_one(DryRunItem(topic, "would be written to", len(ranges), records, client))
         return None
     if records:
         run.consent(f"Write test records to topic '{topic}', which has {counted(records, 'record')}?")
-    return found
+    return ranges
 
 
 def _create(run: Invocation, topic: str, creation: Creation, *, dry_run: bool) -> None:
@@ -390,13 +390,13 @@ def consume(
     limits = fetch_limits(properties, FetchLimits())
     chosen = choose_client(client, run.client_settings(), limits, isolation)
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=False)
-    found = ranges_of(run, topic)
-    if found is None:
+    range_by_partition = ranges_of(run, topic)
+    if range_by_partition is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic}' does not exist")
     if from_ == "end":
-        ranges = {tp: (range_.end, INT64_MAX) for tp, range_ in found.items()}
+        ranges = {tp: (range_.end, INT64_MAX) for tp, range_ in range_by_partition.items()}
     else:
-        ranges = {tp: (range_.start, range_.end) for tp, range_ in found.items()}
+        ranges = {tp: (range_.start, range_.end) for tp, range_ in range_by_partition.items()}
     with results.shown() as load_run:
         chosen.consume(ranges, load_run)
     return results.status()
@@ -463,9 +463,9 @@ def latency(
     chosen = choose_client(client, run.client_settings(), limits)
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)
-    found = prepare(run, topic, creation, chosen.name, dry_run=dry_run)
-    if found is None:
+    ranges = prepare(run, topic, creation, chosen.name, dry_run=dry_run)
+    if ranges is None:
         return ExitStatus.DONE
     with results.shown() as load_run:
-        chosen.round_trips({tp: range_.end for tp, range_ in found.items()}, test_records, load_run)
+        chosen.round_trips({tp: range_.end for tp, range_ in ranges.items()}, test_records, load_run)
     return results.status()

@@ -151,9 +151,9 @@ class _Input:
         """
         searched = least
         while True:
-            found = self._buffer.find(delimiter, self._position + searched)
-            if found >= 0:
-                data = self._take(found - self._position)
+            end = self._buffer.find(delimiter, self._position + searched)
+            if end >= 0:
+                data = self._take(end - self._position)
                 self._position += len(delimiter)
                 return data
             searched = max(least, self.left - len(delimiter) + 1)
@@ -168,11 +168,11 @@ class _Input:
 
     def matching(self, pattern: re.Pattern[bytes]) -> tuple[bytes, ...] | None:
         """Return the groups of the pattern and take its bytes, if the next bytes match it."""
-        found = pattern.match(self._buffer, self._position)
-        if found is None:
+        match = pattern.match(self._buffer, self._position)
+        if match is None:
             return None
-        self._position = found.end()
-        return found.groups()
+        self._position = match.end()
+        return match.groups()
 
     def _take(self, size: int) -> bytes:
         data = bytes(self._buffer[self._position : self._position + size])
@@ -188,14 +188,14 @@ class _Input:
 
 
 def _record(source: _Input, steps: list[Step], null_marker: bytes | None) -> Generator[None, None, ReadRecord]:
-    found = yield from _fields(source, steps, null_marker, is_whole=True)
-    partition, timestamp_ms = found.numbers.get("partition"), found.numbers.get("timestamp")
+    fields = yield from _fields(source, steps, null_marker, is_whole=True)
+    partition, timestamp_ms = fields.numbers.get("partition"), fields.numbers.get("timestamp")
     if partition is not None and not 0 <= partition <= INT32_MAX:
         raise UsageError(f"the partition is {partition}, not a number from 0 to {INT32_MAX}")
     return ReadRecord(
-        found.texts.get("key"),
-        found.texts.get("value"),
-        tuple(found.headers),
+        fields.texts.get("key"),
+        fields.texts.get("value"),
+        tuple(fields.headers),
         partition,
         None if timestamp_ms is None else known_time(timestamp_ms),
     )
@@ -229,19 +229,19 @@ def _fields(
     source: _Input, steps: list[Step], null_marker: bytes | None, *, is_whole: bool
 ) -> Generator[None, None, _Found]:
     """Read the values of the steps; `is_whole` unless they are those of a header."""
-    found = _Found()
+    fields = _Found()
     is_delimited = False
     may_lack_end = is_whole and len(steps) > 1 and isinstance(steps[-1].piece, Fixed)
     for index, step in enumerate(steps, 1):
         if not isinstance(step.piece, Fixed):
             is_delimited = yield from _field(
-                source, step, found, null_marker, is_last=may_lack_end and index == len(steps) - 1
+                source, step, fields, null_marker, is_last=may_lack_end and index == len(steps) - 1
             )
         elif is_delimited:
             is_delimited = False
         else:
             yield from _expected(source, step.piece.data, is_last=may_lack_end and index == len(steps))
-    return found
+    return fields
 
 
 def _expected(source: _Input, data: bytes, *, is_last: bool) -> Generator[None, None, None]:
@@ -255,32 +255,32 @@ def _expected(source: _Input, data: bytes, *, is_last: bool) -> Generator[None, 
 
 
 def _field(
-    source: _Input, step: Step, found: _Found, null_marker: bytes | None, *, is_last: bool
+    source: _Input, step: Step, fields: _Found, null_marker: bytes | None, *, is_last: bool
 ) -> Generator[None, None, bool]:
     """Add the value of the step to `found`; return whether its delimiter was read too."""
     delimiter = step.delimiter
     match step.piece:
         case NumberPiece(_, field, form) if form.is_fixed:
-            found.numbers[field] = form.read((yield from source.exactly(form.width)))
+            fields.numbers[field] = form.read((yield from source.exactly(form.width)))
             return False
         case NumberPiece(_, field, form):
             data = yield from source.until(delimiter, least=1, most=NUMBER_BYTES_MAX + 1, is_last=is_last)
-            found.numbers[field] = form.read(data)
+            fields.numbers[field] = form.read(data)
         case TimePiece():
             timestamp_ms = read_time((yield from source.until(delimiter, most=_TIME_BYTES_MAX, is_last=is_last)))
-            found.numbers["timestamp"] = -1 if timestamp_ms is None else timestamp_ms
+            fields.numbers["timestamp"] = -1 if timestamp_ms is None else timestamp_ms
         case TextPiece(_, field, form) if step.is_sized:
-            size = found.numbers[f"{field} size"]
-            found.texts[field] = None if size < 0 else form.read((yield from source.exactly(form.size(size) or 0)))
+            size = fields.numbers[f"{field} size"]
+            fields.texts[field] = None if size < 0 else form.read((yield from source.exactly(form.size(size) or 0)))
             return False
         case TextPiece(_, field, form):
             data = yield from source.until(delimiter, is_last=is_last)
             is_null = data == (NULL_ESCAPED if form is TextForm.ESCAPE else null_marker)
-            found.texts[field] = None if is_null else form.read(data)
+            fields.texts[field] = None if is_null else form.read(data)
         case HeadersPiece(_, None):
-            found.headers = _joined_headers((yield from source.until(delimiter, is_last=is_last)))
+            fields.headers = _joined_headers((yield from source.until(delimiter, is_last=is_last)))
         case HeadersPiece(_, tuple() as pieces):
-            found.headers = yield from _each_header(source, pieces, found.numbers["number of headers"], null_marker)
+            fields.headers = yield from _each_header(source, pieces, fields.numbers["number of headers"], null_marker)
             return False
         case _:
             raise AssertionError(step)

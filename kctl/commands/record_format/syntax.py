@@ -152,7 +152,7 @@ def escape_bytes(data: bytes, special: bytes = b"") -> bytes:
     """
     written = re.sub(
         rb"[\x00-\x1f\x7f\\%b]" % b"".join(b"\\x%02x" % byte for byte in special),
-        lambda found: _NAMED.get(found[0]) or b"\\x%02x" % found[0][0],
+        lambda match: _NAMED.get(match[0]) or b"\\x%02x" % match[0][0],
         data,
     )
     return written.decode(errors="backslashreplace").encode()
@@ -161,8 +161,8 @@ def escape_bytes(data: bytes, special: bytes = b"") -> bytes:
 def unescape_bytes(data: bytes) -> bytes:
     """Return the inverse of `escape_bytes`.  Raises UsageError."""
 
-    def plain(found: re.Match[bytes]) -> bytes:
-        escape = found[0]
+    def plain(match: re.Match[bytes]) -> bytes:
+        escape = match[0]
         if len(escape) == 4:
             return bytes.fromhex(escape[2:].decode())
         if escape not in _BY_NAME:
@@ -281,7 +281,7 @@ class _Parser:
         self._at = 0
 
     def pieces(self, *, of_header: bool) -> tuple[Piece, ...]:
-        found: list[Piece] = []
+        parts: list[Piece] = []
         while self._at < len(self._text):
             character = self._text[self._at]
             if of_header and character == "}":
@@ -294,12 +294,12 @@ class _Parser:
                     piece = Fixed(self._escape())
                 case _:
                     piece = Fixed(character.encode())
-            last = found[-1] if found else None
+            last = parts[-1] if parts else None
             if isinstance(piece, Fixed) and isinstance(last, Fixed):
-                found[-1] = Fixed(last.data + piece.data)
+                parts[-1] = Fixed(last.data + piece.data)
             else:
-                found.append(piece)
-        return tuple(found)
+                parts.append(piece)
+        return tuple(parts)
 
     def _next(self, after: str) -> str:
         if self._at >= len(self._text):
@@ -360,11 +360,11 @@ class _Parser:
             return TimePiece(self._text[start : self._at], None)
         if not self._text.startswith("{strftime", self._at):
             return None
-        found = _STRFTIME.match(self._text, self._at + 1)
-        layout = next((group for group in found.groups() if group), None) if found else None
-        if found is None or layout is None:
+        match = _STRFTIME.match(self._text, self._at + 1)
+        layout = next((group for group in match.groups() if group), None) if match else None
+        if match is None or layout is None:
             raise UsageError("-f: write %d{strftime[LAYOUT]}, such as %d{strftime[%F %T]}")
-        self._at = found.end()
+        self._at = match.end()
         return TimePiece(self._text[start : self._at], layout)
 
     def _headers(self, start: int) -> HeadersPiece:

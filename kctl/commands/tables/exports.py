@@ -255,17 +255,17 @@ def verify(
     try:
         with contextlib.ExitStack() as stack:
             bar = None if no_progress else stack.enter_context(run.console.progress("compared", unit="offsets"))
-            found = verify_export(request, bar.update if bar else lambda done: None)
+            verification = verify_export(request, bar.update if bar else lambda done: None)
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
-    for warning in found.warnings:
+    for warning in verification.warnings:
         run.console.warn(warning)
-    if found.filtered:
-        filtered = counted(found.filtered, "record of the topic does", "records of the topic do")
+    if verification.filtered:
+        filtered = counted(verification.filtered, "record of the topic does", "records of the topic do")
         run.console.note(f"{filtered} not match --where of the export and are not expected in it")
-    run.console.show(VerifiedRange, found.ranges)
-    return ExitStatus.DONE if found.is_equal else ExitStatus.UNMET
+    run.console.show(VerifiedRange, verification.ranges)
+    return ExitStatus.DONE if verification.is_equal else ExitStatus.UNMET
 
 
 # `kctl tables compact`.
@@ -325,7 +325,7 @@ def compact(
     if not dry_run:
         run.consent(f"Merge the small files of {location}?")
     try:
-        found = compact_export(request, open_files(location), SystemClock())
+        compacted = compact_export(request, open_files(location), SystemClock())
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
@@ -334,7 +334,7 @@ def compact(
         return ExitStatus.UNMET
     except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
         raise Refused(str(error)) from None
-    run.console.show(CompactedTable, found)
+    run.console.show(CompactedTable, compacted)
     return ExitStatus.DONE
 
 
@@ -419,13 +419,13 @@ def import_(
             async def work(client: ClusterClient) -> Import:
                 return await import_export(client, files, existing, request, bar.update if bar else lambda rows: None)
 
-            found = run.on_cluster_concurrently(work)
+            imported = run.on_cluster_concurrently(work)
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
     except NotImportable as error:
         raise Refused(str(error)) from None
-    for warning in found.warnings:
+    for warning in imported.warnings:
         run.console.warn(warning)
-    run.console.show(ImportedRow, [ImportedRow(topic, *partition) for partition in found.partitions])
+    run.console.show(ImportedRow, [ImportedRow(topic, *partition) for partition in imported.partitions])
     return ExitStatus.DONE

@@ -137,79 +137,79 @@ def profile(
     )
     with contextlib.ExitStack() as stack:
         bar = None if no_progress else stack.enter_context(run.console.progress("read", unit="offsets"))
-        found = profile_topic(request, lambda done, _: bar.update(done) if bar else None)
-    if gone := sum(partition.gone for partition in found.partitions):
+        topic_profile = profile_topic(request, lambda done, _: bar.update(done) if bar else None)
+    if gone := sum(partition.gone for partition in topic_profile.partitions):
         run.console.warn(f"{counted(gone, 'offset')} deleted while the topic was read")
-    _show(run, found)
+    _show(run, topic_profile)
     return ExitStatus.DONE
 
 
-def _show(run: Invocation, found: TopicProfile) -> None:
+def _show(run: Invocation, topic_profile: TopicProfile) -> None:
     console = run.console
     if console.format.is_document:
-        console.show_one(found)
+        console.show_one(topic_profile)
         return
     if console.format is not Format.TABLE:
-        console.show(PartitionProfile, found.partitions)
+        console.show(PartitionProfile, topic_profile.partitions)
         return
-    console.show_one(_facts(found))
+    console.show_one(_facts(topic_profile))
     console.text("")
-    console.show(PartitionProfile, found.partitions)
+    console.show(PartitionProfile, topic_profile.partitions)
     tables: list[tuple[type[TypedRow], Sequence[TypedRow]]] = [
-        (_SpreadRow, _spread_rows(found)),
-        (TopKey, found.keys.top),
-        (KindCount, found.values.kinds),
-        (_SchemaRow, list(_schema_rows(found))),
-        (_FieldRow, list(_field_rows(found))),
+        (_SpreadRow, _spread_rows(topic_profile)),
+        (TopKey, topic_profile.keys.top),
+        (KindCount, topic_profile.values.kinds),
+        (_SchemaRow, list(_schema_rows(topic_profile))),
+        (_FieldRow, list(_field_rows(topic_profile))),
     ]
     for row, rows in tables:
         if rows:
             console.text("")
             console.show(row, rows)
-    if found.keys.frequency_error:
-        console.note(f"records of keys are lower bounds, at most {found.keys.frequency_error:,} too low")
-    if found.values.has_more_fields:
+    if topic_profile.keys.frequency_error:
+        console.note(f"records of keys are lower bounds, at most {topic_profile.keys.frequency_error:,} too low")
+    if topic_profile.values.has_more_fields:
         console.note("there are more fields than listed")
 
 
-def _facts(found: TopicProfile) -> _Facts:
-    keys = found.keys
+def _facts(topic_profile: TopicProfile) -> _Facts:
+    keys = topic_profile.keys
     error = f" (estimated, standard error {keys.distinct_error:.1%})" if keys.distinct_error else ""
     return _Facts(
-        found.topic,
-        found.records,
-        found.log_bytes,
-        sum(codec.uncompressed_bytes for codec in found.codecs),
-        ", ".join(f"{codec.codec} ({counted(codec.batches, 'batch', 'batches')})" for codec in found.codecs),
-        found.null_keys,
-        found.null_values,
-        found.with_headers,
-        found.without_timestamp,
-        found.out_of_order,
+        topic_profile.topic,
+        topic_profile.records,
+        topic_profile.log_bytes,
+        sum(codec.uncompressed_bytes for codec in topic_profile.codecs),
+        ", ".join(f"{codec.codec} ({counted(codec.batches, 'batch', 'batches')})" for codec in topic_profile.codecs),
+        topic_profile.null_keys,
+        topic_profile.null_values,
+        topic_profile.with_headers,
+        topic_profile.without_timestamp,
+        topic_profile.out_of_order,
         f"{keys.distinct}{error}",
         keys.in_several_partitions,
     )
 
 
-def _spread_rows(found: TopicProfile) -> list[_SpreadRow]:
+def _spread_rows(topic_profile: TopicProfile) -> list[_SpreadRow]:
     spreads: list[tuple[str, Spread]] = [
-        ("key bytes", found.key_sizes),
-        ("value bytes", found.value_sizes),
-        ("records per key", found.keys.records_per_key),
-        ("lateness in ms", found.lateness_ms),
+        ("key bytes", topic_profile.key_sizes),
+        ("value bytes", topic_profile.value_sizes),
+        ("records per key", topic_profile.keys.records_per_key),
+        ("lateness in ms", topic_profile.lateness_ms),
     ]
     return [_SpreadRow(name, *spread[:-1]) for name, spread in spreads if spread.counted]
 
 
-def _schema_rows(found: TopicProfile) -> Iterator[_SchemaRow]:
-    for schema in found.values.schema_ids:
+def _schema_rows(topic_profile: TopicProfile) -> Iterator[_SchemaRow]:
+    for schema in topic_profile.values.schema_ids:
         present = [slice_ for slice_, count in enumerate(schema.by_slice) if count]
         yield _SchemaRow(schema.schema_id, schema.values, f"{present[0]} to {present[-1]}")
-    if found.values.other_schema_ids:
-        yield _SchemaRow(None, found.values.other_schema_ids, None)
+    if topic_profile.values.other_schema_ids:
+        yield _SchemaRow(None, topic_profile.values.other_schema_ids, None)
 
 
-def _field_rows(found: TopicProfile) -> Iterator[_FieldRow]:
-    for field in found.values.fields:
+def _field_rows(topic_profile: TopicProfile) -> Iterator[_FieldRow]:
+    for field in topic_profile.values.fields:
         kinds = ", ".join(f"{kind} {count}" for kind, count in field.kinds.items())
         yield _FieldRow(field.field, field.share, kinds, "; ".join(field.changes) or None)

@@ -236,7 +236,7 @@ def _table(table: Table, width: int, rows: Sequence[Any], *, selected: int = -1)
 
     def least(shown: Iterable[Column]) -> int:
         fields = [column.field for column in shown]
-        sizes = [min(natural[f], FLEXIBLE_WIDTH_MIN) if f == flexible else natural[f] for f in fields]
+        sizes = [min(natural[field], FLEXIBLE_WIDTH_MIN) if field == flexible else natural[field] for field in fields]
         return sum(sizes) + GAP * (len(sizes) - 1)
 
     while least(columns) > width and max(column.rank for column in columns) > 0:

@@ -97,24 +97,24 @@ async def select_topics(
 
     `with_configs` reads the properties of the topics also if no filter needs them.
     """
-    found = list(topics)
+    selected = list(topics)
     if filters.names is not None:
-        names = set(filters.names.select(topic.name for topic in found))
-        found = [topic for topic in found if topic.name in names]
+        names = set(filters.names.select(topic.name for topic in selected))
+        selected = [topic for topic in selected if topic.name in names]
     if filters.ids is not None:
-        ids = set(filters.ids.select(topic_id(topic) or "" for topic in found)) - {""}
-        found = [topic for topic in found if topic_id(topic) in ids]
+        ids = set(filters.ids.select(topic_id(topic) or "" for topic in selected)) - {""}
+        selected = [topic for topic in selected if topic_id(topic) in ids]
     partitions: dict[str, list[int]] = {}
     if filters.problems:
-        partitions = await partitions_with_problems(client, found, filters.problems)
-        found = _with_errors(found, partitions)
+        partitions = await partitions_with_problems(client, selected, filters.problems)
+        selected = _with_errors(selected, partitions)
     configs: Configs = {}
     if filters.has_overrides or with_configs:
-        described = [topic.name for topic in found if topic.error is ErrorCode.NONE]
+        described = [topic.name for topic in selected if topic.error is ErrorCode.NONE]
         configs = await topic_overrides(client, described) if described else {}
     if filters.has_overrides:
-        found = _with_errors(found, {name for name, entries in configs.items() if entries})
-    return Selected(found, partitions, configs)
+        selected = _with_errors(selected, {name for name, entries in configs.items() if entries})
+    return Selected(selected, partitions, configs)
 
 
 def _with_errors(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
@@ -255,19 +255,19 @@ def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, fi
     async def query(client: ClusterClient) -> tuple[list[Topic], str, bool]:
         topics = await describe_topics(client, names) if names else await list_topics(client)
         topics, partitions, _ = await select_topics(client, topics, filters, with_configs=False)
-        found = [topic for topic in topics if topic.error is ErrorCode.NONE]
+        existing = [topic for topic in topics if topic.error is ErrorCode.NONE]
         selected = partitions if filters.problems else None
-        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in found]
+        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in existing]
         described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
         configs = {
             resource.name: entries for resource, entries in described.items() if not isinstance(entries, Outcome)
         }
         ongoing = await _ongoing(client)
         if only_overridden:
-            text = topic_compat.with_overrides(found, configs, ongoing)
+            text = topic_compat.with_overrides(existing, configs, ongoing)
         else:
-            text = topic_compat.described(compat, found, configs, ongoing, selected)
-        return [topic for topic in topics if topic not in found], text, bool(selected)
+            text = topic_compat.described(compat, existing, configs, ongoing, selected)
+        return [topic for topic in topics if topic not in existing], text, bool(selected)
 
     unknown, text, has_problems = run.on_cluster(query)
     run.console.verbatim(text)

@@ -139,42 +139,42 @@ class KeyTable:
 
     def are_last(self, start: i64, count: i64) -> vec[u8]:
         """Return a byte per record from number `start` on: 1 if it is the last of its key."""
-        found = vec[u8]([0] * count)
+        marks = vec[u8]([0] * count)
         at: i64 = 0
         while at < count:
             page = self._is_last[(start + at) >> _PAGE_BITS]
             position: i64 = (start + at) & (_PAGE - 1)
             end: i64 = min(count, at + _PAGE - position)
             while at < end:
-                found[at] = page[position]
+                marks[at] = page[position]
                 at += 1
                 position += 1
-        return found
+        return marks
 
     def last_count(self, start: i64, count: i64) -> i64:
         """Return how many of `count` records from number `start` on are the last of their key."""
-        found: i64 = 0
+        total: i64 = 0
         number: i64 = start
         while number < start + count:
             page = self._is_last[number >> _PAGE_BITS]
             position: i64 = number & (_PAGE - 1)
             end: i64 = min(start + count, number + _PAGE - position)
             while number < end:
-                found += i64(page[position])
+                total += i64(page[position])
                 number += 1
                 position += 1
-        return found
+        return total
 
     def are_unknown(self, region: bytes, keys: object) -> vec[u8]:
         """Return a byte per record: 1 if its key was not added, 0 if it was or if the record has no key."""
         digests = self._digests(region, cast("vec[i32]", keys))
         shards = self._shards
-        found = vec[u8](capacity=len(digests) >> 1)
+        marks = vec[u8](capacity=len(digests) >> 1)
         at: i64
         for at in range(0, len(digests), 2):
             first: i64 = digests[at]
             if first == 0:
-                found = append(found, 0)
+                marks = append(marks, 0)
                 continue
             second: i64 = digests[at + 1]
             spread: i64 = _spread(first)
@@ -185,8 +185,8 @@ class KeyTable:
             while entries[position] != 0 and (entries[position] != first or entries[position + 1] != second):
                 slot = (slot + 1) & shard.mask
                 position = slot * _SLOT
-            found = append(found, 1 if entries[position] == 0 else 0)
-        return found
+            marks = append(marks, 1 if entries[position] == 0 else 0)
+        return marks
 
     def _digests(self, region: bytes, keys: vec[i32]) -> vec[i64]:
         """Return both halves of the digest of each key, 0 and 0 for null.

@@ -128,13 +128,13 @@ def locate_records(buffer: bytes, regions: Sequence[tuple[int, int, int]]) -> ve
             raise ValueError("a region exceeds the buffer")
         check_count(count, end - start)
         total += count
-    found = vec[i64](capacity=total * FIELDS)
+    numbers = vec[i64](capacity=total * FIELDS)
     for start, end, count in regions:
-        found = _locate(buffer, start, end, count, found)
-    return found
+        numbers = _locate(buffer, start, end, count, numbers)
+    return numbers
 
 
-def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64]) -> vec[i64]:
+def _locate(buffer: bytes, position: i64, limit: i64, count: i64, numbers: vec[i64]) -> vec[i64]:
     """Append the numbers of the records of one region."""
     index: i64
     for index in range(count):
@@ -153,22 +153,22 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
             delta: i64 = (byte >> 1) ^ -(byte & 1)
         else:
             delta, position = rest_of_number(buffer, position, byte, _SHIFT_64)
-        found = append(found, delta)
+        numbers = append(numbers, delta)
         byte = buffer[position]
         position += 1
         if byte < 0x80:
             delta = (byte >> 1) ^ -(byte & 1)
         else:
             delta, position = rest_of_number(buffer, position, byte, _SHIFT_32)
-        found = append(found, delta)
+        numbers = append(numbers, delta)
         byte = buffer[position]
         position += 1
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
             size, position = rest_of_number(buffer, position, byte, _SHIFT_32)
-        found = append(found, position)
-        found = append(found, size)
+        numbers = append(numbers, position)
+        numbers = append(numbers, size)
         position = after_field(position, size, end)
         byte = buffer[position]
         position += 1
@@ -176,20 +176,20 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
             size = (byte >> 1) ^ -(byte & 1)
         else:
             size, position = rest_of_number(buffer, position, byte, _SHIFT_32)
-        found = append(found, position)
-        found = append(found, size)
+        numbers = append(numbers, position)
+        numbers = append(numbers, size)
         position = after_field(position, size, end)
-        found = append(found, position)
+        numbers = append(numbers, position)
         if buffer[position] == 0:
             position += 1
         else:
             position = _after_headers(buffer, position, end)
         if position != end:
             raise ValueError(f"record {index} ends {end - position} bytes after its last field")
-        found = append(found, end)
+        numbers = append(numbers, end)
     if position != limit:
         raise ValueError(f"{limit - position} bytes after the last record")
-    return found
+    return numbers
 
 
 def read_records(
@@ -203,7 +203,7 @@ def read_records(
     """
     total: i64 = len(region)
     check_count(count, total - position)
-    found: list[ReadRecord] = []
+    records: list[ReadRecord] = []
     timestamp: i64 = base_timestamp
     for _ in range(count):
         end, time_delta, delta, position = record_start(region, position, total)
@@ -221,8 +221,8 @@ def read_records(
             headers, position = read_headers(region, stop, end)
         if position != end:
             raise ValueError(f"a record ends {end - position} bytes after its last field")
-        found.append((base_offset + delta, timestamp, key, value, headers))
-    return found, position
+        records.append((base_offset + delta, timestamp, key, value, headers))
+    return records, position
 
 
 def record_start(region: bytes, position: i64, total: i64) -> tuple[i64, i64, i64, i64]:
@@ -257,7 +257,7 @@ def read_placed_records(
     timestamp_type, leader_epoch = origin
     total: i64 = len(region)
     check_count(count, total - position)
-    found: list[PlacedRecord] = []
+    records: list[PlacedRecord] = []
     timestamp: i64 = base_timestamp
     for _ in range(count):
         end, time_delta, delta, position = record_start(region, position, total)
@@ -275,10 +275,10 @@ def read_placed_records(
             headers, position = read_headers(region, stop, end)
         if position != end:
             raise ValueError(f"a record ends {end - position} bytes after its last field")
-        found.append(
+        records.append(
             (topic, partition, base_offset + delta, timestamp, key, value, headers, timestamp_type, leader_epoch)
         )
-    return found, position
+    return records, position
 
 
 def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:

@@ -70,7 +70,9 @@ class ListOffsetsHandler:
             await pause()
         lookups = _Lookups(request, context.api_version)
         slices = Slices(READ_PER_SLICE_MAX)
-        named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        named = Counter(
+            (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+        )
         denied: dict[str, bool] = {}
         async for topic in slices.of(request.topics):
             if topic.name not in denied:

@@ -156,7 +156,7 @@ class MetadataHandler:
                 return _failed(name, self._auto_topics.request(name, context.account))
             return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         brokers = self._metadata.brokers
-        alive = {b for b, broker in brokers.items() if broker.endpoint(context.listener) is not None}
+        alive = {broker_id for broker_id, broker in brokers.items() if broker.endpoint(context.listener) is not None}
         topic_id = self._metadata.topic_id(name)
         results: list[MetadataResponsePartition] = []
         # All partitions as they are now: they may change while other connections are served.
@@ -183,7 +183,10 @@ class MetadataHandler:
             leader = NO_LEADER
         if version == 0:
             # Clients of this version treat a replica without a listed broker as a malformed response.
-            live_replicas, live_isr = [b for b in replicas if b in alive], [b for b in isr if b in alive]
+            live_replicas, live_isr = (
+                [replica for replica in replicas if replica in alive],
+                [replica for replica in isr if replica in alive],
+            )
             if error is ErrorCode.NONE and (len(live_replicas) < len(replicas) or len(live_isr) < len(isr)):
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
             replicas, isr = live_replicas, live_isr

@@ -35,7 +35,9 @@ class OffsetDeleteHandler:
         denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
         slices = Slices()
         partitions = (
-            TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
         )
         requested = [tp async for tp in slices.of(partitions)]
         existing = [

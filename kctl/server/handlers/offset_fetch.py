@@ -77,10 +77,10 @@ class OffsetFetchHandler:
         readable = [tp for tp in requested if tp not in refused] if refused else requested
         if context.api_version == STORED_IN_ZOOKEEPER:
             return self._read_from_zookeeper(request.group_id, readable, refused)
-        error, found = self._coordinator.committed(request.group_id, readable, require_stable=request.require_stable)
+        error, offsets = self._coordinator.committed(request.group_id, readable, require_stable=request.require_stable)
         if error is not ErrorCode.NONE:
             return _failed(requested, error, context.api_version)
-        return _response(_partitions({**found, **refused}))
+        return _response(_partitions({**offsets, **refused}))
 
     def _all_committed(
         self, request: OffsetFetchRequest, context: RequestContext
@@ -89,9 +89,9 @@ class OffsetFetchHandler:
         names = self._coordinator.committed_partitions(request.group_id)
         if len(names) > SLICE_OBJECTS:
             return self._long_response(request, context, names, None)
-        error, found = self._coordinator.committed(request.group_id, names, require_stable=request.require_stable)
-        hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found))
-        return _response(_partitions({tp: offset for tp, offset in found.items() if tp.topic not in hidden}), error)
+        error, offsets = self._coordinator.committed(request.group_id, names, require_stable=request.require_stable)
+        hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in offsets))
+        return _response(_partitions({tp: offset for tp, offset in offsets.items() if tp.topic not in hidden}), error)
 
     async def _long_response(
         self,
@@ -103,7 +103,7 @@ class OffsetFetchHandler:
         """Return the commits of many partitions; those that the client may not describe get `if_denied`, or are
         omitted.
         """
-        found: dict[TopicPartition, Committed] = {}
+        offsets: dict[TopicPartition, Committed] = {}
         refused: dict[TopicPartition, Committed] = {}
         metadata_left = DESCRIBED_BYTES_MAX
         await pause()  # Several such requests may arrive together.
@@ -115,20 +115,20 @@ class OffsetFetchHandler:
             )
             if error is not ErrorCode.NONE:
                 return _failed(names, error, context.api_version)
-            found.update(committed)
+            offsets.update(committed)
             if denied and if_denied is not None:
                 refused.update((tp, if_denied) for tp in batch if tp.topic in denied)
             metadata_left -= sum(len(offset.metadata or "") for _, offset in committed.values())
             if metadata_left < 0:
                 return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
-        partitions = _partitions({**found, **refused})
+        partitions = _partitions({**offsets, **refused})
         return _response([partition async for partition in sliced(partitions, SLICE_OBJECTS)])
 
     async def _read_from_zookeeper(
         self, group_id: str, readable: Iterable[TopicPartition], refused: Mapping[TopicPartition, Committed]
     ) -> OffsetFetchResponse:
-        found = {tp: await self._offset_in_zookeeper(group_id, tp) for tp in readable}
-        return _response(_partitions({**found, **refused}))
+        offsets = {tp: await self._offset_in_zookeeper(group_id, tp) for tp in readable}
+        return _response(_partitions({**offsets, **refused}))
 
     async def _offset_in_zookeeper(self, group_id: str, tp: TopicPartition) -> tuple[ErrorCode, OffsetAndMetadata]:
         if not self._topics.has_partition(tp.topic, tp.partition):
@@ -157,8 +157,8 @@ def _failed(requested: Iterable[TopicPartition] | None, error: ErrorCode, versio
 _Found = Mapping[TopicPartition, Committed]
 
 
-def _partitions(found: _Found) -> Iterator[tuple[str, OffsetFetchResponsePartition]]:
-    for tp, (error, committed) in found.items():
+def _partitions(offsets: _Found) -> Iterator[tuple[str, OffsetFetchResponsePartition]]:
+    for tp, (error, committed) in offsets.items():
         yield (
             tp.topic,
             OffsetFetchResponsePartition(

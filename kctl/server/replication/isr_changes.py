@@ -319,7 +319,7 @@ class IsrChanges:
             for partition in partitions:
                 lagging = partition.lagging(now_ms) if partition.is_leader else None
                 if lagging and partition.pending_isr is None:
-                    self._change(partition, tuple(r for r in partition.isr if r not in lagging))
+                    self._change(partition, tuple(replica for replica in partition.isr if replica not in lagging))
 
     def may_expand(self, partition: Partition, replica_id: int) -> None:
         """Add the follower to the ISR if it has caught up."""

@@ -308,5 +308,5 @@ class Partition:
     def low_watermark(self, live_brokers: Sequence[int]) -> int:
         """Return the smallest log start offset of the live replicas; DeleteRecords waits for it."""
         starts = [self.log.log_start_offset]
-        starts += [f.log_start_offset for replica, f in self.followers.items() if replica in live_brokers]
+        starts += [follower.log_start_offset for replica, follower in self.followers.items() if replica in live_brokers]
         return min(starts)

@@ -112,12 +112,12 @@ class LogDirectories:
     @property
     def cluster_id(self) -> str | None:
         """The cluster id of the data, None on a first start."""
-        return next((found.meta.cluster_id for found in self._all if found.meta is not None), None)
+        return next((directory.meta.cluster_id for directory in self._all if directory.meta is not None), None)
 
     @property
     def broker_id(self) -> int | None:
         """The broker id of the data, None on a first start."""
-        return next((found.meta.broker_id for found in self._all if found.meta is not None), None)
+        return next((directory.meta.broker_id for directory in self._all if directory.meta is not None), None)
 
     def open(self) -> None:
         """Open all directories; see LogManager.open_directories."""
@@ -126,11 +126,13 @@ class LogDirectories:
                 directory.open(self._files)
         self.check_online()
         for name, values in (
-            ("cluster.id", {found.meta.cluster_id for found in self._all if found.meta is not None}),
-            ("broker.id", {found.meta.broker_id for found in self._all if found.meta is not None}),
+            ("cluster.id", {opened.meta.cluster_id for opened in self._all if opened.meta is not None}),
+            ("broker.id", {opened.meta.broker_id for opened in self._all if opened.meta is not None}),
         ):
             if len(values) > 1:
-                raise ConfigError("log.dirs", ",".join(d.path for d in self.states), f"different {name}: {values}")
+                raise ConfigError(
+                    "log.dirs", ",".join(state.path for state in self.states), f"different {name}: {values}"
+                )
 
     def check_online(self) -> None:
         """Raise LogDirFailure when no directory is online."""
@@ -145,11 +147,13 @@ class LogDirectories:
             if not directory.state.is_online or directory.meta == meta:
                 continue
             path = directory.path(META_PROPERTIES)
-            found = directory.meta
-            if found is not None and found.cluster_id not in {None, cluster_id}:
-                raise ConfigError("log.dirs", directory.state.path, f"{path} belongs to cluster {found.cluster_id}")
-            if found is not None and found.broker_id not in {None, broker_id}:
-                raise ConfigError("broker.id", broker_id, f"{path} has broker.id {found.broker_id}")
+            stored_meta = directory.meta
+            if stored_meta is not None and stored_meta.cluster_id not in {None, cluster_id}:
+                raise ConfigError(
+                    "log.dirs", directory.state.path, f"{path} belongs to cluster {stored_meta.cluster_id}"
+                )
+            if stored_meta is not None and stored_meta.broker_id not in {None, broker_id}:
+                raise ConfigError("broker.id", broker_id, f"{path} has broker.id {stored_meta.broker_id}")
             try:
                 self._files.write_atomically(path, meta_properties_text(meta))
             except OSError as error:
@@ -172,7 +176,7 @@ class LogDirectories:
 
     def of(self, log: Log) -> LogDirectoryFiles:
         """Return the directory of a log."""
-        return next(found for found in self._all if found.state is log.log_directory)
+        return next(directory for directory in self._all if directory.state is log.log_directory)
 
     def numbers_of_logs(self, logs: Iterable[Log]) -> Counter[str]:
         """Return the number of logs in each directory by its path, or nothing if only one is online."""

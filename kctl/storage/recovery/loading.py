@@ -114,21 +114,21 @@ class _Search:
 
     def result(self) -> FoundLogs:
         """Return the logs to open."""
-        found = FoundLogs()
+        logs = FoundLogs()
         for tp, directory in self._places.items():
             with _failing(directory):
                 reason = self._why_outdated(tp, directory) if directory.is_online else None
-                found.by_directory.setdefault(directory.path, []).append(FoundLog(tp, str(tp)))
+                logs.by_directory.setdefault(directory.path, []).append(FoundLog(tp, str(tp)))
                 if reason is not None:
-                    found.outdated[tp] = reason
+                    logs.outdated[tp] = reason
         for tp, (directory, name) in self._copies.items():
             if self._places.get(tp) is directory:
                 _logger.warning(
                     "ignoring future log, the log is already in this directory path=%s/%s", directory.path, name
                 )
             else:
-                found.by_directory.setdefault(directory.path, []).append(FoundLog(tp, name))
-        return found
+                logs.by_directory.setdefault(directory.path, []).append(FoundLog(tp, name))
+        return logs
 
     def _take_copy(self, tp: TopicPartition, directory: LogDirectory, name: str) -> None:
         if tp in self._copies:
@@ -255,14 +255,14 @@ class _Loading:
 
     def load(self, directories: LogDirectories) -> LoadedLogs:
         """Open the logs of all online directories."""
-        found = find_logs(directories.states, files=self._files, removals=self._removals, random=self._random)
+        logs = find_logs(directories.states, files=self._files, removals=self._removals, random=self._random)
         for directory in directories:
             if directory.state.is_online:
                 try:
-                    self._load_directory(directory, found.by_directory.get(directory.state.path, []))
+                    self._load_directory(directory, logs.by_directory.get(directory.state.path, []))
                 except (OSError, CorruptLog) as error:
                     directory.state.fail(error)
-        for tp, reason in found.outdated.items():
+        for tp, reason in logs.outdated.items():
             log = self._loaded.logs.pop(tp, None)
             if log is not None:
                 _logger.error("cannot load log, its partition is offline partition=%s error=%s", tp, reason)
@@ -270,22 +270,22 @@ class _Loading:
                 self._loaded.unreadable[tp] = reason
         return self._loaded
 
-    def _load_directory(self, directory: LogDirectoryFiles, found: Sequence[FoundLog]) -> None:
+    def _load_directory(self, directory: LogDirectoryFiles, logs: Sequence[FoundLog]) -> None:
         started_ms = self._clock.monotonic_ms()
         marker = directory.path(CLEAN_SHUTDOWN)
         was_clean = self._files.exists(marker)
         directory.recovery_points = directory.read_offsets(self._files, RECOVERY_POINT_CHECKPOINT)
         directory.start_offsets = directory.read_offsets(self._files, LOG_START_OFFSET_CHECKPOINT)
         directory.cleaner_offsets = directory.read_offsets(self._files, CLEANER_CHECKPOINT)
-        self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), found)
-        if found and not was_clean:
-            _logger.info("recovering logs after unclean shutdown logs=%d dir=%s", len(found), directory.state.path)
+        self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), logs)
+        if logs and not was_clean:
+            _logger.info("recovering logs after unclean shutdown logs=%d dir=%s", len(logs), directory.state.path)
         if was_clean:
             self._files.remove(marker)
-        arguments = (found, repeat(directory), repeat(was_clean))
+        arguments = (logs, repeat(directory), repeat(was_clean))
         opened = map(self._open, *arguments) if self._executor is None else self._executor.map(self._open, *arguments)
-        report_every = max(len(found) // 10, 100)
-        for count, (loading, outcome) in enumerate(zip(found, opened, strict=True), 1):
+        report_every = max(len(logs) // 10, 100)
+        for count, (loading, outcome) in enumerate(zip(logs, opened, strict=True), 1):
             if not isinstance(outcome, Log):
                 _logger.error(
                     "cannot load log, its partition is offline path=%s error=%s", directory.path(loading.name), outcome
@@ -297,10 +297,10 @@ class _Loading:
             else:
                 self._loaded.logs[loading.tp] = outcome
             if count % report_every == 0:
-                _logger.info("loading logs loaded=%d logs=%d dir=%s", count, len(found), directory.state.path)
-        if found:
+                _logger.info("loading logs loaded=%d logs=%d dir=%s", count, len(logs), directory.state.path)
+        if logs:
             took_ms = self._clock.monotonic_ms() - started_ms
-            _logger.info("loaded logs logs=%d dir=%s duration_ms=%d", len(found), directory.state.path, took_ms)
+            _logger.info("loaded logs logs=%d dir=%s duration_ms=%d", len(logs), directory.state.path, took_ms)
 
     def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
         """Add a future log; after an unclean shutdown its unsynced part may have holes and is copied again."""
@@ -311,24 +311,24 @@ class _Loading:
         except LogDirFailure:
             copy.release()  # LogDirectory.fail has logged it.
 
-    def _take_high_watermarks(self, offsets: Mapping[TopicPartition, int], found: Sequence[FoundLog]) -> None:
+    def _take_high_watermarks(self, offsets: Mapping[TopicPartition, int], logs: Sequence[FoundLog]) -> None:
         """Prefer the checkpoint in the log's own directory; another one may have an entry from before the log was
         moved.
         """
-        here = {loading.tp for loading in found if not loading.is_future}
+        here = {loading.tp for loading in logs if not loading.is_future}
         for tp, offset in offsets.items():
             if tp in here or tp not in self._loaded.high_watermarks:
                 self._loaded.high_watermarks[tp] = offset
 
-    def _open(self, found: FoundLog, directory: LogDirectoryFiles, was_clean: bool) -> Log | str:
+    def _open(self, log: FoundLog, directory: LogDirectoryFiles, was_clean: bool) -> Log | str:
         """Open one log; return the reason if it cannot be opened.  Runs in an executor thread, changes no shared
         state.
         """
-        tp = found.tp
+        tp = log.tp
         try:
             return open_log(
                 tp,
-                directory.path(found.name),
+                directory.path(log.name),
                 self._config_of(tp.topic),
                 files=self._files,
                 log_directory=directory.state,

@@ -46,17 +46,17 @@ def find_files(files: Files, paths: Iterable[str]) -> list[FoundFile]:
 
 
 def plan_adoption(
-    found: Sequence[FoundFile], positions: Positions, *, cluster_id: str, options: FileOptions, now_ms: int
+    files: Sequence[FoundFile], positions: Positions, *, cluster_id: str, options: FileOptions, now_ms: int
 ) -> list[Plan]:
     """Return plans for the files, one per topic id, the oldest first.
 
     Raises BrokenExportFolder for inconsistent files, UnknownFiles for files of a topic whose commit log exists and ends
     before them.
     """
-    if len({file.has_headers for file in found}) > 1:
+    if len({file.has_headers for file in files}) > 1:
         raise BrokenExportFolder("some files have the column headers and others have not: they are of two exports")
     plans: list[Plan] = []
-    for (topic, topic_id), group in _by_topic(found):
+    for (topic, topic_id), group in _by_topic(files):
         first, last = group[0].incarnation, group[-1].incarnation
         position = positions.topics.get(topic)
         if position is not None and first <= position.incarnation:
@@ -84,10 +84,10 @@ def _found(files: Files, path: str) -> FoundFile:
 
     try:
         with files.open(path) as file:
-            found = footer(file)
+            footer_of_file = footer(file)
     except pa.ArrowException as error:
         raise UnknownFiles(f"{path} is no Parquet file ({error}): remove it from the folder") from error
-    ranges = [RANGE.fullmatch(text) for text in found.metadata.get(RANGE_KEY, "").split("; ")]
+    ranges = [RANGE.fullmatch(text) for text in footer_of_file.metadata.get(RANGE_KEY, "").split("; ")]
     topics = {(match["topic"], match["id"]) for match in ranges if match}
     if None in ranges or len(topics) != 1:
         raise UnknownFiles(f"{path} was not written by an export: move it out of the folder")
@@ -97,9 +97,9 @@ def _found(files: Files, path: str) -> FoundFile:
         topic,
         UUID(topic_id),
         incarnation_of(path),
-        tuple(NamedRange(int(m["partition"]), int(m["start"]), int(m["end"])) for m in ranges if m),
-        "headers" in found.columns,
-        columns_from_json(json.loads(found.metadata.get(COLUMNS_KEY, "{}"))),
+        tuple(NamedRange(int(match["partition"]), int(match["start"]), int(match["end"])) for match in ranges if match),
+        "headers" in footer_of_file.columns,
+        columns_from_json(json.loads(footer_of_file.metadata.get(COLUMNS_KEY, "{}"))),
     )
 
 
@@ -109,9 +109,9 @@ def _last_columns(group: Sequence[FoundFile]) -> Columns:
     return max(group, key=count).columns
 
 
-def _by_topic(found: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], list[FoundFile]]]:
+def _by_topic(files: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], list[FoundFile]]]:
     """Yield the files of each topic id, in the order of incarnations."""
-    in_order = sorted(found, key=lambda file: (file.topic, file.incarnation))
+    in_order = sorted(files, key=lambda file: (file.topic, file.incarnation))
     for key, group in groupby(in_order, lambda file: (file.topic, file.topic_id)):
         yield key, list(group)
 
@@ -119,9 +119,9 @@ def _by_topic(found: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], li
 def _ranges(topic: str, topic_id: UUID, group: Sequence[FoundFile]) -> Iterable[PartitionRange]:
     """Yield the ranges sorted by incarnation and partition, as inside shared files."""
     held: dict[tuple[int, int], list[FileRange]] = {}
-    for found in group:
-        for partition, start, end in found.ranges:
-            held.setdefault((found.incarnation, partition), []).append(FileRange(start, end, found.path))
+    for data_file in group:
+        for partition, start, end in data_file.ranges:
+            held.setdefault((data_file.incarnation, partition), []).append(FileRange(start, end, data_file.path))
     for (incarnation, partition), files in sorted(held.items()):
         whole: list[FileRange] = []
         for file in sorted(files, key=lambda file: (file.start, file.end)):

@@ -48,7 +48,7 @@ def topics_to_json(topics: Mapping[str, TopicPosition]) -> dict[str, Any]:
             "topic_id": str(position.topic_id),
             "cluster_id": position.cluster_id,
             "incarnation": position.incarnation,
-            "partitions": {str(p): list(at[:2]) for p, at in sorted(position.partitions.items())},
+            "partitions": {str(number): list(at[:2]) for number, at in sorted(position.partitions.items())},
             **_histories_to_json(position),
             **({"replaced": [list(range_) for range_ in position.replaced]} if position.replaced else {}),
         }
@@ -64,8 +64,8 @@ def topics_from_json(document: Mapping[str, Any]) -> dict[str, TopicPosition]:
             position["cluster_id"],
             position["incarnation"],
             {
-                int(p): Position(at[0], at[1], history_from_json(position.get("histories", {}).get(p)))
-                for p, at in position["partitions"].items()
+                int(number): Position(at[0], at[1], history_from_json(position.get("histories", {}).get(number)))
+                for number, at in position["partitions"].items()
             },
             tuple(Replaced(*stored) for stored in position.get("replaced", ())),
         )
@@ -85,8 +85,8 @@ def history_from_json(document: list[int] | None) -> History:
 
 def _histories_to_json(position: TopicPosition) -> dict[str, Any]:
     histories = {
-        str(p): history_to_json(at.history)
-        for p, at in sorted(position.partitions.items())
+        str(number): history_to_json(at.history)
+        for number, at in sorted(position.partitions.items())
         if at.history.leader_epoch != NO_EPOCH
     }
     return {"histories": histories} if histories else {}

@@ -170,20 +170,20 @@ class CommitLog:
         return self._paths()[1]
 
     def _paths(self) -> tuple[dict[str, CommittedFile], set[str]]:
-        found: dict[str, CommittedFile] = {}
+        files: dict[str, CommittedFile] = {}
         hidden: set[str] = set()
         commits = sorted(self._batches(layout.COMMITS))
         for batch in commits:
             document = self._read(layout.COMMITS, batch)
             for file in document["files"]:
-                found |= {path: CommittedFile(batch, size) for path, size in sizes_from_json(file).items()}
-            hidden -= found.keys()  # the range of a dropped file may be planned again
+                files |= {path: CommittedFile(batch, size) for path, size in sizes_from_json(file).items()}
+            hidden -= files.keys()  # the range of a dropped file may be planned again
             for path in document.get("removed", ()):
                 hidden.add(path)
-                found.pop(path, None)
+                files.pop(path, None)
         if (pending := self._pending_compaction()) is not None:
             hidden.update(pending.added)
-        return found, hidden
+        return files, hidden
 
     def write_plan(self, plan: Plan) -> None:
         """Write a plan.  Raises LostRace if another exporter has planned this batch."""
@@ -257,8 +257,8 @@ class CommitLog:
         sizes = NO_PATHS.plus(sized(self._committed_sizes())) if positions.sizes is None else positions.sizes
         letters, letter_sizes = positions.dead_letters, positions.dead_letter_sizes
         if letters is None or letter_sizes is None:
-            found = {path: file.size or 0 for path, file in self.committed_letters().items()}
-            letters, letter_sizes = NO_PATHS.plus(found), NO_PATHS.plus(sized(found))
+            known_letters = {path: file.size or 0 for path, file in self.committed_letters().items()}
+            letters, letter_sizes = NO_PATHS.plus(known_letters), NO_PATHS.plus(sized(known_letters))
         refused = {
             letter_file.path: letter_file.size for outcome in outcomes.values() if (letter_file := outcome.dead_letters)
         }
@@ -286,11 +286,11 @@ class CommitLog:
         The last commit has a summary of all files; the other commits are read only if it does not match.
         """
         planned = pending.shares() if pending else {}
-        found = self.data_files({*topics, *positions.topics})
+        existing = self.data_files({*topics, *positions.topics})
         if positions.last_batch < 0 and not pending:
             unknown = unmarked_files(self._files, self.topic_directories(topics))
-            return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and set(unknown) <= found.keys())
-        present = {path: size for path, size in found.items() if without_partitions(path) not in planned}
+            return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and set(unknown) <= existing.keys())
+        present = {path: size for path, size in existing.items() if without_partitions(path) not in planned}
         letters = self._letters_inventory(positions, planned)
         are_whole = positions.sizes is None or NO_PATHS.plus(sized(present)) == positions.sizes
         if are_whole and NO_PATHS.plus(present) == positions.files:

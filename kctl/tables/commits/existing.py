@@ -129,8 +129,8 @@ class ExistingExport:
 
     def _losses(self, topics: Collection[str], inventory: Inventory) -> dict[str, str]:
         """Return the first loss of each topic as text."""
-        found = {topic: inventory.of(partial(self._is_of, topic=topic)) for topic in topics}
-        return {topic: text for topic, selected in found.items() if (text := selected.loss_text())}
+        inventories = {topic: inventory.of(partial(self._is_of, topic=topic)) for topic in topics}
+        return {topic: text for topic, selected in inventories.items() if (text := selected.loss_text())}
 
     def topic(self, name: str) -> ExportedTopic:
         """Return the files of one topic.  Raises UsageError if it is not in the export; as `state`."""
@@ -195,9 +195,9 @@ class ExistingExport:
         directories = self._files.names(DEAD_LETTERS)
         if not self.options.is_shared:
             directories = layout.topic_directories(topic, directories)
-        found = {path for directory in directories for path in self._data_files(dead_letters_path(directory))}
-        found = {path for path in found if layout.is_file_of(path, topic)}
-        return tuple(sorted(found.difference(map(dead_letters_path, planned))))
+        paths = {path for directory in directories for path in self._data_files(dead_letters_path(directory))}
+        paths = {path for path in paths if layout.is_file_of(path, topic)}
+        return tuple(sorted(paths.difference(map(dead_letters_path, planned))))
 
     def _settled_files(self, log: CommitLog, name: str) -> tuple[Positions, set[str], Plan | None]:
         """Return the positions, files and pending plan between two commits.
@@ -238,31 +238,31 @@ class ExistingExport:
     def _dead_letters_of_table(self, directory: str, state: TableState, *, after: int = -1) -> tuple[str, ...]:
         """Of the batches after `after`, without those that are not committed; of the last one those in its commit."""
         folder = dead_letters_path(f"{directory}/data".lstrip("/"))
-        found: list[str] = []
+        letter_paths: list[str] = []
         for batch in self._files.names(folder):
             if batch.isdecimal() and after < int(batch) <= state.batch:
                 is_listed = int(batch) == state.batch and state.is_latest
                 paths = self._data_files(f"{folder}/{batch}")
-                found += [path for path in paths if not is_listed or path in state.dead_letters]
-        return tuple(found)
+                letter_paths += [path for path in paths if not is_listed or path in state.dead_letters]
+        return tuple(letter_paths)
 
     def _data_files(self, directory: str) -> list[str]:
         return [f"{directory}/{name}" for name in self._files.names(directory) if layout.is_data_file(name)]
 
     def _state_of_tables(self) -> ExportState:
-        found: dict[str, TopicState] = {}
+        states: dict[str, TopicState] = {}
         losses: dict[str, str] = {}
         for directory, table in self.tables():
             state = table.state()
             if state is not None and state.batch >= 0:
                 committed_ms = table.committed_ms()
-                found |= {
+                states |= {
                     topic: TopicState(position, state.batch, committed_ms) for topic, position in state.topics.items()
                 }
                 opener = table_opener(self.options, self._files, list(state.topics))
                 if loss := lost_files(self._files, directory, table, opener).loss_text():
                     losses |= dict.fromkeys(state.topics, loss)
-        return ExportState(kind=self.options.kind, topics=found, pending=None, losses=losses)
+        return ExportState(kind=self.options.kind, topics=states, pending=None, losses=losses)
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """Yield the tables with their directories; they may not exist."""
@@ -287,7 +287,7 @@ def _planned(
     plans: Iterator[Plan], topic: str, positions: Positions
 ) -> tuple[dict[int, int], set[Isolation], Columns | None]:
     """Return the first offset of each partition in its last incarnation, the isolation levels, and the last columns."""
-    last = {p: at.incarnation for p, at in positions.topics[topic].partitions.items()}
+    last = {number: at.incarnation for number, at in positions.topics[topic].partitions.items()}
     starts: dict[int, int] = {}
     isolations: set[Isolation] = set()
     columns: Columns | None = None

@@ -109,7 +109,10 @@ class _Metadata:
             if united:
                 (topic, partition, start, end, id_), held = united[-1]
                 if (topic, partition, end, id_) == (*key[:3], key[4]):
-                    united[-1] = (topic, partition, start, key[3], id_), [sum(p) for p in zip(held, part, strict=True)]
+                    united[-1] = (
+                        (topic, partition, start, key[3], id_),
+                        [sum(pair) for pair in zip(held, part, strict=True)],
+                    )
                     continue
             united.append((key, part))
         return {

@@ -73,7 +73,7 @@ def running_tasks(directory: Path) -> TaskProgress:
     for name in names:
         try:
             numbers = [int(field) for field in (directory / name).read_bytes().split()]
-            total = TaskProgress(*(a + b for a, b in zip(total, numbers, strict=True)))
+            total = TaskProgress(*(before + added for before, added in zip(total, numbers, strict=True)))
         except (OSError, ValueError):
             continue  # the task has just started or ended
     return total

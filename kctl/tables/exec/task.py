@@ -129,7 +129,7 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
         raise KctlError(f"{path} is in the way: it is no Parquet file ({error})") from error
     if metadata.get(RANGE_KEY) != task.identity:
         raise KctlError(f"{path} is in the way: it holds {metadata.get(RANGE_KEY)}, not {task.identity}")
-    found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
+    part_counts = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
     parts = tuple(
         PartOutcome(
             records=counts[0],
@@ -139,7 +139,7 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
             bytes_in=sum(counts[4:5]),
             unreadable=sum(counts[5:6]),
         )
-        for counts in found
+        for counts in part_counts
     )
     bad = sum(part.bad for part in parts)
     letters_path = dead_letters_path(task.path)
@@ -158,23 +158,23 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
 
 
 def _find_listed(task: FileTask, files: Files) -> FileOutcome | None:
-    found = read_list(files, task.path, task.identity)
-    if found is None:
+    listed = read_list(files, task.path, task.identity)
+    if listed is None:
         return None
-    sizes = {path: files.size(path) for path in found.files}
+    sizes = {path: files.size(path) for path in listed.files}
     if None in sizes.values():
         return None
     written = tuple(
-        WrittenFile(path, sizes[path] or 0, records, values) for path, (values, records) in found.files.items()
+        WrittenFile(path, sizes[path] or 0, records, values) for path, (values, records) in listed.files.items()
     )
     return FileOutcome(
         path=task.path if written else "",
         written=written,
-        parts=found.parts,
+        parts=listed.parts,
         bytes_out=sum(file.size for file in written),
-        dead_letters=found.dead_letters,
+        dead_letters=listed.dead_letters,
         is_reused=True,
-        unreadable=found.unreadable,
+        unreadable=listed.unreadable,
     )
 
 
@@ -211,14 +211,14 @@ def _write(
             return FileOutcome(failure=failed[0].failure, message=failed[0].message, failed=tuple(failed))
         unreadable = tuple(copy.unreadable.ranges)
         own = FileList(outputs.listed(), tuple(copy.parts), letters.publish(), unreadable)
-        found = claim(files, task.path, task.identity, own) if task.has_list else own
+        claimed = claim(files, task.path, task.identity, own) if task.has_list else own
         written, are_first = outputs.finish(
             {
-                LOST_KEY: str(sum(part.lost for part in found.parts)),
+                LOST_KEY: str(sum(part.lost for part in claimed.parts)),
                 PARTS_KEY: json.dumps(
                     [
                         [part.records, part.lost, part.bad, part.filtered, part.bytes_in, part.unreadable]
-                        for part in found.parts
+                        for part in claimed.parts
                     ]
                 ),
                 **(
@@ -227,7 +227,7 @@ def _write(
                     else {}
                 ),
             },
-            found.files,
+            claimed.files,
         )
     except BaseException:
         outputs.abandon()
@@ -238,12 +238,12 @@ def _write(
     return FileOutcome(
         path=task.path if written else "",
         written=written,
-        parts=found.parts,
+        parts=claimed.parts,
         bytes_out=sum(file.size for file in written),
-        dead_letters=found.dead_letters,
+        dead_letters=claimed.dead_letters,
         reasons=dict(letters.reasons),
         message="; ".join(copy.losses),
-        unreadable=found.unreadable,
+        unreadable=claimed.unreadable,
     )
 
 
@@ -271,15 +271,15 @@ class LeftOut:
         """Neighbours are one range; at most UNREADABLE_RANGES_MAX."""
         self.offsets = 0
 
-    def add(self, found: Unreadable) -> None:
+    def add(self, range_: Unreadable) -> None:
         """Add offsets, in ascending order within a partition."""
-        self.offsets += found.end - found.start
+        self.offsets += range_.end - range_.start
         last = self.ranges[-1] if self.ranges else None
-        if last is not None and (last.tp, last.end, last.reason) == (found.tp, found.start, found.reason):
-            size = None if last.size is None or found.size is None else last.size + found.size
-            self.ranges[-1] = last._replace(end=found.end, size=size)
+        if last is not None and (last.tp, last.end, last.reason) == (range_.tp, range_.start, range_.reason):
+            size = None if last.size is None or range_.size is None else last.size + range_.size
+            self.ranges[-1] = last._replace(end=range_.end, size=size)
         elif len(self.ranges) < UNREADABLE_RANGES_MAX:
-            self.ranges.append(found)
+            self.ranges.append(range_)
 
 
 class _Copy:

@@ -86,18 +86,18 @@ class TopicSource:
         Raises DataLoss if an end is before its start, or if the log does not have the records before a start any more;
         if losses are tolerated, the first offsets are left out, and the second read from where the histories part.
         """
-        found = []
+        ranges = []
         begins, ids = self.resumed(start, set(end.offsets))
         for tp, stop in sorted(end.offsets.items()):
             begin = begins[tp]
             if stop < begin and not self.may_skip:
                 raise DataLoss(f"{tp} ends at offset {stop}, before {begin}: it was truncated or created again")
             history = end.histories.get(tp, UNKNOWN_HISTORY)
-            found += [
+            ranges += [
                 OffsetRange(tp, ids[tp.topic], *part, self.isolation, history)
                 for part in source_offsets.cut(begin, stop, self.partition_offsets_max)
             ]
-        return found
+        return ranges
 
     def starts(self) -> Progress:
         """Return the first offsets of a query."""
@@ -141,16 +141,16 @@ class TopicSource:
             for partition in metadata.topics[name].partitions
         }
         histories = {tp: history for tp, history in start.histories.items() if tp in begins}
-        for tp, found in (await find_divergences(client, histories, epochs)).items():
-            if isinstance(found, ApiError):
-                raise ApiError(found.code, f"{tp}: {found}")
-            if not affects(found, begins[tp]):
+        for tp, divergence in (await find_divergences(client, histories, epochs)).items():
+            if isinstance(divergence, ApiError):
+                raise ApiError(divergence.code, f"{tp}: {divergence}")
+            if not affects(divergence, begins[tp]):
                 continue
-            losses.append(str(replace(found, position=found.position._replace(offset=begins[tp]))))
-            if found.end_offset is None:
+            losses.append(str(replace(divergence, position=divergence.position._replace(offset=begins[tp]))))
+            if divergence.end_offset is None:
                 del begins[tp]
             else:
-                begins[tp] = found.end_offset
+                begins[tp] = divergence.end_offset
         if losses and not self.may_skip:
             raise DataLoss(f"{'; '.join(losses)}; failOnDataLoss=false goes on where the logs differ")
         absent = sorted(set(tps) - begins.keys())
@@ -242,12 +242,12 @@ class TopicSource:
 
 def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
     """Return the offsets.  Raises the first error."""
-    found = {}
+    offsets = {}
     for tp, outcome in outcomes.items():
         if isinstance(outcome, ApiError):
             raise outcome
-        found[tp] = outcome
-    return found
+        offsets[tp] = outcome
+    return offsets
 
 
 def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -65,11 +65,11 @@ def write_dead_letters(request: ExportRequest, files: Files) -> int:
     due: dict[str, OutstandingLetters] = {}
     for topic in request.selection.topics:
         marker = _Marker(files, request.dead_letter_topic, topic)
-        found = existing.outstanding_letters(topic, after=marker.batch)
-        if found and found.paths:
-            due[topic] = found
-        elif found:
-            marker.move(found.batch)
+        outstanding = existing.outstanding_letters(topic, after=marker.batch)
+        if outstanding and outstanding.paths:
+            due[topic] = outstanding
+        elif outstanding:
+            marker.move(outstanding.batch)
     if not due:
         return 0
 
@@ -77,10 +77,10 @@ def write_dead_letters(request: ExportRequest, files: Files) -> int:
         async with ClusterClient(request.client, AsyncioTransport()) as client:
             count = 0
             partitions = await _partition_count(client, request.dead_letter_topic)
-            for topic, found in due.items():
-                letters = _Letters(client, files, topic, found, request.dead_letter_topic, partitions)
+            for topic, letters_of_topic in due.items():
+                letters = _Letters(client, files, topic, letters_of_topic, request.dead_letter_topic, partitions)
                 count += await letters.write()
-                _Marker(files, request.dead_letter_topic, topic).move(found.batch)
+                _Marker(files, request.dead_letter_topic, topic).move(letters_of_topic.batch)
             return count
 
     return asyncio.run(work())
@@ -125,7 +125,7 @@ class _Letters:
         client: ClusterClient,
         files: Files,
         topic: str,
-        found: OutstandingLetters,
+        letters: OutstandingLetters,
         dead_letter_topic: str,
         partitions: int,
     ) -> None:
@@ -133,13 +133,13 @@ class _Letters:
 
         self._client = client
         self._topic = topic
-        self._position = found.position
+        self._position = letters.position
         self._dead_letter_topic = dead_letter_topic
         self._route = Route(
             dead_letter_topic, lambda number: number % partitions, lambda number: TopicPartition(topic, number)
         )
         self._data: DataFiles = DataFiles(
-            files, found.paths, topic, is_table=found.is_table, more=("headers", "reason")
+            files, letters.paths, topic, is_table=letters.is_table, more=("headers", "reason")
         )
         if self._data.missing:
             raise KctlError(f"{files.location}/{self._data.missing[0]}, a file of dead letters, does not exist")
@@ -183,8 +183,8 @@ class _Letters:
         tps = [TopicPartition(self._topic, number) for number in numbers]
 
         async def look_up(connection: Connection) -> dict[TopicPartition, int]:
-            found = await committed_offsets(connection, group, tps, may_be_unstable=may_be_unstable)
-            return {tp: commit.offset for tp, commit in found.items()}
+            offsets = await committed_offsets(connection, group, tps, may_be_unstable=may_be_unstable)
+            return {tp: commit.offset for tp, commit in offsets.items()}
 
         return await self._client.on_coordinator(group, look_up, codes=_UNSTABLE)
 

@@ -285,27 +285,27 @@ async def import_export(
     if lacking := [name for name in _NEEDED if name not in data.columns]:
         raise NotImportable(f"the files do not have the column {lacking[0]} as it is in a record")
     live = await _live_topic(client, request.topic, exported.position)
-    found = Import(exported.topic, import_group(request.topic, exported.position))
-    starts = await _starts(client, request, found.group, exported.position, live, may_be_unstable=True)
+    imported = Import(exported.topic, import_group(request.topic, exported.position))
+    starts = await _starts(client, request, imported.group, exported.position, live, may_be_unstable=True)
     incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
     extents = data.extents(incarnations)
     _check_order(exported, extents)
     await _check_rows(data, exported, starts, extents)
     if any(incarnations.values()):
-        found.warnings.append("rows of earlier topics of this name, or from before a truncation, are left out")
+        imported.warnings.append("rows of earlier topics of this name, or from before a truncation, are left out")
     if not data.header_form.is_list:
-        found.warnings.append(f"headers are imported as far as the export has them ({data.header_form.text})")
+        imported.warnings.append(f"headers are imported as far as the export has them ({data.header_form.text})")
     if request.is_dry_run:
-        found.partitions = [
+        imported.partitions = [
             _result(number, starts[number], at.offset, 0, "planned") for number, at in _positions(exported)
         ]
-        return found
-    transaction = await Transaction.begin(client, found.group, timeout_ms=request.transaction_timeout_ms)
+        return imported
+    transaction = await Transaction.begin(client, imported.group, timeout_ms=request.transaction_timeout_ms)
     # Again: an earlier import may have been active until it was fenced.
     live = await _live_topic(client, request.topic, exported.position)
-    starts = await _starts(client, request, found.group, exported.position, live)
+    starts = await _starts(client, request, imported.group, exported.position, live)
     await transaction.add_offsets(
-        GroupMetadata(found.group),
+        GroupMetadata(imported.group),
         {
             TopicPartition(request.topic, number): CommittedOffset(start, metadata=_mark(live).text())
             for number, start in starts.items()
@@ -316,11 +316,11 @@ async def import_export(
     route = Route(request.topic, lambda number: number, lambda number: TopicPartition(request.topic, number))
     writer = RowWriter(client, data, transaction, route, request.codec, _mark(live).text())
     counts = await writer.run(spans, extents, records_of, on_rows)
-    found.partitions = [
+    imported.partitions = [
         _result(span.partition, span.start, span.end, count, "imported" if span.start < span.end else "complete")
         for span, count in zip(spans, counts, strict=True)
     ]
-    return found
+    return imported
 
 
 def import_group(topic: str, position: TopicPosition) -> str:
@@ -398,8 +398,8 @@ def _has_records(log: LiveLog) -> bool:
 
 
 def _check_order(exported: ExportedTopic, extents: Mapping[int, list[Extent]]) -> None:
-    for partition, found in extents.items():
-        for run in overlapping(found):
+    for partition, extents_of_partition in extents.items():
+        for run in overlapping(extents_of_partition):
             for before, after in itertools.pairwise(run):
                 if before.group.path != after.group.path:
                     raise NotImportable(

@@ -83,14 +83,14 @@ def app_transactions(files: Files, directory: str, version: int) -> dict[str, in
     names = files.names(log)
     checkpoint, checkpoint_names = _last_checkpoint(names, version)
     commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for name in checkpoint_names:
-        found.update(_of_checkpoint(files, f"{log}/{name}"))
+        versions.update(_of_checkpoint(files, f"{log}/{name}"))
     for number in range(checkpoint + 1, version + 1):
         if number not in commits:
             raise BrokenDeltaLog(f"{log}/{number:020}.json is missing: restore it")
-        found.update(_of_lines(files.read(f"{log}/{commits[number]}")))
-    return found
+        versions.update(_of_lines(files.read(f"{log}/{commits[number]}")))
+    return versions
 
 
 def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
@@ -122,9 +122,9 @@ def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
             data = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/"))
         except FileNotFoundError:
             return True
-        found = _of_lines(data).get(BATCH_ID)
-        if found is not None:
-            return found >= batch
+        batch_id = _of_lines(data).get(BATCH_ID)
+        if batch_id is not None:
+            return batch_id >= batch
         information = _information(data)
         if information.get("operation") == "RESTORE":
             restored = str(information.get("operationParameters", {}).get("version"))
@@ -138,18 +138,18 @@ def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
 
 def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
     """Return the application transactions for positions."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for topic, position in topics.items():
         prefix = f"kctl/{position.cluster_id}/{topic}/{position.topic_id}"
         for partition, at in position.partitions.items():
             app_id = f"{prefix}/{at.incarnation}/{partition}"
-            found[app_id] = at.offset
+            versions[app_id] = at.offset
             if at.history.leader_epoch != NO_EPOCH:
-                found[f"{app_id}{HIGH_WATERMARK}"] = at.history.offset
-                found[f"{app_id}{LEADER_EPOCH}"] = at.history.leader_epoch
+                versions[f"{app_id}{HIGH_WATERMARK}"] = at.history.offset
+                versions[f"{app_id}{LEADER_EPOCH}"] = at.history.leader_epoch
         for range_ in position.replaced:
-            found[f"{prefix}/{range_.incarnation}/{range_.partition}{REPLACED}"] = range_.start
-    return found
+            versions[f"{prefix}/{range_.incarnation}/{range_.partition}{REPLACED}"] = range_.start
+    return versions
 
 
 def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
@@ -207,12 +207,12 @@ def _is_one_topic(entries: Iterable[tuple[Position, UUID, str, int]], topic_id: 
 
 def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
     """Return the last complete checkpoint up to a version, and its files; (-1, []) without one."""
-    found: dict[tuple[int, str], list[str]] = {}
+    checkpoints: dict[tuple[int, str], list[str]] = {}
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
         if match and int(match["version"]) <= version:
-            found.setdefault((int(match["version"]), match["parts"] or "1"), []).append(name)
-    whole = [(number, held) for (number, parts), held in found.items() if len(held) >= int(parts)]
+            checkpoints.setdefault((int(match["version"]), match["parts"] or "1"), []).append(name)
+    whole = [(number, held) for (number, parts), held in checkpoints.items() if len(held) >= int(parts)]
     # Without parts there may be several checkpoints of one version with equal contents.
     return max(whole, default=(-1, []))
 
@@ -402,8 +402,8 @@ class DeltaLakeTable:
         protocol = table.protocol()
         unknown = sorted(set(protocol.writer_features or ()) - REWRITABLE_FEATURES)
         if unknown or (protocol.writer_features is None and protocol.min_writer_version > REWRITABLE_WRITER_VERSION):
-            found = ", ".join(unknown) or f"writer version {protocol.min_writer_version}"
-            raise TableFailed(f"table {self.name} has features for which it must be compacted with Spark: {found}")
+            features = ", ".join(unknown) or f"writer version {protocol.min_writer_version}"
+            raise TableFailed(f"table {self.name} has features for which it must be compacted with Spark: {features}")
 
     def _held(self) -> dict[str, _HeldFile]:
         """Return the data files of the version that was read last, by their paths relative to the table."""
@@ -500,7 +500,7 @@ class DeltaLakeTable:
         path = f"{self._directory}/{file.path}".lstrip("/")
         with self._files.open(path) as opened:
             metadata = pq.read_metadata(opened)
-        found = [
+        chunks = [
             {metadata.row_group(group).column(column).path_in_schema: metadata.row_group(group).column(column)}
             for group in range(metadata.num_row_groups)
             for column in range(metadata.num_columns)
@@ -508,7 +508,7 @@ class DeltaLakeTable:
         lows: dict[str, int] = {}
         highs: dict[str, int] = {}
         for name in STATISTICS:
-            statistics = [chunk[name].statistics for chunk in found if name in chunk]
+            statistics = [chunk[name].statistics for chunk in chunks if name in chunk]
             lows[name] = min(statistic.min for statistic in statistics)
             highs[name] = max(statistic.max for statistic in statistics)
         nulls = dict.fromkeys(STATISTICS, 0)

@@ -49,12 +49,12 @@ def columns_of(text: str, source: str) -> Struct:
     """Return the columns of objects with this schema.  Raises UsageError if it is not of objects."""
     try:
         document = json.loads(text)
-        found = _type_of(document, document, frozenset(), TypeCount(source))
+        type_ = _type_of(document, document, frozenset(), TypeCount(source))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{source} is not a JSON Schema: {str(error)[:200]}") from None
-    if not isinstance(found, Struct):
+    if not isinstance(type_, Struct):
         raise UsageError(f"{source} is not a JSON Schema of objects with properties")
-    return found
+    return type_
 
 
 def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCount) -> Type | None:
@@ -78,12 +78,12 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
         return None if item is None else ListOf(item)
     if kind == "object":
         properties = schema.get("properties", {})
-        found = [
+        columns = [
             (name, _type_of(property_, document, within, count))
             for name, property_ in properties.items()
             if is_column_name(name)
         ]
-        kept = tuple((name, type_) for name, type_ in found if type_ is not None)
+        kept = tuple((name, type_) for name, type_ in columns if type_ is not None)
         return Struct(kept) if kept else None
     return _TYPES.get(kind) if isinstance(kind, str) else None
 
@@ -92,10 +92,10 @@ def _resolved(reference: str, document: Any) -> Any:
     """Return the target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
     if not reference.startswith("#"):
         return None
-    found = document
+    target = document
     for part in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    return found
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
 
 
 REGISTRY = "registry"
@@ -194,7 +194,7 @@ def decide(
 
     `is_shared`: all topics have the same columns.  Raises UsageError, SchemaError and RegistryUnreachable.
     """
-    found: dict[str, dict[str, Decoding]] = {topic: {} for topic in topics}
+    decodings: dict[str, dict[str, Decoding]] = {topic: {} for topic in topics}
     for field_options in options.fields:
         types: dict[str, Type] = {}
         for topic in topics:
@@ -203,12 +203,12 @@ def decide(
             if is_shared and types:
                 before = next(reversed(types.values()))
             types[topic] = _continued(field_options, topic, before, decoding)
-            found[topic][field_options.name] = replace(decoding, type=types[topic])
+            decodings[topic][field_options.name] = replace(decoding, type=types[topic])
         if is_shared and topics:
             last = types[topics[-1]]
             for topic in topics:
-                found[topic][field_options.name] = replace(found[topic][field_options.name], type=last)
-    return {topic: Columns(**both) for topic, both in found.items()}
+                decodings[topic][field_options.name] = replace(decodings[topic][field_options.name], type=last)
+    return {topic: Columns(**both) for topic, both in decodings.items()}
 
 
 def check_held(
@@ -267,17 +267,17 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
 
 def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
     """Return the columns of all schemas together."""
-    found: Type | None = None
+    chosen_type: Type | None = None
     for schema in schemas:
         type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)
-        found = type_ if found is None else extended(found, type_, options.name, widens=True)
-    if found is None:
+        chosen_type = type_ if chosen_type is None else extended(chosen_type, type_, options.name, widens=True)
+    if chosen_type is None:
         raise UsageError(f"{source} has no schema")
     if options.format is Format.JSON:
         texts = [(schema.id, "") for schema in schemas if options.needs_registry]
     else:
         texts = [(schema.id, text_of(schema)) for schema in schemas]
-    return Decoding(options.format, found, is_strict=True, schemas=tuple(texts))
+    return Decoding(options.format, chosen_type, is_strict=True, schemas=tuple(texts))
 
 
 def _column(schema: Schema, options: FieldOptions, source: str) -> Type:

@@ -50,21 +50,21 @@ class LiveTopic:
 async def live_topics(client: ClusterClient, names: Collection[str]) -> dict[str, LiveTopic | ApiError]:
     """Return the topics by name, or their errors.  Raises ClusterUnreachable."""
     metadata = await client.metadata(sorted(names))
-    found: dict[str, LiveTopic | ApiError] = {}
+    live: dict[str, LiveTopic | ApiError] = {}
     tps: list[TopicPartition] = []
     for name in sorted(names):
         topic = metadata.topics.get(name)
         code = topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None or code is not ErrorCode.NONE:
             is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found[name] = ApiError(code, f"topic {name} does not exist" if is_unknown else f"topic {name}: {code}")
+            live[name] = ApiError(code, f"topic {name} does not exist" if is_unknown else f"topic {name}: {code}")
         else:
             tps += [TopicPartition(name, partition.partition) for partition in topic.partitions]
     logs = await _logs(client, tps)
-    for name in sorted(set(names) - found.keys()):
+    for name in sorted(set(names) - live.keys()):
         of_topic = {tp.partition: log for tp, log in logs.items() if tp.topic == name}
-        found[name] = LiveTopic(metadata.topics[name].topic_id, metadata.cluster_id or "", of_topic)
-    return found
+        live[name] = LiveTopic(metadata.topics[name].topic_id, metadata.cluster_id or "", of_topic)
+    return live
 
 
 async def divergences_of(
@@ -83,9 +83,9 @@ async def divergences_of(
                     histories[TopicPartition(name, partition)] = at.history
                     epochs[TopicPartition(name, partition)] = log.leader_epoch
     return {
-        tp: found
-        for tp, found in (await find_divergences(client, histories, epochs)).items()
-        if isinstance(found, ApiError) or affects(found, positions[tp.topic].partitions[tp.partition].offset)
+        tp: divergence
+        for tp, divergence in (await find_divergences(client, histories, epochs)).items()
+        if isinstance(divergence, ApiError) or affects(divergence, positions[tp.topic].partitions[tp.partition].offset)
     }
 
 
@@ -111,13 +111,13 @@ async def _logs(client: ClusterClient, tps: Collection[TopicPartition]) -> Outco
         return {}
     bounds = await list_offsets_at(client, tps, (EARLIEST, LATEST))
     stable = await list_offsets(client, dict.fromkeys(tps, LATEST), isolation=IsolationLevel.READ_COMMITTED)
-    found: Outcomes[LiveLog] = {}
+    logs: Outcomes[LiveLog] = {}
     for tp in tps:
         held, end = bounds[tp], stable[tp]
         if isinstance(held, ApiError):
-            found[tp] = held
+            logs[tp] = held
         elif isinstance(end, ApiError):
-            found[tp] = end
+            logs[tp] = end
         else:
-            found[tp] = LiveLog(held[0].offset, end.offset, held[1].offset, held[1].leader_epoch)
-    return found
+            logs[tp] = LiveLog(held[0].offset, end.offset, held[1].offset, held[1].leader_epoch)
+    return logs

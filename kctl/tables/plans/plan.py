@@ -305,11 +305,11 @@ class Plan:
 
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
         """Return the ranges of every file, by path and in order."""
-        found: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
+        shares: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
         for range_ in self.ranges:
             for file in range_.files:
-                found.setdefault(file.path, []).append((range_, file))
-        return found
+                shares.setdefault(file.path, []).append((range_, file))
+        return shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,10 +419,14 @@ def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> Cl
     """Return the view without some partitions."""
     topics = {
         topic: replace(
-            found,
-            partitions={p: there for p, there in found.partitions.items() if TopicPartition(topic, p) not in tps},
+            topic_view,
+            partitions={
+                number: there
+                for number, there in topic_view.partitions.items()
+                if TopicPartition(topic, number) not in tps
+            },
         )
-        for topic, found in view.topics.items()
+        for topic, topic_view in view.topics.items()
     }
     return ClusterView(view.cluster_id, topics)
 
@@ -540,8 +544,12 @@ def _has_earlier_epochs(there: PartitionView) -> bool:
 
     Otherwise the topic of a broker without topic ids may have been created again.
     """
-    found = there.divergence
-    return found is not None and found.end_offset is not None and found.leader_epoch < found.position.leader_epoch
+    divergence = there.divergence
+    return (
+        divergence is not None
+        and divergence.end_offset is not None
+        and divergence.leader_epoch < divergence.position.leader_epoch
+    )
 
 
 def _truncation_text(tp: TopicPartition, position: Position, there: PartitionView) -> str:

@@ -123,7 +123,7 @@ def _dirs(snapshot: Snapshot) -> str:
 
 def _dump(snapshot: Snapshot) -> str:
     all_sessions = snapshot.keeper.sessions
-    sessions = sorted(islice(all_sessions, ZOOKEEPER_DUMP_LINES_MAX), key=lambda each: each.deadline_ms)
+    sessions = sorted(islice(all_sessions, ZOOKEEPER_DUMP_LINES_MAX), key=lambda session: session.deadline_ms)
     owners: dict[int, list[str]] = {}
     left = ZOOKEEPER_DUMP_LINES_MAX
     for owner, paths in snapshot.keeper.tree.ephemerals.items():

@@ -65,7 +65,7 @@ async def fetch_batches(
     replica_id: int = NO_REPLICA,
     current_leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> list[FetchedPartition]:
-    """Fetches record batches from the given positions.  Raises ApiError, ConnectionLost.
+    """Fetch record batches from the given positions.  Raises ApiError, ConnectionLost.
 
     Partitions with another leader epoch than the one in `current_leader_epochs`, if they have one there, get the
     error FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320).
@@ -105,7 +105,7 @@ async def fetch_batches(
 
 
 def visible_batches(fetched: FetchedPartition, isolation: IsolationLevel) -> Iterator[tuple[BatchHeader, bool]]:
-    """Each batch, and whether its records are visible: those of control batches and aborted transactions are not.
+    """Yield each batch, and whether its records are visible: those of control batches and aborted transactions are not.
 
     A transaction of a producer is aborted from its first offset up to its ABORT marker.  KIP-98; Java's Fetcher.
     """
@@ -142,5 +142,7 @@ def _fetched(tp: TopicPartition, partition: PartitionData) -> FetchedPartition:
         records=records
         if isinstance(records, memoryview)
         else memoryview(records if isinstance(records, bytes) else b""),
-        aborted=[(one.first_offset, one.producer_id) for one in partition.aborted_transactions or []],
+        aborted=[
+            (transaction.first_offset, transaction.producer_id) for transaction in partition.aborted_transactions or []
+        ],
     )

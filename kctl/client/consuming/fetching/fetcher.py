@@ -63,7 +63,7 @@ class Part(Generic[R]):
         """Whether the records must not be returned any more: the partition was lost, or its position was set."""
 
     def offset_at(self, count: int) -> int:
-        """The position after so many records."""
+        """Return the position after so many records."""
         if count >= len(self.records):
             return self.end
         offset: int = self.records[count].offset if count else self.start  # type: ignore[attr-defined]
@@ -203,7 +203,7 @@ class Fetcher(Generic[R]):
         }
 
     def set(self, positions: Mapping[TopicPartition, int | Position]) -> None:
-        """Adds partitions or sets their positions; with a Position, the history before it is checked."""
+        """Add partitions or set their positions; with a Position, the history before it is checked."""
         for tp, position in positions.items():
             self._void(tp)
             if isinstance(position, Position):
@@ -217,7 +217,7 @@ class Fetcher(Generic[R]):
                 self._partitions[tp].near = before.near
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stops reading these partitions and drops their records."""
+        """Stop reading these partitions and drop their records."""
         for tp in partitions:
             self._void(tp)
             if (partition := self._partitions.pop(tp, None)) is not None:
@@ -225,7 +225,7 @@ class Fetcher(Generic[R]):
             self.paused.discard(tp)
 
     def drop_fetched(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drops what was fetched beyond the positions; it is fetched again."""
+        """Drop what was fetched beyond the positions; it is fetched again."""
         positions = self.positions
         for tp in partitions:
             if (partition := self._partitions.get(tp)) is not None:
@@ -247,7 +247,7 @@ class Fetcher(Generic[R]):
                 self.drop_fetched([tp])
 
     def to_check(self, metadata: ClusterMetadata) -> dict[TopicPartition, Position]:
-        """The positions to compare with the logs of their leaders, which are held until `release`."""
+        """Return the positions to compare with the logs of their leaders, which are held until `release`."""
         unchecked = {
             tp: partition.position
             for tp, partition in self._partitions.items()
@@ -264,24 +264,26 @@ class Fetcher(Generic[R]):
         return due
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that are not held yet, and are now: they are not fetched until `release` or `set`."""
+        """Hold these positions, and return those that were not held yet: they are not fetched until `release` or
+        `set`.
+        """
         held = [tp for tp in partitions if tp in self._partitions and not self._partitions[tp].is_held]
         for tp in held:
             self._partitions[tp].is_held = True
         return held
 
     def release(self, tp: TopicPartition, *, is_checked: bool, retry_ms: int = 0) -> None:
-        """Ends a check or a reset of a position that is still the same."""
+        """End a check or a reset of a position that is still the same."""
         if (partition := self._partitions.get(tp)) is not None and partition.is_held:
             partition.is_held, partition.is_checked, partition.retry_ms = False, is_checked, retry_ms
 
     def round_of(self, tp: TopicPartition) -> int:
-        """Changes when the position is set; -1 for a partition that is not read."""
+        """Return a number that changes when the position is set; -1 for a partition that is not read."""
         partition = self._partitions.get(tp)
         return -1 if partition is None else partition.round
 
     def fail(self, tp: TopicPartition, error: KctlError) -> None:
-        """The partition is not fetched until its position is set."""
+        """Stop fetching the partition until its position is set."""
         if (partition := self._partitions.get(tp)) is not None:
             partition.problem, partition.is_held = error, False
 
@@ -297,7 +299,7 @@ class Fetcher(Generic[R]):
     # Requests.
 
     def due(self, metadata: ClusterMetadata, now_ms: int) -> tuple[dict[int, Request], bool]:
-        """The requests to send now, by broker, and whether a partition has no leader."""
+        """Return the requests to send now, by broker, and whether a partition has no leader."""
         by_broker: dict[int, dict[TopicPartition, int]] = {}
         partial: set[int] = set()
         is_leaderless = False
@@ -335,7 +337,7 @@ class Fetcher(Generic[R]):
         return min(times, default=None)
 
     def completed(self, broker: int, request: Request, fetched: Iterable[FetchedPartition], now_ms: int) -> Completed:
-        """The response of a broker has arrived."""
+        """Note that the response of a broker has arrived."""
         self._end(broker, request)
         self.counts.requests += 1
         is_stale = False
@@ -372,7 +374,7 @@ class Fetcher(Generic[R]):
         return Completed(is_stale or bool(gone), tuple(outside), tuple(gone))
 
     def failed(self, broker: int, request: Request, retry_ms: int) -> None:
-        """The request got no response; its partitions are fetched again at `retry_ms`."""
+        """Note that the request got no response; its partitions are fetched again at `retry_ms`."""
         self._end(broker, request)
         self.counts.errors += 1
         for tp, number in request.rounds.items():
@@ -393,7 +395,7 @@ class Fetcher(Generic[R]):
         return bool(self._arrived)
 
     def next_part(self) -> Part[R] | None:
-        """The part that the application reads, or the next one; None if nothing waits.  Raises CorruptBatch."""
+        """Return the part that the application reads, or the next one; None if nothing waits.  Raises CorruptBatch."""
         part = self._part
         if part is not None:
             if part.taken < len(part.records) and part.tp not in self.withheld:
@@ -414,12 +416,12 @@ class Fetcher(Generic[R]):
         return None
 
     def finish_part(self) -> None:
-        """The application has processed all records that it has taken."""
+        """Note that the application has processed all records that it has taken."""
         if (part := self._part) is not None:
             part.processed = part.taken
 
     def _next_of(self, tp: TopicPartition, partition: _Partition[R]) -> Part[R] | None:
-        """The next records of the first chunk of a partition; the chunk is removed when it has no more."""
+        """Return the next records of the first chunk of a partition; the chunk is removed when it has no more."""
         chunk = partition.chunks[0]
         try:
             for decoded, end, header in chunk.lists:
@@ -466,7 +468,7 @@ class Fetcher(Generic[R]):
         self.counts.bytes += chunk.size
 
     def _lists(self, found: FetchedPartition, start: int) -> Iterator[tuple[list[R], int, BatchHeader]]:
-        """The records of the batches from an offset on, decoded as they are taken.  Raises CorruptBatch."""
+        """Yield the records of the batches from an offset on, decoded as they are taken.  Raises CorruptBatch."""
         for header, is_visible in visible_batches(found, self._isolation):
             if header.next_offset <= start:
                 continue
@@ -515,7 +517,7 @@ class Fetcher(Generic[R]):
         return None
 
     def _void(self, tp: TopicPartition) -> None:
-        """The application gets no more of the part that it reads, if it is of this partition."""
+        """Give the application no more of the part that it reads, if it is of this partition."""
         part = self._part
         if part is not None and part.tp == tp:
             self._partitions[tp].position = part.offset_at(part.taken)
@@ -523,7 +525,7 @@ class Fetcher(Generic[R]):
             self._part = None
 
     def _free(self, partition: _Partition[R]) -> None:
-        """Drops the chunks of a partition."""
+        """Drop the chunks of a partition."""
         if partition.chunks:
             tp = partition.chunks[0].tp
             self._arrived = deque(other for other in self._arrived if other != tp)

@@ -94,12 +94,12 @@ class FetchRunner(Generic[R]):
         self._reported: KctlError | None = None
 
     def start(self) -> None:
-        """Starts the fetches, unless they are running."""
+        """Start the fetches, unless they are running."""
         if self._main is None:
             self._main = asyncio.create_task(self._run(), name="fetch records")
 
     async def close(self) -> None:
-        """Ends all requests."""
+        """End all requests."""
         main, self._main = self._main, None
         tasks = [*self._tasks, *([main] if main is not None else [])]
         self._tasks.clear()
@@ -117,7 +117,7 @@ class FetchRunner(Generic[R]):
         self._wake.set()
 
     def raise_failure(self) -> None:
-        """Raises the error of the client, or of a partition without records that wait, if there is one.
+        """Raise the error of the client, or of a partition without records that wait, if there is one.
 
         An error of a partition is raised at once, and again while no other partition has records.
         """
@@ -191,7 +191,7 @@ class FetchRunner(Generic[R]):
     # Metadata.
 
     def _refresh_soon(self) -> None:
-        """Looks up the leaders after a pause."""
+        """Look up the leaders after a pause."""
         self._metadata_end_ms = min(self._metadata_end_ms, self._now_ms() + self._backoff_ms)
 
     async def _look_up(self, names: Collection[str]) -> None:
@@ -225,7 +225,7 @@ class FetchRunner(Generic[R]):
             raise ConnectionLost(str(lost) or f"{connection.address}: no metadata in time") from None
 
     async def _note(self, found: ClusterMetadata, names: Collection[str]) -> None:
-        """Uses the metadata; of topics that are missing in it, what was known before."""
+        """Use the metadata; of topics that are missing in it, what was known before."""
         now_ms = self._now_ms()
         settings = self._client.settings
         self._metadata_end_ms = now_ms + settings.metadata_max_age_ms
@@ -262,7 +262,7 @@ class FetchRunner(Generic[R]):
             await self._restart_topic(other_topic)
 
     def _miss(self, name: str, code: ErrorCode) -> None:
-        """A topic has an error, or does not exist."""
+        """Note that a topic has an error, or does not exist."""
         self._misses[name] = self._misses.get(name, 0) + 1
         if code in GONE and self._recovery.on_gone is not None:
             self._recovery.on_gone()
@@ -272,7 +272,7 @@ class FetchRunner(Generic[R]):
     # Positions.
 
     async def _check(self, metadata: ClusterMetadata, due: Mapping[TopicPartition, Any]) -> None:
-        """Compares the history before positions with the logs of the leaders."""
+        """Compare the history before positions with the logs of the leaders."""
         rounds = {tp: self.fetcher.round_of(tp) for tp in due}
         try:
             outcomes = await check_positions(self._client, due, known=metadata)
@@ -299,7 +299,7 @@ class FetchRunner(Generic[R]):
             await self._continue_after(truncated)
 
     async def _continue_after(self, truncated: Collection[Divergence]) -> None:
-        """Sets the positions that the log no longer has to where the histories part, or reports LogTruncated."""
+        """Set the positions that the log no longer has to where the histories part, or report LogTruncated."""
         report = self._recovery.on_truncated
         if report is None:
             self._fail([divergence.tp for divergence in truncated], LogTruncated(truncated))
@@ -318,7 +318,7 @@ class FetchRunner(Generic[R]):
                 self.fetcher.set({tp: positions[tp]})
 
     async def _recover(self, tps: Collection[TopicPartition]) -> None:
-        """Finds out why positions are outside of the log, and sets others."""
+        """Find out why positions are outside of the log, and set others."""
         rounds = {tp: self.fetcher.round_of(tp) for tp in tps}
         try:
             names = {tp.topic for tp in tps}
@@ -361,7 +361,7 @@ class FetchRunner(Generic[R]):
         ])  # fmt: skip
 
     async def _restart_topic(self, change: TopicRecreated) -> None:
-        """The positions of a topic belong to an earlier one of its name: they are replaced, or the error is raised."""
+        """Replace the positions of a topic that belong to an earlier one of its name, or raise the error."""
         tps = [tp for tp in self.fetcher.partitions if tp.topic == change.topic]
         report = self._recovery.on_recreated
         if report is None:

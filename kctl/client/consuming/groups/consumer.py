@@ -61,7 +61,7 @@ GIVING_UP_BEATS = 2
 
 
 def decode_records(_tp: TopicPartition, buffer: memoryview, header: BatchHeader) -> Iterator[tuple[list[Record], int]]:
-    """The records of a batch in one list, with the offset after it.  Raises CorruptBatch."""
+    """Yield the records of a batch in one list, with the offset after it.  Raises CorruptBatch."""
     yield list(iterate_records(buffer, header)), header.next_offset
 
 
@@ -174,7 +174,7 @@ class GroupConsumer(Generic[R]):
     # What the application does.
 
     async def poll(self) -> list[tuple[TopicPartition, list[R]]]:
-        """The next records by partition, empty if none arrived in time; joins the group first if necessary.
+        """Return the next records by partition, empty if none arrived in time; join the group first if necessary.
 
         A call confirms the records returned before.  A member leaves the group if the next call comes later than
         max.poll.interval.ms (KIP-62).  Raises ApiError for errors that are not retriable (the group is full, the
@@ -221,7 +221,7 @@ class GroupConsumer(Generic[R]):
             self.note_poll()
 
     def note_poll(self) -> None:
-        """Restarts max.poll.interval.ms: the application takes records that an earlier `poll` has returned.
+        """Restart max.poll.interval.ms: the application takes records that an earlier `poll` has returned.
 
         May be called in any thread.
         """
@@ -233,7 +233,7 @@ class GroupConsumer(Generic[R]):
         return self._settling is not None or self._settlement.is_needed
 
     def attend(self) -> None:
-        """Starts what the group requires, and raises what has failed; the application polls.
+        """Start what the group requires, and raise what has failed; the application polls.
 
         Until a revocation has ended, no records of the revoked partitions are returned.
         """
@@ -255,17 +255,17 @@ class GroupConsumer(Generic[R]):
             self._fetcher.remove(lost)
 
     def confirm(self) -> None:
-        """Marks all returned records as processed, so that they can be committed."""
+        """Mark all returned records as processed, so that they can be committed."""
         self._fetcher.finish_part()
         self._progress.confirm(self._fetcher.positions)
 
     def finish(self, tp: TopicPartition, offset: int) -> None:
-        """Marks the partition as processed up to `offset`, exclusive, and stops fetching it until reassigned."""
+        """Mark the partition as processed up to `offset`, exclusive, and stop fetching it until reassigned."""
         self._fetcher.remove([tp])
         self._progress.confirm({tp: offset})
 
     def seek(self, tp: TopicPartition, position: int | Position) -> None:
-        """Continues with this offset.  Raises UsageError for a partition that is not assigned."""
+        """Continue with this offset.  Raises UsageError for a partition that is not assigned."""
         if tp not in self._fetcher:
             raise UsageError(f"{tp} is not assigned to this member")
         self._fetcher.set({tp: position})
@@ -273,7 +273,7 @@ class GroupConsumer(Generic[R]):
         self.fetches.note_change()
 
     def with_epoch(self, tp: TopicPartition, offset: int) -> Position:
-        """The offset with the leader epoch of the record before it, if this member has read it."""
+        """Return the offset with the leader epoch of the record before it, if this member has read it."""
         return self._fetcher.history.position(tp, offset)
 
     @property
@@ -289,7 +289,7 @@ class GroupConsumer(Generic[R]):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commits these offsets, or those of processed records, with the leader epochs of the records before them.
+        """Commit these offsets, or those of processed records, with the leader epochs of the records before them.
 
         Retries until the timeout.  Raises ApiError, ClusterUnreachable, and CommitFailed if the member has lost one of
         the given partitions; without `offsets`, partitions that were lost are left out.
@@ -299,7 +299,7 @@ class GroupConsumer(Generic[R]):
     # The end.
 
     async def close(self, *, commits: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Commits processed offsets and leaves the group, if that is possible in time.
+        """Commit processed offsets and leave the group, if that is possible in time.
 
         A cancellation ends the wait for the step in progress, but the following steps are done: a member that does not
         leave holds its partitions until its session expires.
@@ -340,7 +340,7 @@ class GroupConsumer(Generic[R]):
                 await self.commit(timeout_ms=timeout_ms)
 
     async def _leave(self, actions: Collection[Any], timeout_ms: int) -> None:
-        """Sends LeaveGroup; a second time after a cancellation, which may have come before it was sent."""
+        """Send LeaveGroup; a second time after a cancellation, which may have come before it was sent."""
         for is_last in (False, True):
             try:
                 with contextlib.suppress(KctlError, TimeoutError):  # the session expires in the end
@@ -365,7 +365,7 @@ class GroupConsumer(Generic[R]):
             self.fetches.start()
 
     async def _keep_committing(self, interval_ms: int) -> None:
-        """Commits what the application has processed; an error is reported by the commit before a revocation."""
+        """Commit what the application has processed; an error is reported by the commit before a revocation."""
         while True:
             wait_ms = max(BEAT_MS_MIN, self._commits.sent_ms + interval_ms - self._runner.now_ms())
             await self._client.transport.sleep(wait_ms)
@@ -379,7 +379,7 @@ class GroupConsumer(Generic[R]):
                 logger.warning("cannot commit group=%s: %s", self.member.settings.group_id, error)
 
     async def _keep_looking(self) -> None:
-        """Looks for topics that are new, gone or have more partitions."""
+        """Look for topics that are new, gone or have more partitions."""
         interval_ms = max(BEAT_MS_MIN, min(TOPICS_MS, self._client.settings.metadata_max_age_ms))
         while True:
             await self._client.transport.sleep(interval_ms)
@@ -409,7 +409,7 @@ class GroupConsumer(Generic[R]):
                 self.fetches.arrived.set()
 
     async def _leave_if_overdue(self) -> None:
-        """Leaves the group if the application does not poll; the next `poll` joins it again."""
+        """Leave the group if the application does not poll; the next `poll` joins it again."""
         now_ms = self._runner.now_ms()
         interval_ms = self.member.settings.rebalance_timeout_ms
         if self._waiting or self._has_polled:

@@ -21,7 +21,7 @@ class GroupMetadata(NamedTuple):
 
 
 def require_offsets(offsets: Mapping[TopicPartition, object]) -> None:
-    """Raises UsageError unless the keys are partitions: the number of a partition alone does not name its topic."""
+    """Raise UsageError unless the keys are partitions: the number of a partition alone does not name its topic."""
     for tp in offsets:
         if not isinstance(tp, TopicPartition):
             raise UsageError(f"offsets are given by TopicPartition, not by {tp!r}")

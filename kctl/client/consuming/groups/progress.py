@@ -17,35 +17,35 @@ class GroupProgress:
         self._known: set[TopicPartition] = set()
 
     def missing(self, owned: Collection[TopicPartition]) -> list[TopicPartition]:
-        """The partitions whose start offset is unknown."""
+        """Return the partitions whose start offset is unknown."""
         return [tp for tp in owned if tp not in self._known]
 
     def begin(self, owned: Collection[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
-        """Sets start offsets and drops progress from an earlier assignment."""
+        """Set start offsets and drop progress from an earlier assignment."""
         self.forget(owned)
         self._known.update(owned)
         self.done.update(committed)
         self._committed.update(committed)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Removes partitions that were lost, even if they have been assigned again."""
+        """Remove partitions that were lost, even if they have been assigned again."""
         self._known.difference_update(partitions)
         for offsets in (self.done, self._committed):
             for tp in offsets.keys() - self._known:
                 del offsets[tp]
 
     def keep_only(self, owned: Collection[TopicPartition]) -> None:
-        """Removes all partitions but these."""
+        """Remove all partitions but these."""
         self.forget(self._known.difference(owned))
 
     def confirm(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Marks everything before these positions as processed."""
+        """Mark everything before these positions as processed."""
         self.done.update((tp, offset) for tp, offset in positions.items() if tp in self._known)
 
     def uncommitted(self, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Processed offsets not committed yet, without partitions lost in the meantime."""
+        """Return the processed offsets not committed yet, without partitions lost in the meantime."""
         return {tp: self.done[tp] for tp in owned if tp in self.done and self._committed.get(tp) != self.done[tp]}
 
     def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Marks these offsets as committed; partitions lost in the meantime are ignored."""
+        """Mark these offsets as committed; partitions lost in the meantime are ignored."""
         self._committed.update((tp, offset) for tp, offset in offsets.items() if tp in self._known)

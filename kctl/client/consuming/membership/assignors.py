@@ -62,7 +62,7 @@ Held = defaultdict[str, dict[int, list[TopicPartition]]]
 
 
 def assign_sticky(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Balances as far as possible.  With equal subscriptions, the number of moved partitions is minimal."""
+    """Balance as far as possible.  With equal subscriptions, the number of moved partitions is minimal."""
     ranked = sorted(members, key=lambda member: member.rank)
     sharing = _Sharing(ranked, partition_counts)
     sharing.keep(_keepers(ranked))
@@ -86,7 +86,7 @@ def assign_cooperatively(members: Collection[Subscriber], partition_counts: Mapp
 
 
 def _keepers(members: Collection[Subscriber]) -> dict[TopicPartition, str]:
-    """The members whose claims count: those of the latest generation; none if two of one generation conflict."""
+    """Return the members whose claims count: those of the latest generation; none if two of one generation conflict."""
     latest: dict[TopicPartition, int] = {}
     keepers: dict[TopicPartition, str] = {}
     for member in members:
@@ -124,7 +124,7 @@ class _Sharing:
                 self._give(self._kept, member, tp)
 
     def give_out_the_rest(self) -> None:
-        """Assigns the remaining partitions, topics with few subscribers first."""
+        """Assign the remaining partitions, topics with few subscribers first."""
         for topic in sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic)):
             kept = {tp.partition for tps in self._kept[topic].values() for tp in tps}
             for partition in range(self._counts[topic]):
@@ -133,7 +133,7 @@ class _Sharing:
                     self._give(self._new, reader, TopicPartition(topic, partition))
 
     def even_out(self, *, moving_kept: bool) -> None:
-        """Moves partitions along the shortest chains that end at the member with the fewest.
+        """Move partitions along the shortest chains that end at the member with the fewest.
 
         If no chain helps that member, none helps the members that could give to it, so all of them are done.
         """
@@ -153,8 +153,8 @@ class _Sharing:
                 giver = receiver
 
     def _givers(self, poorest: int, waiting: set[int], held: tuple[Held, ...]) -> dict[int, tuple[int, str]]:
-        """Members that could give a partition to `poorest`, directly or through others: the receiver and the topic of
-        each.
+        """Return the members that could give a partition to `poorest`, directly or through others: the receiver and the
+        topic of each.
 
         Searches up to the nearest member with enough partitions, or all members.
         """
@@ -178,7 +178,7 @@ class _Sharing:
         return givers
 
     def _move(self, topic: str, giver: int, receiver: int, held: tuple[Held, ...]) -> None:
-        """Moves one partition, preferably one that no member kept."""
+        """Move one partition, preferably one that no member kept."""
         some = next(some[topic] for some in held if giver in some[topic])
         tp = some[giver].pop()
         if not some[giver]:
@@ -207,7 +207,7 @@ class _Sharing:
 
 
 def assign_ranges(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Gives each subscriber of a topic consecutive partitions; the first ones get the remainder.  RangeAssignor."""
+    """Give each subscriber of a topic consecutive partitions; the first ones get the remainder.  RangeAssignor."""
     assignment: Assignment = {member.member_id: [] for member in members}
     for topic in sorted(partition_counts):
         readers = [member for member in sorted(members, key=_rank) if topic in member.topics]
@@ -223,7 +223,7 @@ def assign_ranges(members: Collection[Subscriber], partition_counts: Mapping[str
 
 
 def assign_round_robin(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Assigns all partitions of all topics round-robin, skipping members not subscribed to the topic.
+    """Assign all partitions of all topics round-robin, skipping members not subscribed to the topic.
 
     RoundRobinAssignor.
     """
@@ -263,7 +263,7 @@ JAVA_ASSIGNORS = {
 
 
 def assignor_names(value: str) -> tuple[str, ...]:
-    """The assignors by name, as librdkafka's property has them, or by the classes of Java's consumer.
+    """Return the assignors by name, as librdkafka's property has them, or by the classes of Java's consumer.
 
     Raises UsageError.
     """
@@ -278,8 +278,8 @@ def assignor_names(value: str) -> tuple[str, ...]:
 
 
 def is_cooperative(assignors: Sequence[str]) -> bool:
-    """Whether a member with these assignors keeps its partitions during a rebalance (KIP-429): only if all of them
-    allow it.
+    """Return whether a member with these assignors keeps its partitions during a rebalance (KIP-429): only if all of
+    them allow it.
 
     A group is migrated in two rolling restarts: first all members list `range` and `cooperative-sticky`, and rebalance
     eagerly; then `range` is removed from one member after the other.

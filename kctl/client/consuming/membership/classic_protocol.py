@@ -85,12 +85,14 @@ USER_DATA_VERSION = 1
 
 
 def protocols(member: Member) -> list[JoinGroupRequestProtocol]:
-    """The `protocols` of JoinGroup: the member's assignors, the preferred one first, with the subscription for each."""
+    """Return the `protocols` of JoinGroup: the member's assignors, the preferred one first, with the subscription for
+    each.
+    """
     return [JoinGroupRequestProtocol(name=name, metadata=_metadata(member, name)) for name in member.settings.assignors]
 
 
 def subscriber(received: JoinGroupResponseMember, assignor: str) -> Subscriber:
-    """Decodes a subscription.  Raises MalformedRequest.  Unknown user data counts as no claim."""
+    """Decode a subscription.  Raises MalformedRequest.  Unknown user data counts as no claim."""
     subscription = decode_subscription(received.metadata)
     claims: Collection[TopicPartitions] = ()
     generation = NO_GENERATION
@@ -112,19 +114,22 @@ def subscriber(received: JoinGroupResponseMember, assignor: str) -> Subscriber:
 
 
 def encode_partitions(partitions: Collection[TopicPartition]) -> bytes:
-    """Encodes an assignment (ConsumerProtocolAssignment)."""
+    """Encode an assignment (ConsumerProtocolAssignment)."""
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))
 
 
 def decode_partitions(blob: memoryview | bytes) -> tuple[TopicPartition, ...]:
-    """Decodes an assignment.  Empty bytes, for a member that the leader did not see, are an empty assignment."""
+    """Decode an assignment.  Empty bytes, for a member that the leader did not see, are an empty assignment."""
     if not len(blob):
         return ()
     return tuple(sorted(_flat(decode_assignment(blob).assigned_partitions)))
 
 
 def _metadata(member: Member, assignor: str) -> bytes:
-    """The subscription bytes.  They do not change without owned partitions: a change would trigger a rebalance."""
+    """Return the subscription bytes.
+
+    They do not change without owned partitions: a change would trigger a rebalance.
+    """
     settings = member.settings
     subscription = ConsumerProtocolSubscription(topics=sorted(settings.topics), rack_id=settings.rack or None)
     if member.owned:
@@ -140,7 +145,7 @@ def _metadata(member: Member, assignor: str) -> bytes:
 
 
 def _user_data_generation(blob: bytes) -> int:
-    """Reads the generation.  librdkafka writes the user data of `sticky` here, which starts with a count."""
+    """Read the generation.  librdkafka writes the user data of `sticky` here, which starts with a count."""
     try:
         received, end = decode(CooperativeStickyUserData, blob, 0)
     except MalformedRequest:
@@ -165,7 +170,7 @@ def _by_topic(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
 
 
 def _flat(received: Collection[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, number) for one in received for number in one.partitions]
+    return [TopicPartition(topic.topic, number) for topic in received for number in topic.partitions]
 
 
 BEAT_AGAIN_MS = 100
@@ -176,7 +181,7 @@ _ELSEWHERE = frozenset(
 
 
 def step(member: Member, event: Event, now_ms: int) -> list[Action]:
-    """Applies one event to a member and returns the actions; `now_ms` is of a monotonic clock."""
+    """Apply one event to a member and return the actions; `now_ms` is of a monotonic clock."""
     match event:
         case PollRequested():
             return [*_notice_end(member, now_ms), *_join(member)] if member.phase is Phase.OUTSIDE else []
@@ -243,9 +248,9 @@ def _joined(member: Member, response: JoinGroupResponse, now_ms: int) -> list[Ac
     member.is_withholding = False
     if not member.is_leader:
         return _sync(member, [])
-    subscribers = tuple(subscriber(one, member.assignor) for one in response.members)
+    subscribers = tuple(subscriber(joined, member.assignor) for joined in response.members)
     is_cooperative = member.assignor == COOPERATIVE_STICKY
-    member.claimed = frozenset(tp for one in subscribers for tp in one.claims if is_cooperative)
+    member.claimed = frozenset(tp for joined in subscribers for tp in joined.claims if is_cooperative)
     return [Assign(member.assignor, subscribers)]
 
 
@@ -289,7 +294,7 @@ def _synced(member: Member, response: SyncGroupResponse, now_ms: int) -> list[Ac
 
 
 def _start_over(member: Member, code: ErrorCode) -> list[Action]:
-    """Rejoins after a failed join or sync; a cooperative member keeps its partitions unless its generation is over."""
+    """Rejoin after a failed join or sync; a cooperative member keeps its partitions unless its generation is over."""
     if code in _ELSEWHERE:
         member.phase = Phase.OUTSIDE
         return [LookUpCoordinator()]
@@ -326,7 +331,7 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
 
 
 def _revocation_is_overdue(member: Member, now_ms: int) -> bool:
-    """Whether the owner of an unassigned partition has not rejoined in time, so that the leader must rebalance.
+    """Return whether the owner of an unassigned partition has not rejoined in time, so that the leader must rebalance.
 
     The successor of a static member that failed before revoking (KIP-345) has no partitions to revoke and does not
     rejoin; without this the partition would have no owner until the next rebalance.
@@ -336,7 +341,7 @@ def _revocation_is_overdue(member: Member, now_ms: int) -> bool:
 
 
 def _on_error(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list[Action]:
-    """Handles an error code in the response to a heartbeat or a commit."""
+    """Handle an error code in the response to a heartbeat or a commit."""
     if not member.is_in_generation or generation != member.generation or code is ErrorCode.NONE:
         return []
     if code in _ELSEWHERE:
@@ -353,7 +358,7 @@ def _on_error(member: Member, code: ErrorCode, generation: int, now_ms: int) -> 
 
 
 def _prepare(member: Member) -> list[Action]:
-    """Prepares a rejoin: an eager member revokes everything, a cooperative one only commits."""
+    """Prepare a rejoin: an eager member revokes everything, a cooperative one only commits."""
     return _revoke(member, () if member.settings.is_cooperative else member.owned)
 
 
@@ -398,13 +403,15 @@ def _disconnected(member: Member, during: Phase, now_ms: int) -> list[Action]:
 
 
 def _beat_elsewhere(member: Member, now_ms: int) -> list[Action]:
-    """The session continues while the coordinator is looked up, so the next heartbeat is due soon."""
+    """Make the next heartbeat due soon: the session continues while the coordinator is looked up."""
     member.beat_ms = now_ms - member.settings.heartbeat_interval_ms + BEAT_AGAIN_MS
     return [LookUpCoordinator()]
 
 
 def _leave(member: Member) -> list[Action]:
-    """A static member sends no LeaveGroup: it keeps its place until the session times out (KIP-345)."""
+    """Leave the group; a static member sends no LeaveGroup, and keeps its place until the session times out
+    (KIP-345).
+    """
     member_id = member.member_id
     member.phase = Phase.OUTSIDE
     member.owned = member.revoking = ()

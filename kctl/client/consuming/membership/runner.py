@@ -115,11 +115,11 @@ class MembershipRunner:
         return consumer_protocol.step(member, event, self.now_ms())
 
     async def drive(self, event: Event) -> None:
-        """Applies an event to the member and performs the resulting actions, until none is left."""
+        """Apply an event to the member and perform the resulting actions, until none is left."""
         await self.perform_all(self.step(event))
 
     async def perform_all(self, actions: Collection[Action]) -> None:
-        """Performs the actions and those that result from their outcomes.  Raises ApiError and ClusterUnreachable."""
+        """Perform the actions and those that result from their outcomes.  Raises ApiError and ClusterUnreachable."""
         waiting = deque(actions)
         while waiting:
             outcome = await self._perform(waiting.popleft())
@@ -145,7 +145,7 @@ class MembershipRunner:
             await self.drive(PartitionsChanged())
 
     async def match_topics(self) -> None:
-        """Looks up the topics that match the pattern.  Internal topics do not match, as in Java."""
+        """Look up the topics that match the pattern.  Internal topics do not match, as in Java."""
         pattern = self.member.settings.pattern
         if pattern is None:
             return
@@ -160,33 +160,34 @@ class MembershipRunner:
             await self.drive(SubscriptionChanged(found))
 
     def expect_changed_topics(self) -> None:
-        """A broker has responded that a topic does not exist: look it up soon."""
+        """Look a topic up soon that does not exist, as a broker has responded."""
         self._must_count = True
 
     async def connect(self, *, purpose: str = PURPOSE) -> Connection:
-        """Returns a connection to the coordinator of the group."""
+        """Return a connection to the coordinator of the group."""
         # LeaveGroup must not wait behind an abandoned JoinGroup on the same connection.
         purpose = "" if self.is_closing else purpose
         return await self._client.coordinator(self.member.settings.group_id, purpose=purpose)
 
     def forget_coordinator(self) -> None:
-        """Looks up the coordinator before the next request."""
+        """Look up the coordinator before the next request."""
         self._client.forget_coordinator(self.member.settings.group_id)
 
     async def look_elsewhere(self, problem: str) -> None:
-        """Waits before the coordinator is looked up again.  Raises ClusterUnreachable with the problem at the
-        deadline.
+        """Wait before the coordinator is looked up again.
+
+        Raises ClusterUnreachable with the problem at the deadline.
         """
         self.forget_coordinator()
         if not await self._deadline.pause():
             raise ClusterUnreachable(f"group '{self.member.settings.group_id}': {problem}")
 
     def renew_deadline(self) -> None:
-        """Restarts the time within which the group must respond."""
+        """Restart the time within which the group must respond."""
         self._deadline = self._client.deadline()
 
     def now_ms(self) -> int:
-        """The monotonic time in milliseconds."""
+        """Return the monotonic time in milliseconds."""
         return self._client.transport.monotonic_ms()
 
     async def _perform(self, action: Action) -> Event | None:
@@ -223,7 +224,7 @@ class MembershipRunner:
             case SendLeave(member_id):
                 await self._send_leave(member_id)
             case Assign(assignor, members):
-                topics = frozenset[str]().union(*(one.topics for one in members))
+                topics = frozenset[str]().union(*(member.topics for member in members))
                 self._subscribed = topics
                 self._partition_counts = await self._counts(topics)
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
@@ -241,7 +242,7 @@ class MembershipRunner:
         return None
 
     async def _send_leave(self, member_id: str) -> None:
-        """Sends LeaveGroup.  Raises ConnectionLost and ApiError."""
+        """Send LeaveGroup.  Raises ConnectionLost and ApiError."""
         connection = await self.connect()
         request = LeaveGroupRequest(group_id=self.member.settings.group_id)
         if connection.versions.highest(LeaveGroupRequest) < LEAVERS_VERSION_MIN:
@@ -331,7 +332,7 @@ class MembershipRunner:
         return self.member.settings.rebalance_timeout_ms + RESPONSE_MARGIN_MS
 
     async def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        """Partition counts of the topics that exist."""
+        """Return the partition counts of the topics that exist."""
         metadata = await self._client.metadata(topics)
         self._counted_ms = self.now_ms()
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}

@@ -79,16 +79,16 @@ def parse_any_year_ms(text: str) -> int | None:
     """Return the time that `values.format_time` has written, also of a year before 1970 or after 9999; None for other
     text.
     """
-    found = _ANY_YEAR.fullmatch(text)
-    if found is None:
+    match = _ANY_YEAR.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     periods, year_of_period = divmod(year - 1970, 400)
     try:
         moment = datetime(1970 + year_of_period, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
-    return (round(moment.timestamp()) + periods * GREGORIAN_PERIOD_S) * 1000 + int(found[7] or 0)
+    return (round(moment.timestamp()) + periods * GREGORIAN_PERIOD_S) * 1000 + int(match[7] or 0)
 
 
 def check_time_ms(time_ms: int, text: str) -> int:
@@ -205,13 +205,13 @@ def parse_number_range(text: str | None, option: str) -> range | None:
     """Read `A:B`, where one side may be empty, or a single number; None stays None.  Raises UsageError."""
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]*)(:?)([0-9]*)", text)
-    if not found or not (found[1] or found[3]):
+    match = re.fullmatch(r"([0-9]*)(:?)([0-9]*)", text)
+    if not match or not (match[1] or match[3]):
         raise UsageError(f"{option} takes A:B, A:, :B or A, not '{text}'")
-    first = parse_integer(found[1] or "0", f"A of {option} A:B", high=INT64_MAX)
-    if not found[2]:
+    first = parse_integer(match[1] or "0", f"A of {option} A:B", high=INT64_MAX)
+    if not match[2]:
         return range(first, first + 1)
-    end = parse_integer(found[3], f"B of {option} A:B", high=INT64_MAX) if found[3] else INT64_MAX + 1
+    end = parse_integer(match[3], f"B of {option} A:B", high=INT64_MAX) if match[3] else INT64_MAX + 1
     if end < first:
         raise UsageError(f"B of {option} A:B is below A: '{text}'")
     return range(first, end)
@@ -219,11 +219,11 @@ def parse_number_range(text: str | None, option: str) -> range | None:
 
 def parse_size(text: str) -> int:
     """Read a number of bytes.  Raises UsageError."""
-    found = _SIZE.match(text)
-    if not found:
+    match = _SIZE.match(text)
+    if not match:
         raise UsageError(f"'{text}' is not a valid size; use 100, 64k, 10m or 1g")
-    shift = {"": 0, "k": 10, "m": 20, "g": 30}[found[2].lower()]
-    return parse_integer(found[1], f"the number of '{text}'", high=INT64_MAX >> shift) << shift
+    shift = {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+    return parse_integer(match[1], f"the number of '{text}'", high=INT64_MAX >> shift) << shift
 
 
 def parse_rate(text: str) -> int:
@@ -245,11 +245,11 @@ def parse_partitions(text: str | None) -> list[int] | None:
         return None
     partitions: set[int] = set()
     for part in text.split(","):
-        found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
-        if not found:
+        match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
+        if not match:
             raise UsageError(f"'{text}' is not a list of partitions; use 0,3,5-7")
-        first = parse_integer(found[1], "a partition", high=_PARTITION_MAX)
-        last = parse_integer(found[2] or found[1], "a partition", high=_PARTITION_MAX)
+        first = parse_integer(match[1], "a partition", high=_PARTITION_MAX)
+        last = parse_integer(match[2] or match[1], "a partition", high=_PARTITION_MAX)
         if first > last:
             raise UsageError(f"'{text}': no topic has partitions {part}")
         partitions.update(range(first, last + 1))
@@ -319,14 +319,14 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 def parse_condition(text: str) -> Condition:
     """Read `>1000`, `>=5m` or `=0`, the value of --lag.  Raises UsageError."""
-    found = re.fullmatch(r"\s*(>=|<=|>|<|=)\s*(\S+)\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(>=|<=|>|<|=)\s*(\S+)\s*", text)
+    if match is None:
         raise UsageError(f"'{text}' is not a condition such as '>1000' (records) or '>5m' (time)")
-    compare = _COMPARISONS[found[1]]
-    if found[2].isdecimal():
-        return Condition(compare, parse_integer(found[2], "the number", high=INT64_MAX), None)
+    compare = _COMPARISONS[match[1]]
+    if match[2].isdecimal():
+        return Condition(compare, parse_integer(match[2], "the number", high=INT64_MAX), None)
     try:
-        return Condition(compare, None, parse_duration_ms(found[2]))
+        return Condition(compare, None, parse_duration_ms(match[2]))
     except UsageError as error:
         raise UsageError(f"'{text}' compares with neither a number nor a time: {error}") from None
 
@@ -361,7 +361,7 @@ class Expectation(NamedTuple):
 
 def parse_expectation(text: str) -> Expectation:
     """Read `3`, `>=1`, `<10` or `!=0`.  Raises UsageError."""
-    found = _EXPECTATION.fullmatch(text.strip())
-    if not found or found[1] not in _OPERATORS:
+    match = _EXPECTATION.fullmatch(text.strip())
+    if not match or match[1] not in _OPERATORS:
         raise UsageError(f"'{text}' is not a number of rows, such as 3, '>=1' or '!=0'")
-    return Expectation(text.strip(), _OPERATORS[found[1]], parse_integer(found[2], "the number", high=INT64_MAX))
+    return Expectation(text.strip(), _OPERATORS[match[1]], parse_integer(match[2], "the number", high=INT64_MAX))

@@ -167,7 +167,10 @@ def stop_replica_request(state: ControllerState, controller_id: int, action: Sen
         controller_id=controller_id,
         controller_epoch=state.epoch,
         broker_epoch=state.brokers[action.broker_id].epoch,
-        topic_states=[StopReplicaTopicState(topic_name=t, partition_states=p) for t, p in topics.items()],
+        topic_states=[
+            StopReplicaTopicState(topic_name=topic_name, partition_states=partition_states)
+            for topic_name, partition_states in topics.items()
+        ],
     )
 
 
@@ -175,7 +178,11 @@ def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> 
     """Convert the request to an older version."""
     if version >= _FIRST_LEADER_AND_ISR_BY_TOPIC:
         return request
-    flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
+    flat = [
+        replace(partition, topic_name=topic.topic_name)
+        for topic in request.topic_states
+        for partition in topic.partition_states
+    ]
     return replace(request, topic_states=[], ungrouped_partition_states=flat)
 
 
@@ -183,7 +190,11 @@ def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) 
     """Convert the request to an older version."""
     if version >= _FIRST_UPDATE_METADATA_BY_TOPIC:
         return request
-    flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
+    flat = [
+        replace(partition, topic_name=topic.topic_name)
+        for topic in request.topic_states
+        for partition in topic.partition_states
+    ]
     return replace(request, topic_states=[], ungrouped_partition_states=flat)
 
 
@@ -191,17 +202,21 @@ def in_version_of_stop_replica(request: StopReplicaRequest, version: int) -> Sto
     """Convert the request to an older version, which has one delete flag for all partitions."""
     if version >= _FIRST_STOP_REPLICA_WITH_EPOCHS:
         return request
-    is_deleting = any(s.delete_partition for t in request.topic_states for s in t.partition_states)
+    is_deleting = any(
+        partition.delete_partition for topic in request.topic_states for partition in topic.partition_states
+    )
     old = replace(request, topic_states=[], delete_partitions=is_deleting)
     if version == 0:
         flat = [
-            StopReplicaPartitionV0(topic_name=t.topic_name, partition_index=s.partition_index)
-            for t in request.topic_states
-            for s in t.partition_states
+            StopReplicaPartitionV0(topic_name=topic.topic_name, partition_index=partition.partition_index)
+            for topic in request.topic_states
+            for partition in topic.partition_states
         ]
         return replace(old, ungrouped_partitions=flat)
     topics = [
-        StopReplicaTopicV1(name=t.topic_name, partition_indexes=[s.partition_index for s in t.partition_states])
-        for t in request.topic_states
+        StopReplicaTopicV1(
+            name=topic.topic_name, partition_indexes=[partition.partition_index for partition in topic.partition_states]
+        )
+        for topic in request.topic_states
     ]
     return replace(old, topics=topics)

@@ -119,12 +119,16 @@ class ControllerState:
     def live_for(self, topic_partition: TopicPartition) -> set[int]:
         """Return the brokers that can lead this partition: alive, not shutting down, log directory online."""
         live = self.live_ids
-        return {b for b in live if (topic_partition, b) not in self.offline_replicas} if self.offline_replicas else live
+        return (
+            {broker_id for broker_id in live if (topic_partition, broker_id) not in self.offline_replicas}
+            if self.offline_replicas
+            else live
+        )
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """Return the topic's partitions in order."""
         assignment = self.topics.get(topic)
-        return [TopicPartition(topic, p) for p in sorted(assignment.replicas)] if assignment else []
+        return [TopicPartition(topic, index) for index in sorted(assignment.replicas)] if assignment else []
 
     def all_partitions(self) -> Iterable[TopicPartition]:
         """Yield every partition, topics in order of name."""

@@ -216,5 +216,6 @@ def _send_roles(state: ControllerState, topic_partition: TopicPartition, batch: 
     """Send the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
     if topic_partition in state.leaders:
         batch.leader_and_isr_of_all(
-            topic_partition, [(b, False) for b in state.replicas(topic_partition) if b in state.brokers]
+            topic_partition,
+            [(broker_id, False) for broker_id in state.replicas(topic_partition) if broker_id in state.brokers],
         )

@@ -83,7 +83,7 @@ def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]
     """Yield the values of all metrics.  None is a point at which other work may be done."""
     yield single(BROKERS, len(found.brokers))
     yield Family(BROKER_INFO, [(label_text(id=str(id_), address=address), 1) for id_, address in found.brokers.items()])
-    yield Family(TOPIC_PARTITIONS, ((label_text(topic=t), count) for t, count in found.partition_counts))
+    yield Family(TOPIC_PARTITIONS, ((label_text(topic=topic), count) for topic, count in found.partition_counts))
     yield from _of_partitions(found)
     yield None
     groups = [group for group in found.groups if group.outcome.is_done]

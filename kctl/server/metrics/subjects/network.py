@@ -174,5 +174,8 @@ def families(sources: Sources) -> Iterator[Family]:
     rows = [(("other", "other"), others), *shown] if others else shown
     yield Family(
         SOFTWARE,
-        ((label_text(client_software_name=n, client_software_version=v), count) for (n, v), count in rows),
+        (
+            (label_text(client_software_name=name, client_software_version=version), count)
+            for (name, version), count in rows
+        ),
     )

@@ -29,27 +29,27 @@ ERRORS = _definition(
     "ErrorsPerSec", Kind.METER, "errors", "Error codes in responses by API; NONE is the number of successes", "error"
 )
 HISTOGRAMS: Mapping[Definition, Callable[[RequestTimes], float]] = {
-    _definition("RequestBytes", Kind.HISTOGRAM, "bytes", "Size of requests"): lambda t: t.request_bytes,
+    _definition("RequestBytes", Kind.HISTOGRAM, "bytes", "Size of requests"): lambda times: times.request_bytes,
     _definition("TotalTimeMs", Kind.HISTOGRAM, "ms", "Time from the arrival of a request to its sent response"): (
-        lambda t: (t.sent_s - t.received_s) * 1000
+        lambda times: (times.sent_s - times.received_s) * 1000
     ),
     _definition("RequestQueueTimeMs", Kind.HISTOGRAM, "ms", "Time that a request waited for its turn"): (
-        lambda t: t.queue_ms
+        lambda times: times.queue_ms
     ),
     _definition("LocalTimeMs", Kind.HISTOGRAM, "ms", "Time for decoding and handling a request, without waiting"): (
-        lambda t: t.local_ms
+        lambda times: times.local_ms
     ),
     _definition(
         "RemoteTimeMs", Kind.HISTOGRAM, "ms", "Time for waiting, for work in threads, and for encoding the response"
-    ): lambda t: t.remote_ms,
+    ): lambda times: times.remote_ms,
     _definition("ThrottleTimeMs", Kind.HISTOGRAM, "ms", "Time for which a connection is muted after a response"): (
-        lambda t: t.throttle_ms
+        lambda times: times.throttle_ms
     ),
     _definition("ResponseQueueTimeMs", Kind.HISTOGRAM, "ms", "Time that a response waited to be sent"): (
-        lambda t: t.response_queue_ms
+        lambda times: times.response_queue_ms
     ),
     _definition("ResponseSendTimeMs", Kind.HISTOGRAM, "ms", "Time until the socket had taken the response"): (
-        lambda t: t.send_ms
+        lambda times: times.send_ms
     ),
 }
 """How each is computed from the times of one request."""

@@ -227,8 +227,8 @@ class ReplicaFetcher:
 
     def _is_current(self, following: _Following) -> bool:
         """Return whether the partition still has the leader epoch for which the request was sent."""
-        found = self._following.get(following.partition.topic_partition)
-        return found is following and following.leader_epoch == following.partition.leader_epoch
+        current = self._following.get(following.partition.topic_partition)
+        return current is following and following.leader_epoch == following.partition.leader_epoch
 
     def _delay(self, following: _Following) -> None:
         following.moved()
@@ -256,13 +256,13 @@ class ReplicaFetcher:
             for tp, followed in requested.items()
         }
         for topic_partition, result in await self._leader.epoch_end_offsets(last_epochs):
-            found = requested.get(topic_partition)
-            if found is None or not self._is_current(found):
+            current = requested.get(topic_partition)
+            if current is None or not self._is_current(current):
                 continue
             if result.error_code != ErrorCode.NONE:
-                self._refused(found, ErrorCode.of(result.error_code))
+                self._refused(current, ErrorCode.of(result.error_code))
             else:
-                await self._apply_truncation(found, result.leader_epoch, result.end_offset)
+                await self._apply_truncation(current, result.leader_epoch, result.end_offset)
 
     async def _apply_truncation(self, following: _Following, leader_epoch: int, leader_end_offset: int) -> None:
         partition = following.partition
@@ -312,12 +312,16 @@ class ReplicaFetcher:
         self.request_count += 1
         unflushed: list[Log] = []
         for topic_partition, result in results:
-            found = self._following.get(topic_partition)
+            following = self._following.get(topic_partition)
             # One that was added after the request is not fetched yet.
-            if found is not None and found.is_fetched and found.leader_epoch == found.partition.leader_epoch:
-                await self._take(found, result)
-                if found.partition.log.awaits_flush:
-                    unflushed.append(found.partition.log)
+            if (
+                following is not None
+                and following.is_fetched
+                and following.leader_epoch == following.partition.leader_epoch
+            ):
+                await self._take(following, result)
+                if following.partition.log.awaits_flush:
+                    unflushed.append(following.partition.log)
         # The next fetch reports to the leader up to where this replica has flushed.
         if unflushed:
             await self._replicas.flushes.settle(unflushed)

@@ -92,7 +92,9 @@ class LogDirMoves:
     def start(self) -> None:
         """Start the workers."""
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._work(), name=f"log-dir-moves-{n}") for n in range(self._workers)]
+        self._tasks = [
+            loop.create_task(self._work(), name=f"log-dir-moves-{number}") for number in range(self._workers)
+        ]
 
     async def close(self) -> None:
         """Stop the workers; work in threads finishes first."""

@@ -113,8 +113,8 @@ class VariantEncoder:
 
         An export takes most of its time here.
         """
-        found: list[bytes] = []
-        add = found.append
+        parts: list[bytes] = []
+        add = parts.append
         for value in values:
             kind = type(value)
             if kind is str:
@@ -138,7 +138,7 @@ class VariantEncoder:
                 shape = self._names.shapes.get(names) or self._learned(names)
                 self._names = shape.after
                 add(_object(shape, self._encoded(map(value.__getitem__, shape.names), levels - 1)))
-        return found
+        return parts
 
     def _learned(self, names: tuple[str, ...]) -> _Shape:
         """Return the shape of objects with these members, remembered if there are not too many."""
@@ -161,7 +161,9 @@ class VariantEncoder:
         size = _size(max(ids, default=0))
         is_large, count = _count(len(ids))
         header = _OBJECT | (size - 1) << 4 | is_large << 6
-        shape = _Shape(ordered, [bytes((header | n << 2,)) + count + _packed(ids, size) for n in range(4)], after)
+        shape = _Shape(
+            ordered, [bytes((header | number << 2,)) + count + _packed(ids, size) for number in range(4)], after
+        )
         if is_remembered:
             before.shapes[names] = shape
             self._remembered += 1
@@ -226,10 +228,10 @@ def _number(text: str) -> bytes:
                 return _decimal4(_DECIMAL4, scale, unscaled)
             if -_DECIMAL_LIMIT < unscaled < _DECIMAL_LIMIT:
                 return _decimal(unscaled, scale)
-    found = float(text)
-    if math.isinf(found):
+    number = float(text)
+    if math.isinf(number):
         raise NotVariant(_TOO_FAR)
-    return _double(_DOUBLE, found)
+    return _double(_DOUBLE, number)
 
 
 _JSON = json.JSONDecoder(parse_float=_number, parse_constant=_refuse)
@@ -311,7 +313,7 @@ def _names(metadata: bytes) -> list[str]:
     count = _unpacked(metadata, 1, size, 1)[0]
     offsets = _unpacked(metadata, 1 + size, size, count + 1)
     start = 1 + size * (count + 2)
-    return [metadata[start + a : start + b].decode() for a, b in pairwise(offsets)]
+    return [metadata[start + begin : start + end].decode() for begin, end in pairwise(offsets)]
 
 
 def _unpacked(data: bytes, start: int, size: int, count: int) -> list[int]:
@@ -372,9 +374,9 @@ class _Reader:
                 digits = tuple(map(int, str(abs(unscaled))))
                 return format(Decimal((int(unscaled < 0), digits, -scale)), "f")
             case _ if header == _DOUBLE:
-                (found,) = struct.unpack("<d", self._bytes(at, 8))
-                if math.isfinite(found):
-                    return repr(found)
+                (float_value,) = struct.unpack("<d", self._bytes(at, 8))
+                if math.isfinite(float_value):
+                    return repr(float_value)
             case _ if header == _TEXT:
                 return _quoted(self._bytes(at + 4, self._numbers(at, 4, 1)[0]).decode())
         raise ValueError(f"a variant of type {header >> 2} is not a value of JSON")
@@ -385,10 +387,10 @@ class _Reader:
 
     def _bytes(self, at: int, count: int) -> bytes:
         self._take(count + 1)
-        found = self._value[at : at + count]
-        if len(found) < count:
+        data = self._value[at : at + count]
+        if len(data) < count:
             raise ValueError("not a variant: it is cut off")
-        return found
+        return data
 
     def _take(self, count: int) -> None:
         self._room -= count

@@ -285,19 +285,19 @@ class RangeReader:
     async def _check_history(self, epoch: int, metadata: ClusterMetadata) -> None:
         """Raise DataLoss if the leader's log lacks records that the range had at planning, or that were read."""
         tp, history = self._range.tp, self._history
-        found = (await find_divergences(self._client, {tp: history}, {tp: epoch}, known=metadata)).get(tp)
-        if isinstance(found, ApiError):
-            raise found
-        if found is not None and affects(found, self._range.end):
-            where = "" if found.end_offset is None else f" at offset {found.end_offset}"
+        divergence = (await find_divergences(self._client, {tp: history}, {tp: epoch}, known=metadata)).get(tp)
+        if isinstance(divergence, ApiError):
+            raise divergence
+        if divergence is not None and affects(divergence, self._range.end):
+            where = "" if divergence.end_offset is None else f" at offset {divergence.end_offset}"
             self._truncation = (
                 f"{tp} was truncated{where}, for example by an unclean leader election: its leader does not have the "
                 f"records with leader epoch {history.leader_epoch} that it had up to offset {history.offset - 1}"
             )
-            if not self._may_skip or found.end_offset is None or found.end_offset <= self._range.start:
+            if not self._may_skip or divergence.end_offset is None or divergence.end_offset <= self._range.start:
                 raise DataLoss(self._truncation)
-            self._end = min(self._end, found.end_offset)
-            self._history = History(self._end, found.leader_epoch, is_of_record=True)
+            self._end = min(self._end, divergence.end_offset)
+            self._history = History(self._end, divergence.leader_epoch, is_of_record=True)
 
     def _forget_leader(self) -> None:
         self._leader = None

@@ -56,14 +56,14 @@ def by_partition(batch: pa.RecordBatch, partitioning: Partitioning) -> Iterator[
         return
     keys = _units(batch, partitioning) if partitioning.unit_us else _field(batch, partitioning)
     encoded = keys.dictionary_encode(null_encoding="encode")
-    found = encoded.dictionary
-    if len(found) == 1:
-        yield _values(found[0], partitioning), batch
+    dictionary = encoded.dictionary
+    if len(dictionary) == 1:
+        yield _values(dictionary[0], partitioning), batch
         return
     codes = encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], np.arange(len(found)), side="right")
-    for key, rows in zip(found, np.split(order, ends[:-1]), strict=True):
+    ends = np.searchsorted(codes[order], np.arange(len(dictionary)), side="right")
+    for key, rows in zip(dictionary, np.split(order, ends[:-1]), strict=True):
         yield _values(key, partitioning), batch.take(pa.array(rows))  # a copy, so that each part can be freed
 
 
@@ -88,10 +88,10 @@ def utc_offsets_us(times: NDArray[np.int64], zone: ZoneInfo) -> NDArray[np.int64
         np.array([_utc_offset_us(hour * HOUR_US, zone) for hour in (hours + later).tolist()], np.int64)
         for later in (0, 1)
     )
-    found = starts[places]
+    offsets = starts[places]
     for row in np.flatnonzero((starts != ends)[places]).tolist():  # the offset changes within the hour
-        found[row] = _utc_offset_us(int(times[row]), zone)
-    return found
+        offsets[row] = _utc_offset_us(int(times[row]), zone)
+    return offsets
 
 
 def _utc_offset_us(time_us: int, zone: ZoneInfo) -> int:
@@ -107,13 +107,13 @@ def _field(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
 
 
 def _values(key: pa.Scalar, partitioning: Partitioning) -> Values:
-    found = key.as_py()
+    value = key.as_py()
     if partitioning.unit_us:
-        time = np.datetime64(found, "h" if partitioning.by == HOUR else "D")
+        time = np.datetime64(value, "h" if partitioning.by == HOUR else "D")
         return tuple(str(time).split("T"))
-    if isinstance(found, bool):
-        return ("true" if found else "false",)
-    return (None if found is None else str(found),)
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    return (None if value is None else str(value),)
 
 
 GATHERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
@@ -217,8 +217,8 @@ class Outputs:
 
     def _existing(self, path: str, values: Values) -> WrittenFile:
         with self._files.open(path) as file:
-            found = footer(file)
-        return WrittenFile(path, self._files.size(path) or 0, found.records, values)
+            footer_of_file = footer(file)
+        return WrittenFile(path, self._files.size(path) or 0, footer_of_file.records, values)
 
     def _file(self, path: str) -> ParquetFile:
         if path not in self._open:

@@ -86,17 +86,17 @@ def _check(group: _Element, children: list[_Element]) -> None:
 
 def _top_level(elements: list[_Element]) -> list[int]:
     """Return the indexes of the children of the root."""
-    found = []
+    indexes = []
     index = 1
     for _ in range(elements[0].numbers.get(CHILDREN, 0)):
-        found.append(index)
+        indexes.append(index)
         open_ = 1
         while open_:
             open_ += elements[index].numbers.get(CHILDREN, 0) - 1
             index += 1
     if index != len(elements):
         raise UnknownFooter("the schema is not a tree")
-    return found
+    return indexes
 
 
 def _elements(footer: bytes) -> list[_Element]:
@@ -117,18 +117,18 @@ def _elements(footer: bytes) -> list[_Element]:
 
 
 def _element(reader: _Reader) -> _Element:
-    found = _Element()
+    element = _Element()
     while header := reader.byte():
-        found.last_field = reader.field(header, found.last_field)
+        element.last_field = reader.field(header, element.last_field)
         kind = header & 0xF
         if kind in _INTEGERS:
-            found.numbers[found.last_field] = reader.integer()
-        elif kind == _BINARY and found.last_field == NAME:
-            found.name = reader.binary()
+            element.numbers[element.last_field] = reader.integer()
+        elif kind == _BINARY and element.last_field == NAME:
+            element.name = reader.binary()
         else:
             reader.skip(kind)
-    found.end = reader.position - 1
-    return found
+    element.end = reader.position - 1
+    return element
 
 
 class _Reader:
@@ -139,22 +139,22 @@ class _Reader:
         self.position = 0
 
     def byte(self) -> int:
-        found = self._data[self.position]
+        byte = self._data[self.position]
         self.position += 1
-        return found
+        return byte
 
     def unsigned(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while (byte := self.byte()) >= 0x80:
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
                 raise UnknownFooter("a number is too large")
-        return found | byte << shift
+        return number | byte << shift
 
     def integer(self) -> int:
-        found = self.unsigned()
-        return found >> 1 ^ -(found & 1)
+        number = self.unsigned()
+        return number >> 1 ^ -(number & 1)
 
     def binary(self) -> bytes:
         start = self.position

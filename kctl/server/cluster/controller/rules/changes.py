@@ -90,7 +90,9 @@ def unclean_topics_changed(state: ControllerState, event: UncleanTopicsRead) -> 
     newly_enabled = (event.enabled & state.topics.keys()) - state.unclean_topics
     state.unclean_topics -= event.disabled
     state.unclean_topics |= newly_enabled
-    return (yield from bring_online(state, [tp for t in sorted(newly_enabled) for tp in state.partitions_of(t)]))
+    return (
+        yield from bring_online(state, [tp for topic in sorted(newly_enabled) for tp in state.partitions_of(topic)])
+    )
 
 
 def deletions_requested(state: ControllerState, event: DeletionsRead) -> Decision:

@@ -149,5 +149,7 @@ class RequestBatch:
             replicas,
             assignment.adding_replicas.get(partition, ()),
             assignment.removing_replicas.get(partition, ()),
-            () if brokers.issuperset(replicas) else tuple(b for b in replicas if b not in brokers),
+            ()
+            if brokers.issuperset(replicas)
+            else tuple(broker_id for broker_id in replicas if broker_id not in brokers),
         )

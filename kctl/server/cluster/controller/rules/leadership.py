@@ -39,7 +39,7 @@ def offline(
     """For a lost leader: the first live in-sync replica; else, if allowed, the first live one, alone in the ISR."""
     for replica in assignment:
         if replica in live and replica in isr:
-            return Elected(replica, tuple(r for r in isr if r in live))
+            return Elected(replica, tuple(other for other in isr if other in live))
     if allows_unclean:
         for replica in assignment:
             if replica in live:
@@ -49,7 +49,7 @@ def offline(
 
 def reassign(target: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Elected | None:
     """For a completed reassignment: the first of the target replicas that is live and in sync."""
-    return next((Elected(r, tuple(isr)) for r in target if r in live and r in isr), None)
+    return next((Elected(replica, tuple(isr)) for replica in target if replica in live and replica in isr), None)
 
 
 def preferred(assignment: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Elected | None:
@@ -61,8 +61,8 @@ def controlled_shutdown(
     assignment: Sequence[int], isr: Sequence[int], live: Collection[int], shutting_down: Collection[int]
 ) -> Elected | None:
     """For a leader that shuts down: the first live in-sync replica that stays; the ones shutting down leave the ISR."""
-    staying = tuple(r for r in isr if r not in shutting_down)
-    return next((Elected(r, staying) for r in assignment if r in live and r in staying), None)
+    staying = tuple(replica for replica in isr if replica not in shutting_down)
+    return next((Elected(replica, staying) for replica in assignment if replica in live and replica in staying), None)
 
 
 AUTOMATIC = "automatic"
@@ -85,7 +85,7 @@ def bring_online(
         phase = state.phase(topic_partition)
         if phase is PartitionPhase.NEW:
             may_lead = state.live_for(topic_partition)
-            live = tuple(b for b in state.replicas(topic_partition) if b in may_lead)
+            live = tuple(broker_id for broker_id in state.replicas(topic_partition) if broker_id in may_lead)
             if live:
                 created[topic_partition] = LeaderAndIsr(live[0], 0, live, state.epoch)
         elif phase is PartitionPhase.OFFLINE:
@@ -121,7 +121,7 @@ def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> L
     """Return the state without some brokers in the ISR, or None if nothing changes; the last ISR member always
     stays.
     """
-    isr = tuple(b for b in known.isr if b not in brokers)
+    isr = tuple(broker_id for broker_id in known.isr if broker_id not in brokers)
     if isr == known.isr:
         return None
     return next_state(state, known, known.leader, isr or known.isr[:1])
@@ -133,7 +133,7 @@ def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> L
     """
     known = state.leaders[topic_partition]
     replicas = state.replicas(topic_partition)
-    isr = tuple(r for r in known.isr if r in replicas)
+    isr = tuple(replica for replica in known.isr if replica in replicas)
     leader = known.leader
     if leader not in replicas:
         elected = reassign(replicas, isr, state.live_for(topic_partition))
@@ -152,7 +152,11 @@ def without_dead_brokers(
         known = state.leaders.get(topic_partition)
         if known is None or topic_partition.topic in state.deleting:
             continue
-        dead = {b for b in known.isr if b not in state.brokers or (topic_partition, b) in state.offline_replicas}
+        dead = {
+            broker_id
+            for broker_id in known.isr
+            if broker_id not in state.brokers or (topic_partition, broker_id) in state.offline_replicas
+        }
         if known.leader not in dead and (fewer := without(state, known, dead)) is not None:
             changed[topic_partition] = fewer
     return changed
@@ -175,12 +179,12 @@ def without_restarted_brokers(
     for topic_partition, brokers in returned.items():
         known = state.leaders[topic_partition]
         may_lead = state.live_for(topic_partition)
-        alive = tuple(b for b in known.isr if b in may_lead)
-        sure = tuple(b for b in alive if b not in brokers)
+        alive = tuple(broker_id for broker_id in known.isr if broker_id in may_lead)
+        sure = tuple(broker_id for broker_id in alive if broker_id not in brokers)
         if brokers and known.leader in alive and not sure:
             changed[topic_partition] = next_state(state, known, known.leader, alive)
         elif brokers and sure:
-            preferred = next((b for b in state.replicas(topic_partition) if b in sure), sure[0])
+            preferred = next((broker_id for broker_id in state.replicas(topic_partition) if broker_id in sure), sure[0])
             leader = known.leader if known.leader in sure else preferred
             changed[topic_partition] = next_state(state, known, leader, sure)
     return changed

@@ -20,10 +20,17 @@ from kctl.server.cluster.controller.state import ControllerState, PartitionPhase
 
 def brokers_changed(state: ControllerState, event: BrokersRead) -> Decision:
     """Handle brokers that were removed, added, or restarted so fast that only their epoch changed."""
-    bounced = {b for b, live in event.brokers.items() if b in state.brokers and state.brokers[b].epoch != live.epoch}
+    bounced = {
+        registered_id
+        for registered_id, live in event.brokers.items()
+        if registered_id in state.brokers and state.brokers[registered_id].epoch != live.epoch
+    }
     gone = (state.brokers.keys() - event.brokers.keys()) | bounced
     come = event.brokers.keys() - (state.brokers.keys() - bounced)
-    is_modified = any(event.brokers[b] != state.brokers[b] for b in event.brokers.keys() & state.brokers.keys())
+    is_modified = any(
+        event.brokers[registered_id] != state.brokers[registered_id]
+        for registered_id in event.brokers.keys() & state.brokers.keys()
+    )
     for broker_id in gone:
         del state.brokers[broker_id]
         state.shutting_down.discard(broker_id)
@@ -48,7 +55,7 @@ def _brokers_removed(state: ControllerState, gone: set[int]) -> Decision:
     for number, topic_partition in enumerate(state.all_partitions()):
         if is_slice_full(number):
             yield
-        lost = [b for b in state.replicas(topic_partition) if b in gone]
+        lost = [holder_id for holder_id in state.replicas(topic_partition) if holder_id in gone]
         if topic_partition.topic in state.deleting:
             for broker_id in lost:
                 fail_deletion(state, (topic_partition, broker_id))

@@ -59,13 +59,13 @@ class PartitionChange(NamedTuple):
 def target_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
     """Return the replicas after the reassignment."""
     removing = assignment.removing_replicas.get(partition, ())
-    return tuple(r for r in assignment.replicas[partition] if r not in removing)
+    return tuple(replica for replica in assignment.replicas[partition] if replica not in removing)
 
 
 def origin_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
     """Return the replicas before the reassignment."""
     adding = assignment.adding_replicas.get(partition, ())
-    return tuple(r for r in assignment.replicas[partition] if r not in adding)
+    return tuple(replica for replica in assignment.replicas[partition] if replica not in adding)
 
 
 def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
@@ -76,7 +76,11 @@ def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
 def reassigning(state: ControllerState, topics: Iterable[str] | None = None) -> Iterable[TopicPartition]:
     """Yield the partitions of these or all topics that are under reassignment."""
     named = state.topics if topics is None else state.topics.keys() & topics
-    moving = [t for t in named if state.topics[t].adding_replicas or state.topics[t].removing_replicas]
+    moving = [
+        candidate
+        for candidate in named
+        if state.topics[candidate].adding_replicas or state.topics[candidate].removing_replicas
+    ]
     for topic in sorted(moving):
         assignment = state.topics[topic]
         moved = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
@@ -138,11 +142,11 @@ def begin(assignment: TopicAssignment, partition: int, requested: Sequence[int] 
     """Return the change that starts the reassignment."""
     origin = origin_replicas(assignment, partition)
     target = tuple(requested) if requested is not None else origin
-    union = target + tuple(r for r in origin if r not in target)
+    union = target + tuple(replica for replica in origin if replica not in target)
     return PartitionChange(
         replicas=union,
-        adding=tuple(r for r in target if r not in origin),
-        removing=tuple(r for r in origin if r not in target),
+        adding=tuple(replica for replica in target if replica not in origin),
+        removing=tuple(replica for replica in origin if replica not in target),
     )
 
 
@@ -161,9 +165,11 @@ def changed(assignment: TopicAssignment, changes: Mapping[int, PartitionChange])
     return replace(
         assignment,
         replicas={**assignment.replicas, **{partition: change.replicas for partition, change in changes.items()}},
-        adding_replicas=_without_empty(assignment.adding_replicas, {p: change.adding for p, change in changes.items()}),
+        adding_replicas=_without_empty(
+            assignment.adding_replicas, {index: change.adding for index, change in changes.items()}
+        ),
         removing_replicas=_without_empty(
-            assignment.removing_replicas, {p: change.removing for p, change in changes.items()}
+            assignment.removing_replicas, {index: change.removing for index, change in changes.items()}
         ),
     )
 
@@ -171,7 +177,7 @@ def changed(assignment: TopicAssignment, changes: Mapping[int, PartitionChange])
 def _without_empty(
     known: Mapping[int, tuple[int, ...]], changes: Mapping[int, tuple[int, ...]]
 ) -> Mapping[int, tuple[int, ...]]:
-    return {p: replicas for p, replicas in {**known, **changes}.items() if replicas}
+    return {index: replicas for index, replicas in {**known, **changes}.items() if replicas}
 
 
 # The steps of a reassignment, from the request to the deletion of removed replicas; rules: `reassignment_rules`.
@@ -346,7 +352,7 @@ def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> D
         known = state.leaders[topic_partition]
         target = target_replicas(state.topics[topic], partition)
         live = state.live_for(topic_partition)
-        isr = tuple(r for r in known.isr if r in target)
+        isr = tuple(replica for replica in known.isr if replica in target)
         leader = known.leader
         if leader not in target or leader not in live:
             elected = leadership.reassign(target, isr, live)

@@ -131,11 +131,17 @@ class ZnodeEvents:
         names = await znode_reader.read_topic_names(self._zookeeper)
         self._topics_read = await znode_reader.read_topics(self._zookeeper, names, self._topics_read)
         topics = await self._with_ids(self._topics_read)
-        partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
+        partitions = [
+            TopicPartition(topic, index) for topic, assignment in topics.items() for index in assignment.replicas
+        ]
         written = await znode_reader.read_written_states(self._zookeeper, partitions)
         leaders = {topic_partition: state.state for topic_partition, state in written.items()}
         returned = {
-            topic_partition: frozenset(b for b in state.state.isr if b in brokers and brokers[b].epoch > state.zxid)
+            topic_partition: frozenset(
+                broker_id
+                for broker_id in state.state.isr
+                if broker_id in brokers and brokers[broker_id].epoch > state.zxid
+            )
             for topic_partition, state in written.items()
         }
         deletions = await znode_reader.read_deletions(self._zookeeper)
@@ -180,7 +186,7 @@ class ZnodeEvents:
         requested = await znode_reader.read_reassignments(self._zookeeper)
         if requested is None:
             return []
-        new = {tp: r for tp, r in requested.items() if tp not in self._state.requested_reassignments}
+        new = {tp: target for tp, target in requested.items() if tp not in self._state.requested_reassignments}
         for topic_partition, replicas in new.items():
             refusal = reassignments.reason_to_refuse(self._state, topic_partition, replicas)
             if refusal is not None:

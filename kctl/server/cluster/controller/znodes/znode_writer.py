@@ -82,7 +82,7 @@ class ZnodeWriter:
         parents = [paths.topic_partitions(topic), *(paths.partition(topic, tp.partition) for tp in partitions)]
         try:
             for start in range(0, len(parents), _OPERATIONS_PER_MULTI):
-                await self.multi([Create(p, None) for p in parents[start : start + _OPERATIONS_PER_MULTI]])
+                await self.multi([Create(parent, None) for parent in parents[start : start + _OPERATIONS_PER_MULTI]])
         except NodeExistsError:
             # Some may exist: a new partition of an existing topic, or an earlier controller stopped half-way.
             for path in parents:

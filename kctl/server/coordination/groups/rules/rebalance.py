@@ -276,7 +276,7 @@ def _begin_to_complete_join(group: Group, now: Now, out: list[Action]) -> None:
 def _complete_join(group: Group, now: Now) -> MemberSteps:
     """Remove the members that have not joined, and begin a generation with the others."""
     # Static members keep their place until their session ends (KIP-345).
-    for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
+    for member in [absent for absent in group.members.values() if not absent.is_joining and not absent.is_static]:
         out: list[Action] = []
         remove_member(group, member, out)
         yield out
