@@ -89,7 +89,7 @@ class ClusterClient:
         return self.budget.command(self.settings.timeout_ms, follows_elections=follows_elections)
 
     def for_call(self, timeout_ms: int) -> ClusterClient:
-        """This client for one of several concurrent operations, with a deadline of its own.
+        """Return this client for one of several concurrent operations, with a deadline of its own.
 
         The connections and coordinators are those of this client.  The operation follows elections, and tries brokers
         that it does not reach again.

@@ -42,7 +42,7 @@ ITEMS_MAX = bound(
 
 
 def checked_items(argument: str, items: Any, kind: type[T]) -> list[T]:
-    """The items, each of which is of this type."""
+    """Return the items, each of which is of this type."""
     if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Collection):
         raise UsageError(f"{argument} must be a list of {kind.__name__}, not {_shown(items)}")
     check_count(argument, items)
@@ -53,7 +53,7 @@ def checked_items(argument: str, items: Any, kind: type[T]) -> list[T]:
 
 
 def checked_names(argument: str, names: Any) -> list[str]:
-    """The names, each once."""
+    """Return the names, each once."""
     found = checked_items(argument, names, str)
     for index, name in enumerate(found):
         check_name(f"{argument}[{index}]", name)
@@ -61,7 +61,7 @@ def checked_names(argument: str, names: Any) -> list[str]:
 
 
 def check_name(argument: str, name: Any) -> None:
-    """A text that is not empty, and that a request can contain."""
+    """Check that it is a text that is not empty, and that a request can contain."""
     if not isinstance(name, str):
         raise UsageError(f"{argument} must be a str, not {_shown(name)}")
     if not name:
@@ -73,14 +73,14 @@ def check_name(argument: str, name: Any) -> None:
 
 
 def checked_mapping(argument: str, mapping: Any, kind: type[K]) -> dict[K, Any]:
-    """The mapping, whose keys are of this type."""
+    """Return the mapping, whose keys are of this type."""
     if not isinstance(mapping, Mapping):
         raise UsageError(f"{argument} must be a dict by {kind.__name__}, not {_shown(mapping)}")
     return {key: mapping[key] for key in checked_items(argument, list(mapping), kind)}
 
 
 def checked_partitions(argument: str, partitions: Any) -> list[TopicPartition]:
-    """The partitions, each once."""
+    """Return the partitions, each once."""
     found = checked_items(argument, partitions, TopicPartition)
     for index, tp in enumerate(found):
         check_name(f"{argument}[{index}].topic", tp.topic)
@@ -89,14 +89,14 @@ def checked_partitions(argument: str, partitions: Any) -> list[TopicPartition]:
 
 
 def checked_by_partition(argument: str, mapping: Any) -> dict[TopicPartition, Any]:
-    """The values by partition."""
+    """Return the values by partition."""
     found = checked_mapping(argument, mapping, TopicPartition)
     checked_partitions(argument, list(found))
     return found
 
 
 def check_number(argument: str, number: Any, *, low: int, high: int) -> None:
-    """An int in the range."""
+    """Check that it is an int in the range."""
     if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
         raise UsageError(f"{argument} must be an int from {low} to {high}, not {_shown(number)}")
 
@@ -108,7 +108,7 @@ def check_count(argument: str, items: Collection[object]) -> None:
 
 
 def checked_replicas(argument: str, replicas: Any) -> tuple[int, ...]:
-    """The ids of the brokers of one partition."""
+    """Return the ids of the brokers of one partition."""
     if isinstance(replicas, (str, bytes)) or not isinstance(replicas, Sequence) or not replicas:
         raise UsageError(f"{argument} must be a list of broker ids, not {_shown(replicas)}")
     for index, replica in enumerate(replicas):
@@ -122,7 +122,7 @@ def _shown(value: object) -> str:
 
 
 def check_topic(argument: str, topic: NewTopic) -> None:
-    """A topic to create, with an assignment or numbers, and with texts as configurations."""
+    """Check that it is a topic to create, with an assignment or numbers, and with texts as configurations."""
     check_name(f"{argument}.name", topic.name)
     if topic.assignment:
         if (topic.partitions, topic.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
@@ -138,7 +138,7 @@ def check_topic(argument: str, topic: NewTopic) -> None:
 
 
 def check_binding(argument: str, binding: AclBinding) -> None:
-    """An ACL that can be stored."""
+    """Check that it is an ACL that can be stored."""
     check_fields(argument, binding, pattern=ResourcePattern, entry=AclEntry)
     pattern, entry = binding
     check_fields(f"{argument}.pattern", pattern, type=AclResourceType, name=str, pattern_type=PatternType)
@@ -148,14 +148,14 @@ def check_binding(argument: str, binding: AclBinding) -> None:
 
 
 def check_filter(argument: str, selection: AclFilter) -> None:
-    """A filter of ACLs; None selects everything."""
+    """Check that it is a filter of ACLs; None selects everything."""
     check_fields(argument, selection, resource_type=AclResourceType, name=(str, type(None)), pattern_type=PatternType)
     check_fields(argument, selection, principal=(str, type(None)), host=(str, type(None)))
     check_fields(argument, selection, operation=Operation, permission=Permission)
 
 
 def check_password(argument: str, password: Any) -> None:
-    """A password for at least one mechanism, with as many iterations as brokers accept."""
+    """Check that it is a password for at least one mechanism, with as many iterations as brokers accept."""
     if not isinstance(password, NewPassword):
         raise UsageError(f"{argument} must be a NewPassword, not {type(password).__name__}")
     check_fields(argument, password, password=str, mechanisms=tuple)
@@ -166,7 +166,7 @@ def check_password(argument: str, password: Any) -> None:
 
 
 def check_fields(argument: str, item: object, **kinds: type | tuple[type, ...]) -> None:
-    """The fields of these names are of these types."""
+    """Check that the fields of these names are of these types."""
     for name, kind in kinds.items():
         value = getattr(item, name)
         if not isinstance(value, kind):
@@ -176,7 +176,7 @@ def check_fields(argument: str, item: object, **kinds: type | tuple[type, ...]) 
 
 
 def check_assignment(argument: str, assignment: Any) -> None:
-    """The ids of the brokers of each partition."""
+    """Check the ids of the brokers of each partition."""
     if isinstance(assignment, (str, bytes)) or not isinstance(assignment, Sequence):
         raise UsageError(f"{argument} must be a list with the broker ids of each partition")
     for index, replicas in enumerate(assignment):
@@ -184,7 +184,7 @@ def check_assignment(argument: str, assignment: Any) -> None:
 
 
 def check_resource(argument: str, resource: ConfigResource) -> None:
-    """A resource; a broker is named by its id."""
+    """Check that it is a resource; a broker is named by its id."""
     if not isinstance(resource.type, ResourceType):
         raise UsageError(f"{argument}: the type must be a ResourceType, not {resource.type!r}")
     is_of_broker = resource.type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
@@ -197,7 +197,7 @@ def check_resource(argument: str, resource: ConfigResource) -> None:
 
 
 def check_change(argument: str, change: ConfigChange) -> None:
-    """A change with a value, or a deletion without one."""
+    """Check that it is a change with a value, or a deletion without one."""
     check_name(f"{argument}.name", change.name)
     if not isinstance(change.operation, ConfigOperation):
         raise UsageError(f"{argument}.operation must be a ConfigOperation, not {change.operation!r}")
@@ -209,7 +209,7 @@ def check_change(argument: str, change: ConfigChange) -> None:
 
 
 def check_entity(entity: tuple[Any, ...]) -> None:
-    """An entity of quotas: pairs of a type and a name, None for the default."""
+    """Check that it is an entity of quotas: pairs of a type and a name, None for the default."""
     for part in entity:
         match part:
             case (str(), str() | None):

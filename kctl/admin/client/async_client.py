@@ -89,19 +89,19 @@ class AsyncAdminClient(AdminCalls):
     """
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """The id of the cluster, its controller and its live brokers."""
+        """Return the id of the cluster, its controller and its live brokers."""
         metadata = await self._read("describe_cluster", lambda client: client.metadata([]), timeout_ms)
         return ClusterDescription(metadata.cluster_id, metadata.controller_id, metadata.brokers)
 
     # Topics.
 
     async def list_topics(self, *, include_internal: bool = False, timeout_ms: int | None = None) -> list[Topic]:
-        """The topics that the user may describe, by name."""
+        """Return the topics that the user may describe, by name."""
         topics = await self._read("list_topics", topic_operations.list_topics, timeout_ms)
         return [topic for topic in topics if include_internal or not topic.is_internal]
 
     async def describe_topics(self, names: Collection[str], *, timeout_ms: int | None = None) -> Results[str, Topic]:
-        """The partitions, leaders and replicas of topics."""
+        """Return the partitions, leaders and replicas of topics."""
         wanted = checked_names("names", names)
 
         async def work(client: ClusterClient) -> Results[str, Topic]:
@@ -119,7 +119,7 @@ class AsyncAdminClient(AdminCalls):
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> Results[str, CreatedTopic]:
-        """Creates topics, or only checks them; returns when the live brokers have them in their metadata."""
+        """Create topics, or only check them; return when the live brokers have them in their metadata."""
         wanted = checked_items("topics", topics, NewTopic)
         for index, topic in enumerate(wanted):
             check_topic(f"topics[{index}]", topic)
@@ -133,7 +133,7 @@ class AsyncAdminClient(AdminCalls):
         return await self._change("create_topics", work, timeout_ms) if wanted else Results()
 
     async def delete_topics(self, names: Collection[str], *, timeout_ms: int | None = None) -> Results[str, None]:
-        """Deletes topics with all their records."""
+        """Delete topics with all their records."""
         wanted = checked_names("names", names)
 
         async def work(client: ClusterClient) -> Results[str, None]:
@@ -174,7 +174,7 @@ class AsyncAdminClient(AdminCalls):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> Results[TopicPartition, int]:
-        """Deletes the records before these offsets, -1 for the end of the partition; returns the first offsets left."""
+        """Delete the records before these offsets, -1 for the end of the partition; return the first offsets left."""
         wanted = checked_by_partition("offsets", offsets)
         for tp, offset in wanted.items():
             check_number(f"offsets[{tp}]", offset, low=TO_END, high=INT64_MAX)
@@ -191,7 +191,7 @@ class AsyncAdminClient(AdminCalls):
         isolation_level: str = "read_uncommitted",
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, OffsetAt]:
-        """The first record at or after each time, offset -1 if there is none.
+        """Return the first record at or after each time, offset -1 if there is none.
 
         A time is in ms since the epoch, or one of earliest, latest, max-timestamp, earliest-local, latest-tiered.
         """
@@ -221,7 +221,7 @@ class AsyncAdminClient(AdminCalls):
         names: Sequence[str] | None = None,
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, list[ConfigEntry]]:
-        """The properties of topics, brokers and others, all or only `names`, with their sources and synonyms."""
+        """Return the properties of topics, brokers and others, all or only `names`, with their sources and synonyms."""
         wanted = checked_items("resources", resources, ConfigResource)
         for index, resource in enumerate(wanted):
             check_resource(f"resources[{index}]", resource)
@@ -248,7 +248,7 @@ class AsyncAdminClient(AdminCalls):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, None]:
-        """Changes the named properties of each resource and no others: all of them or, on an error, none."""
+        """Change the named properties of each resource and no others: all of them or, on an error, none."""
         wanted = checked_mapping("changes", changes, ConfigResource)
         for resource, some in wanted.items():
             check_resource(f"changes: {resource}", resource)
@@ -264,7 +264,7 @@ class AsyncAdminClient(AdminCalls):
     # ACLs.
 
     async def list_acls(self, filters: Sequence[AclFilter] = (), *, timeout_ms: int | None = None) -> list[AclBinding]:
-        """The ACLs that any of the filters selects, sorted; all without filters."""
+        """Return the ACLs that any of the filters selects, sorted; all without filters."""
         wanted = checked_items("filters", filters, AclFilter)
         for index, selection in enumerate(wanted):
             check_filter(f"filters[{index}]", selection)
@@ -273,13 +273,13 @@ class AsyncAdminClient(AdminCalls):
     async def create_acls(
         self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None
     ) -> Results[AclBinding, None]:
-        """Creates ACLs; one that exists already succeeds."""
+        """Create ACLs; one that exists already succeeds."""
         return await self._change_acls("create_acls", acl_operations.create_acls, bindings, timeout_ms)
 
     async def delete_acls(
         self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None
     ) -> Results[AclBinding, None]:
-        """Deletes exactly these ACLs, for example those of `list_acls`; one that does not exist succeeds."""
+        """Delete exactly these ACLs, for example those of `list_acls`; one that does not exist succeeds."""
         return await self._change_acls("delete_acls", acl_operations.delete_acls, bindings, timeout_ms)
 
     async def _change_acls(
@@ -304,7 +304,7 @@ class AsyncAdminClient(AdminCalls):
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None
     ) -> list[ListedGroup]:
-        """The groups of all brokers that the user may describe; only those with `states` and `types`, if given.
+        """Return the groups of all brokers that the user may describe; only those with `states` and `types`, if given.
 
         Raises ApiError if a broker does not list its groups.
         """
@@ -333,7 +333,7 @@ class AsyncAdminClient(AdminCalls):
     async def group_offsets(
         self, group_ids: Collection[str], *, timeout_ms: int | None = None
     ) -> Results[str, dict[TopicPartition, CommittedOffset]]:
-        """The committed offsets of groups."""
+        """Return the committed offsets of groups."""
         wanted = checked_names("group_ids", group_ids)
 
         async def work(client: ClusterClient) -> Results[str, dict[TopicPartition, CommittedOffset]]:
@@ -357,7 +357,7 @@ class AsyncAdminClient(AdminCalls):
         *,
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
-        """Commits offsets, those of the next records to read, for a group without members, which need not exist."""
+        """Commit offsets, those of the next records to read, for a group without members, which need not exist."""
         check_name("group_id", group_id)
         wanted = checked_by_partition("offsets", offsets)
         commits: dict[TopicPartition, CommittedOffset] = {}
@@ -375,7 +375,7 @@ class AsyncAdminClient(AdminCalls):
     async def reset_group_offsets(
         self, group_id: str, timestamps_ms: Mapping[TopicPartition, int | str], *, timeout_ms: int | None = None
     ) -> Results[TopicPartition, int]:
-        """Commits the offsets of `list_offsets` for a group without members; the end for a time after all records.
+        """Commit the offsets of `list_offsets` for a group without members; the end for a time after all records.
 
         Returns the offsets.
         """
@@ -396,7 +396,7 @@ class AsyncAdminClient(AdminCalls):
     async def delete_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition], *, timeout_ms: int | None = None
     ) -> Results[TopicPartition, None]:
-        """Deletes committed offsets of a group that is not subscribed to the topics."""
+        """Delete committed offsets of a group that is not subscribed to the topics."""
         check_name("group_id", group_id)
         wanted = checked_partitions("partitions", partitions)
 
@@ -406,7 +406,7 @@ class AsyncAdminClient(AdminCalls):
         return await self._change("delete_group_offsets", work, timeout_ms) if wanted else Results()
 
     async def delete_groups(self, group_ids: Collection[str], *, timeout_ms: int | None = None) -> Results[str, None]:
-        """Deletes groups without members, and their offsets."""
+        """Delete groups without members, and their offsets."""
         wanted = checked_names("group_ids", group_ids)
 
         async def work(client: ClusterClient) -> Results[str, None]:
@@ -423,7 +423,7 @@ class AsyncAdminClient(AdminCalls):
         instance_ids: Collection[str] = (),
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
-        """Removes members by their ids, and static ones by their group.instance.id, which rebalances the group.
+        """Remove members by their ids, and static ones by their group.instance.id, which rebalances the group.
 
         A member that is alive joins again.
         """
@@ -442,7 +442,7 @@ class AsyncAdminClient(AdminCalls):
     async def describe_quotas(
         self, parts: Sequence[FilterPart] = (), *, is_strict: bool = False, timeout_ms: int | None = None
     ) -> list[EntityQuotas]:
-        """The quotas of entities that match all parts; with `is_strict` only of those without further parts."""
+        """Return the quotas of entities that match all parts; with `is_strict` only of those without further parts."""
         wanted = checked_items("parts", parts, FilterPart)
         for index, part in enumerate(wanted):
             check_fields(f"parts[{index}]", part, type=str, name=(str, type(None)))
@@ -459,7 +459,7 @@ class AsyncAdminClient(AdminCalls):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[Entity, None]:
-        """Changes quotas of entities, such as `(("user", "alice"),)`: those of an entity all or, on an error, none."""
+        """Change quotas of entities, such as `(("user", "alice"),)`: those of an entity all or, on an error, none."""
         wanted = checked_mapping("changes", changes, tuple)
         for entity, some in wanted.items():
             check_entity(entity)
@@ -481,7 +481,7 @@ class AsyncAdminClient(AdminCalls):
     async def describe_users(
         self, names: Collection[str] = (), *, timeout_ms: int | None = None
     ) -> Results[str, dict[Mechanism, int]]:
-        """The iterations of the SCRAM credentials of users by mechanism; without names of all users."""
+        """Return the iterations of the SCRAM credentials of users by mechanism; without names of all users."""
         wanted = checked_names("names", names)
 
         async def work(client: ClusterClient) -> Results[str, dict[Mechanism, int]]:
@@ -494,7 +494,7 @@ class AsyncAdminClient(AdminCalls):
     async def set_password(
         self, user: str, password: NewPassword, *, timeout_ms: int | None = None
     ) -> Results[Mechanism, None]:
-        """Creates or replaces the SCRAM credentials of a user.  The password is not sent."""
+        """Create or replace the SCRAM credentials of a user.  The password is not sent."""
         check_name("user", user)
         check_password("password", password)
 
@@ -506,7 +506,7 @@ class AsyncAdminClient(AdminCalls):
     async def delete_credentials(
         self, user: str, mechanisms: Sequence[Mechanism], *, timeout_ms: int | None = None
     ) -> Results[Mechanism, None]:
-        """Removes SCRAM credentials of a user."""
+        """Remove SCRAM credentials of a user."""
         check_name("user", user)
         wanted = checked_items("mechanisms", mechanisms, Mechanism)
 
@@ -542,7 +542,7 @@ class AsyncAdminClient(AdminCalls):
     async def list_reassignments(
         self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Ongoing]:
-        """The reassignments in progress, of these partitions or of all."""
+        """Return the reassignments in progress, of these partitions or of all."""
         wanted = None if partitions is None else checked_partitions("partitions", partitions)
         return await self._read(
             "list_reassignments", lambda client: reassignment.list_reassignments(client, wanted), timeout_ms
@@ -551,7 +551,7 @@ class AsyncAdminClient(AdminCalls):
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
     ) -> Results[TopicPartition, None]:
-        """Starts the reassignment of each partition to these brokers, the preferred leader first; None cancels it."""
+        """Start the reassignment of each partition to these brokers, the preferred leader first; None cancels it."""
         wanted = checked_by_partition("targets", targets)
         replicas = {
             tp: None if target is None else checked_replicas(f"targets[{tp}]", target) for tp, target in wanted.items()
@@ -566,7 +566,7 @@ class AsyncAdminClient(AdminCalls):
 async def _each(
     client: ClusterClient, items: Collection[K], change: Callable[[ClusterClient, K], Awaitable[Outcome]]
 ) -> Results[K, None]:
-    """The results of an operation that takes one item; an error of one does not hide the others."""
+    """Return the results of an operation that takes one item; an error of one does not hide the others."""
 
     async def one(item: K) -> ApiError | None:
         try:

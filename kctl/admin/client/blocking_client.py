@@ -18,7 +18,7 @@ T = TypeVar("T")
 def _blocking(
     method: Callable[Concatenate[AsyncAdminClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[AdminClient, P], T]:
-    """The method of AsyncAdminClient as one that waits for the result."""
+    """Return the method of AsyncAdminClient as one that waits for the result."""
 
     def call(self: AdminClient, /, *arguments: P.args, **options: P.kwargs) -> T:
         return self._run(lambda client: method(client, *arguments, **options))
@@ -41,7 +41,7 @@ class AdminClient:
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        """Sends nothing yet."""
+        """Return the client; nothing is sent yet."""
         thread = LoopThread("kctl admin client")
         try:
             self._client = thread.run_beside(self._open())
@@ -55,7 +55,7 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; calls of other threads that are in progress raise an error."""
+        """Close the connections; calls of other threads that are in progress raise an error."""
         thread, self._thread = self._thread, None
         if thread is not None and not self._fork_guard.is_in_child:
             thread.run_beside(self._client.close())

@@ -29,14 +29,14 @@ class AdminCalls:
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
-        """Sends nothing yet."""
+        """Return the client; nothing is sent yet."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections; calls in progress raise ClusterUnreachable."""
+        """Close the connections; calls in progress raise ClusterUnreachable."""
         self._is_closed = True
         if not self._fork_guard.is_in_child:
             await self._client.close()

@@ -23,7 +23,7 @@ class Results(dict[K, T | ApiError]):
         return {item: result for item, result in self.items() if isinstance(result, ApiError)}
 
     def require(self) -> dict[K, T]:
-        """The values, if no item has failed.  Raises the first error."""
+        """Return the values, if no item has failed.  Raises the first error."""
         values: dict[K, T] = {}
         for item, result in self.items():
             if isinstance(result, ApiError):
@@ -33,7 +33,7 @@ class Results(dict[K, T | ApiError]):
 
     @classmethod
     def of(cls, items: Iterable[K], results: Mapping[K, T | ApiError]) -> Self:
-        """The results of the items; an error for those that the broker has not returned."""
+        """Return the results of the items; an error for those that the broker has not returned."""
         return cls(
             {
                 item: named(item, results[item])
@@ -45,23 +45,23 @@ class Results(dict[K, T | ApiError]):
 
 
 def error_of(outcome: Outcome, item: object) -> ApiError | None:
-    """The error of an item; None if it has succeeded."""
+    """Return the error of an item; None if it has succeeded."""
     return None if outcome.is_done else ApiError(outcome.error, f"{item}: {outcome.message}")
 
 
 def named(item: object, result: T | ApiError) -> T | ApiError:
-    """The result; an error begins with the item."""
+    """Return the result; an error begins with the item."""
     if isinstance(result, ApiError) and not str(result).startswith(str(item)):
         return ApiError(result.code, f"{item}: {result}")
     return result
 
 
 def error_or(outcome: Outcome, value: T) -> T | ApiError:
-    """The value of an item, or its error."""
+    """Return the value of an item, or its error."""
     return error_of(outcome, outcome.name) or value
 
 
 def results_of(items: Collection[K], outcomes: Mapping[K, Outcome]) -> Results[K, None]:
-    """The results of items without values; an error for those that the broker has not returned."""
+    """Return the results of items without values; an error for those that the broker has not returned."""
     found = {item: outcomes.get(item) or Outcome(str(item), ErrorCode.UNKNOWN_SERVER_ERROR, MISSING) for item in items}
     return Results({item: error_of(outcome, outcome.name) for item, outcome in found.items()})

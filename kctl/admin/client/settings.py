@@ -30,7 +30,7 @@ class AdminConfig:
     socket_connection_setup_timeout_ms: int = 5_000
 
     def __post_init__(self) -> None:
-        """Raises UsageError, which names the setting."""
+        """Raise UsageError, which names the setting."""
         for name in (
             *("request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms"),
             *("retry_backoff_max_ms", "socket_connection_setup_timeout_ms"),
@@ -39,7 +39,7 @@ class AdminConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+        """Return the settings of Kafka's client properties; `overrides` are fields, and replace them.
 
         Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
         UsageError, also for a name that no client has.
@@ -50,7 +50,7 @@ class AdminConfig:
         return cls(**(admin_fields(properties, known - overrides.keys()) | overrides))
 
     def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
+        """Return the settings of the connections."""
         servers = self.bootstrap_servers
         protocol = PLAINTEXT if self.security is None else self.security.protocol
         return ClientSettings(

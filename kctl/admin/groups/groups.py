@@ -149,7 +149,7 @@ async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> li
 async def remove_members(
     client: ClusterClient, group_id: str, *, member_ids: Collection[str] = (), instance_ids: Collection[str] = ()
 ) -> dict[str, Outcome]:
-    """Removes members by their ids, and static ones by their group.instance.id; one outcome for each.
+    """Remove members by their ids, and static ones by their group.instance.id; return one outcome for each.
 
     The group rebalances, and a member that is alive joins again.  Raises ApiError.  KIP-345, Kafka 2.4.
     """

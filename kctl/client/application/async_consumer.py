@@ -75,7 +75,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
     ) -> None:
-        """The deserializers replace those of the settings, and give the records their types."""
+        """Prepare the consumer; the deserializers replace those of the settings, and give the records their types."""
         super().__init__(config)
         self._deserializers = (
             key_deserializer or config.key_deserializer,
@@ -103,7 +103,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     # What is read.
 
     async def subscribe(self, topics: Subscription, listener: RebalanceListener | None = None) -> None:
-        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+        """Read the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
 
         A pattern is one of `re.compile` or a SubscriptionPattern.  The group is joined by `poll`.  New partitions and
         topics are read after metadata_max_age_ms at most.
@@ -282,7 +282,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                 return part
 
     def next_of(self, part: Part[RawRecord], *, may_wait: bool = True) -> ConsumerRecord[K, V] | None:
-        """The next record of the part, None at its end; those before it are processed.  May run in any thread.
+        """Return the next record of the part, None at its end; those before it are processed.  May run in any thread.
 
         On an event loop a deserializer must not wait (`may_wait`).  Raises DeserializationFailed and Unprepared; the
         next call then returns the same record.
@@ -310,7 +310,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return part.is_void or self._is_woken or self._is_closed
 
     def take(self, count_max: int) -> list[ConsumerRecord[K, V]]:
-        """Records that have been fetched; neither waits nor sends requests.  Raises as `next_of` does."""
+        """Return records that have been fetched; neither wait nor send requests.  Raises as `next_of` does."""
         fetches = self._fetches
         taken: list[Any] = []
         while fetches is not None and (left := count_max - len(taken)) > 0:
@@ -335,7 +335,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return taken
 
     async def _prepare(self, prepare: Callable[[], None], end_s: float | None = None) -> None:
-        """Runs in a thread what a deserializer waits for.
+        """Run in a thread what a deserializer waits for.
 
         Returns at its end, at a time of the loop, and when there is something to attend to; another call then waits for
         the same work.  Raises what `prepare` raises.

@@ -75,7 +75,7 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         value_deserializer: Deserializer | None = None,
         on_acknowledged: OnAcknowledged | None = None,
     ) -> None:
-        """The deserializers replace those of the settings, and give the records their types.
+        """Prepare the consumer; the deserializers replace those of the settings, and give the records their types.
 
         `on_acknowledged` gets a partition, the offsets whose acknowledgement has a response, and its error or None.  It
         is called on the event loop, which it must not block.
@@ -123,7 +123,7 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         await self._end(accept=accept, timeout_ms=CLOSE_MS)
 
     async def close(self, *, accept: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Sends acknowledgements, releases the other records, leaves the group and closes the connections.
+        """Send acknowledgements, release the other records, leave the group and close the connections.
 
         In the implicit mode the records of the last `poll` are accepted, or, unless `accept`, released.  Takes about
         twice the timeout at most.  Does not raise for an unreachable cluster.  If the call is cancelled, closing goes
@@ -141,7 +141,7 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         await self._client.close()
 
     async def _end(self, *, accept: bool, timeout_ms: int) -> None:
-        """Ends the subscription; goes on if the caller is cancelled."""
+        """End the subscription; this goes on if the caller is cancelled."""
         if self._group is not None and (self._ending is None or self._ending.done()):
             self._ending = asyncio.create_task(self._leave(self._group, accept=accept, timeout_ms=timeout_ms))
         if self._ending is not None:
@@ -160,7 +160,7 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
     # Records.
 
     async def poll(self, timeout_ms: int = 1_000) -> list[ShareRecord[K, V]]:
-        """The next records, about `max_poll_records`, of any order; empty if none arrived in time.
+        """Return the next records, about `max_poll_records`, of any order; empty if none arrived in time.
 
         In the implicit mode those returned before are accepted.  In the explicit mode they must have been acknowledged
         (else UsageError).  Raises ApiError (not authorized, no share groups, ...), CorruptBatch, ClusterUnreachable if
@@ -234,7 +234,8 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
             self._renewed[place] = delivery
 
     async def commit(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, ApiError | None]:
-        """Sends acknowledgements, in the implicit mode of all records that were returned; the outcome by partition.
+        """Send acknowledgements, in the implicit mode of all records that were returned; return the outcome by
+        partition.
 
         If the call is cancelled, sending goes on.  Raises ClusterUnreachable, UsageError, and ApiError if renewals are
         not served.  An error of a partition (INVALID_RECORD_STATE: the lock has expired, ...) is in the result.
@@ -259,7 +260,7 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         return set() if self._group is None else set(self._group.partitions)
 
     def wakeup(self) -> None:
-        """Makes the `poll` in progress, or else the next one, raise WokenUp.  For any thread."""
+        """Make the `poll` in progress, or else the next one, raise WokenUp.  For any thread."""
         self._is_woken = True
         loop = self._loop
         if loop is not None:

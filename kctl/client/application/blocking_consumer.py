@@ -81,7 +81,7 @@ class Consumer(Generic[K, V]):
         self.close(commit=error_type is None)
 
     def subscribe(self, topics: Subscription, listener: BlockingRebalanceListener | None = None) -> None:
-        """Reads the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
+        """Read the partitions that the group assigns, of these topics, or of those whose whole names match a pattern.
 
         A pattern is one of `re.compile` or a SubscriptionPattern.  The group is joined by `poll`.  New partitions and
         topics are read after metadata_max_age_ms at most.

@@ -65,7 +65,7 @@ class ShareConsumer(Generic[K, V]):
         self._pid = os.getpid()
 
     def __enter__(self) -> Self:
-        """Sends nothing yet."""
+        """Return the client; nothing is sent yet."""
         self._thread = LoopThread("kctl share consumer")
         self._thread.run(self._open())
         return self
@@ -85,7 +85,7 @@ class ShareConsumer(Generic[K, V]):
         self._opened().run(self._consumer.unsubscribe())
 
     def close(self, *, accept: bool = True, timeout_ms: int = CLOSE_MS) -> None:
-        """Sends acknowledgements, releases the other records, leaves the group and closes the connections.
+        """Send acknowledgements, release the other records, leave the group and close the connections.
 
         In the implicit mode the records of the last `poll` are accepted, or, unless `accept`, released.  Called by
         another thread, it makes the call in progress raise WokenUp.
@@ -105,12 +105,12 @@ class ShareConsumer(Generic[K, V]):
             thread.close()
 
     def wakeup(self) -> None:
-        """Makes the `poll` in progress, or else the next one, raise WokenUp.  For any thread."""
+        """Make the `poll` in progress, or else the next one, raise WokenUp.  For any thread."""
         if self._thread is not None:
             self._consumer.wakeup()
 
     def poll(self, timeout_ms: int = 1_000) -> list[ShareRecord[K, V]]:
-        """The next records, about `max_poll_records`, of any order; empty if none arrived in time.
+        """Return the next records, about `max_poll_records`, of any order; empty if none arrived in time.
 
         In the implicit mode those returned before are accepted.  In the explicit mode they must have been acknowledged
         (else UsageError).  Raises as AsyncShareConsumer.poll.
@@ -131,7 +131,8 @@ class ShareConsumer(Generic[K, V]):
         self._on_loop(lambda: self._consumer.acknowledge(record, kind))
 
     def commit(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, ApiError | None]:
-        """Sends acknowledgements, in the implicit mode of all records that were returned; the outcome by partition.
+        """Send acknowledgements, in the implicit mode of all records that were returned; return the outcome by
+        partition.
 
         Raises ClusterUnreachable, UsageError, and ApiError if renewals are not served.
         """

@@ -68,7 +68,9 @@ class Unprepared(Exception):
 
 
 def without_waiting(deserializer: Callable[[bytes | None], Any]) -> Callable[[bytes | None], Any]:
-    """The form of a deserializer for an event loop, which raises Unprepared instead of waiting, if it has one."""
+    """Return the form of a deserializer for an event loop, which raises Unprepared instead of waiting, if it has
+    one.
+    """
     form: Callable[[bytes | None], Any] = getattr(deserializer, "without_waiting", deserializer)
     return form
 
@@ -104,7 +106,7 @@ def deserialized(
     key_deserializer: Callable[[bytes | None], Any],
     value_deserializer: Callable[[bytes | None], Any],
 ) -> ConsumerRecord[Any, Any]:
-    """The record with key and value as the deserializers return them.
+    """Return the record with key and value as the deserializers return them.
 
     Raises DeserializationFailed; and Unprepared and RegistryUnreachable, which are not about the record.
     """

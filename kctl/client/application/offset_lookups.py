@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def note_outcome(task: asyncio.Task[Any]) -> None:
-    """The error of work whose caller was cancelled is not reported by asyncio as forgotten."""
+    """Note the outcome of work whose caller was cancelled, which asyncio would report as forgotten."""
     if not task.cancelled():
         task.exception()
 
@@ -40,7 +40,7 @@ class ApplicationClient:
         self._pid = os.getpid()
 
     async def _share(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work that goes on when the caller is cancelled."""
+        """Return the result of work that goes on when the caller is cancelled."""
         task = asyncio.create_task(work)
         self._shared[task] = None
         task.add_done_callback(self._note_shared)
@@ -68,7 +68,7 @@ class OffsetLookups(ApplicationClient):
         self._config = config
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The committed offsets of the group, of those partitions that have one.
+        """Return the committed offsets of the group, of those partitions that have one.
 
         Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
         """
@@ -89,22 +89,22 @@ class OffsetLookups(ApplicationClient):
         )
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
+        """Return the partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
         found = (await self._share(self._client.metadata([topic]))).topics[topic]
         if found.error is not ErrorCode.NONE:
             raise ApiError(found.error, f"{topic}: {found.error.description}")
         return [TopicPartition(topic, number) for number in range(len(found.partitions))]
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
+        """Return the offsets of the first records.  Raises ApiError and ClusterUnreachable."""
         return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
+        """Return the offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
         return {tp: found.offset for tp, found in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
-        """The first record at or after each time (ms since the epoch), None if there is none.
+        """Return the first record at or after each time (ms since the epoch), None if there is none.
 
         Raises ApiError and ClusterUnreachable.
         """

@@ -67,7 +67,7 @@ class RecordFuture(Future[RecordMetadata]):
 
 
 def settle_all(futures: Sequence[RecordFuture], results: Sequence[RecordMetadata] | KctlError) -> None:
-    """Sets the results of the records of a batch, or the error of all."""
+    """Set the results of the records of a batch, or the error of all."""
     if isinstance(results, KctlError):
         for future in futures:
             future.settle(copy_of(results))

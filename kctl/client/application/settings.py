@@ -104,7 +104,7 @@ class ProducerConfig:
     interceptors: Sequence[ProducerInterceptor] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings of a wrong type or value, and for those that contradict each other."""
+        """Raise UsageError for settings of a wrong type or value, and for those that contradict each other."""
         require_types(self)
         require_positive(self, "buffer_memory", "max_request_size", "request_timeout_ms", "retry_backoff_ms")
         require_positive(self, "max_block_ms", "delivery_timeout_ms", "transaction_timeout_ms")
@@ -228,7 +228,7 @@ class ConsumerConfig:
     interceptors: Sequence[ConsumerInterceptor] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings of a wrong type or value, and for those that contradict each other."""
+        """Raise UsageError for settings of a wrong type or value, and for those that contradict each other."""
         require_types(self)
         require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records")
         require_positive(self, "fetch_buffer_bytes", "max_poll_interval_ms")
@@ -254,7 +254,7 @@ class ConsumerConfig:
             raise UsageError("heartbeat_interval_ms must be less than session_timeout_ms")
 
     def _check_group_protocol(self) -> None:
-        """Raises UsageError for settings of the other protocol, as Java's ConsumerConfig."""
+        """Raise UsageError for settings of the other protocol, as Java's ConsumerConfig."""
         if self.group_protocol not in get_args(GroupProtocol):
             raise UsageError(f"group_protocol is '{self.group_protocol}'; use classic or consumer")
         if self.group_protocol == "classic":
@@ -294,7 +294,7 @@ class ConsumerConfig:
         return IsolationLevel[self.isolation_level.upper()]
 
     def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
+        """Return the settings of the connections."""
         settings = connection_settings(self)
         timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
         return settings._replace(timeout_ms=timeout_ms, rack=self.client_rack)
@@ -306,7 +306,10 @@ class ConsumerConfig:
         )
 
     def membership(self, topics: Subscription) -> MembershipSettings:
-        """The settings of the group member, for topics or for those that match.  Raises UsageError without a group."""
+        """Return the settings of the group member, for topics or for those that match.
+
+        Raises UsageError without a group.
+        """
         if not self.group_id:
             raise UsageError("subscribe requires group_id; without a group, assign partitions")
         if isinstance(topics, SubscriptionPattern):
@@ -369,7 +372,7 @@ _RANGES = {
 
 
 def require_types(config: Any) -> None:
-    """Check the types and ranges of all fields of a configuration; raise UsageError, which names the first that is wrong."""
+    """Check the types and ranges of all fields; raise UsageError, which names the first that is wrong."""
     for field in fields(config):
         kind, setting = str(field.type), getattr(config, field.name)
         types, words = _TYPES.get("str" if kind.startswith("Literal[") else kind, ((object,), ""))
@@ -391,7 +394,7 @@ def require_types(config: Any) -> None:
 
 
 def _servers(config: ConnectionFields) -> tuple[tuple[str, int], ...]:
-    """Raises UsageError."""
+    """Raise UsageError."""
     servers = config.bootstrap_servers
     if not isinstance(servers, str):
         if not isinstance(servers, Sequence) or not all(isinstance(server, str) for server in servers):
@@ -401,7 +404,7 @@ def _servers(config: ConnectionFields) -> tuple[tuple[str, int], ...]:
 
 
 def require_positive(config: object, *names: str) -> None:
-    """Raises UsageError for the first of these fields that is not positive."""
+    """Raise UsageError for the first of these fields that is not positive."""
     for name in names:
         if getattr(config, name) <= 0:
             raise UsageError(f"{name} must be positive")
@@ -429,7 +432,7 @@ class ConnectionFields(Protocol):
 
 
 def connection_settings(config: ConnectionFields) -> ClientSettings:
-    """The settings of the connections of any client.  Raises UsageError for an address that is none."""
+    """Return the settings of the connections of any client.  Raises UsageError for an address that is none."""
     return ClientSettings(
         bootstrap=_servers(config),
         client_id=config.client_id,

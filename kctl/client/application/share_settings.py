@@ -59,7 +59,7 @@ class ShareConsumerConfig:
     value_deserializer: Deserializer = as_is
 
     def __post_init__(self) -> None:
-        """Raises UsageError for settings of a wrong type or value."""
+        """Raise UsageError for settings of a wrong type or value."""
         require_types(self)
         require_positive(self, "request_timeout_ms", "retry_backoff_ms", "max_poll_records", "max_poll_interval_ms")
         if min(self.fetch_max_bytes, self.fetch_min_bytes, self.fetch_max_wait_ms) < 0:
@@ -75,7 +75,7 @@ class ShareConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:
-        """The settings of Kafka's client properties; `overrides` are fields, and replace them.
+        """Return the settings of Kafka's client properties; `overrides` are fields, and replace them.
 
         Properties of other clients of Kafka are ignored (kctl.client.properties.table).  Raises ConfigError and
         UsageError, also for a name that no client has, and for one that share consumers do not have.
@@ -90,12 +90,12 @@ class ShareConsumerConfig:
         return cls(**({name: value for name, value in found.items() if name in known} | overrides))
 
     def client_settings(self) -> ClientSettings:
-        """The settings of the connections."""
+        """Return the settings of the connections."""
         timeout_ms = self.request_timeout_ms if self.default_api_timeout_ms is None else self.default_api_timeout_ms
         return connection_settings(self)._replace(timeout_ms=timeout_ms, rack=self.client_rack)
 
     def limits(self) -> ShareLimits:
-        """The limits of fetches."""
+        """Return the limits of fetches."""
         return ShareLimits(
             self.fetch_max_wait_ms,
             self.fetch_min_bytes,
@@ -105,7 +105,7 @@ class ShareConsumerConfig:
         )
 
     def membership(self, topics: Sequence[str]) -> MembershipSettings:
-        """The settings of the group member."""
+        """Return the settings of the group member."""
         return MembershipSettings(
             self.group_id,
             tuple(dict.fromkeys(topics)),

@@ -253,7 +253,7 @@ Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition,
 
 
 async def lost_positions(client: ClusterClient, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, bool]:
-    """The partitions whose position is outside the log: True if it is after the end, as after a truncation.
+    """Return the partitions whose position is outside the log: True if it is after the end, as after a truncation.
 
     Raises ApiError.
     """
@@ -269,6 +269,10 @@ async def lost_positions(client: ClusterClient, positions: Mapping[TopicPartitio
 
 async def reset_positions(divergences: Collection[Divergence], begin: Begin) -> dict[TopicPartition, Position]:
     """Where to continue: where the histories part, or by `begin` if that is unknown.  Raises what `begin` raises."""
-    parted = {one.tp: Position(one.end_offset, one.leader_epoch) for one in divergences if one.end_offset is not None}
-    unknown = [one.tp for one in divergences if one.tp not in parted]
+    parted = {
+        divergence.tp: Position(divergence.end_offset, divergence.leader_epoch)
+        for divergence in divergences
+        if divergence.end_offset is not None
+    }
+    unknown = [divergence.tp for divergence in divergences if divergence.tp not in parted]
     return {**parted, **(await begin(unknown) if unknown else {})}

@@ -99,7 +99,7 @@ class Batch:
         self.size += size
 
     def align_handles(self) -> None:
-        """Makes as many handles as records, before the next one is added."""
+        """Make as many handles as records, before the next one is added."""
         del self.handles[len(self.records) :]
         self.handles += repeat(None, len(self.records) - len(self.handles))
 

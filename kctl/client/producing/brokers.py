@@ -58,7 +58,7 @@ class ProducerBrokers:
         self._brokers: dict[int, ProducerBroker] = {}
 
     def __getitem__(self, node_id: int) -> ProducerBroker:
-        """A broker to which there was a connection."""
+        """Return a broker to which there was a connection."""
         return self._brokers[node_id]
 
     @property
@@ -74,7 +74,7 @@ class ProducerBrokers:
         return self._in_flight_max - broker.in_flight
 
     def late_addresses(self) -> list[str]:
-        """The addresses of brokers that do not respond now."""
+        """Return the addresses of brokers that do not respond now."""
         late_s = asyncio.get_running_loop().time() - LATE_S
         return [
             broker.connection.address
@@ -95,11 +95,11 @@ class ProducerBrokers:
         broker.connecting = loop.create_task(self._open(node_id, broker), name=f"connect to broker {node_id}")
 
     def running(self) -> list[asyncio.Task[None]]:
-        """The attempts that have been made."""
+        """Return the attempts that have been made."""
         return [broker.connecting for broker in self._brokers.values() if broker.connecting is not None]
 
     async def _open(self, node_id: int, broker: ProducerBroker) -> None:
-        """Connects to a broker.  The pauses between attempts grow as those of Kafka's clients do."""
+        """Connect to a broker.  The pauses between attempts grow as those of Kafka's clients do."""
         settings = self._client.settings
         address = self._find_broker(node_id)
         try:

@@ -49,13 +49,13 @@ class TopicSerializer(Protocol):
     """A serializer that depends on the topic, and that may have to wait before the first record of a topic."""
 
     def serialize(self, topic: str, value: Any, *, is_key: bool) -> bytes | None:
-        """The bytes of a key or a value."""
+        """Return the bytes of a key or a value."""
 
     def is_prepared(self, topic: str, *, is_key: bool) -> bool:
         """Whether `serialize` does not wait."""
 
     def prepare(self, topic: str, *, is_key: bool) -> None:
-        """Does what `serialize` would wait for.  May be called in any thread."""
+        """Do what `serialize` would wait for.  May be called in any thread."""
 
 
 Serializer = Callable[[Any], bytes | None] | TopicSerializer
@@ -88,7 +88,7 @@ class RecordRules:
         """Whether a serializer may have to wait before the first record of a topic."""
 
     def preparation(self, topic: Any) -> Callable[[], None] | None:
-        """What the serializers have to wait for before a record of a topic; None if they are prepared."""
+        """Return what the serializers have to wait for before a record of a topic; None if they are prepared."""
         missing = [
             (serializer, is_key)
             for serializer, is_key in self._topic_serializers
@@ -171,7 +171,7 @@ def as_bytes(data: Any) -> bytes | None:
 
 
 def _by_topic(serializer: Serializer, *, is_key: bool) -> Callable[[str], Callable[[Any], bytes | None]]:
-    """The serializer for a topic."""
+    """Return the serializer for a topic."""
     if isinstance(serializer, TopicSerializer):
         return lambda topic: partial(serializer.serialize, topic, is_key=is_key)
     return lambda _: serializer

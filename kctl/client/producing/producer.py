@@ -136,7 +136,7 @@ class Producer:
         return self.add(topic, partition, fields, size_of(Record._make(fields)), on_result)
 
     def add(self, topic: str, partition: int | None, fields: RecordFields, size: int, handle: Any) -> bool:
-        """Does what `send_at_once` does, for a record of this size (size_of)."""
+        """Do what `send_at_once` does, for a record of this size (size_of)."""
         accumulator = self.accumulator
         count = self._counts.get(topic)
         if count is None or not accumulator.has_room:
@@ -272,7 +272,7 @@ class Producer:
         await self._sender.wait_for_tasks()
 
     def _require_loop(self) -> None:
-        """Raises UsageError in another event loop than that of the producer."""
+        """Raise UsageError in another event loop than that of the producer."""
         if self._sender.bind() is not asyncio.get_running_loop():
             raise UsageError("the producer belongs to another event loop")
 

@@ -20,7 +20,7 @@ Resolve = Callable[[Sequence[Any], Sequence[RecordMetadata] | KctlError], None]
 
 
 def call_each(handles: Sequence[OnResult], results: Sequence[RecordMetadata] | KctlError) -> None:
-    """Calls each callback with its result.  What one raises is logged, and does not stop the others."""
+    """Call each callback with its result.  What one raises is logged, and does not stop the others."""
     for index, handle in enumerate(handles):
         try:
             handle(copy_of(results) if isinstance(results, KctlError) else results[index])
@@ -29,7 +29,7 @@ def call_each(handles: Sequence[OnResult], results: Sequence[RecordMetadata] | K
 
 
 def as_kctl_error(error: Exception) -> KctlError:
-    """An error of kctl as it is; another one, which is a bug or the caller's data, with its type."""
+    """Return an error of kctl as it is; another one, which is a bug or the caller's data, with its type."""
     if isinstance(error, KctlError):
         return copy_of(error)
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
@@ -51,7 +51,7 @@ class ProducerCounters:
     connections_failed: int = 0
 
     def add_request(self, took_s: float) -> None:
-        """Counts a request with a response."""
+        """Count a request with a response."""
         self.requests += 1
         self.request_s += took_s
         self.request_s_max = max(self.request_s_max, took_s)
@@ -98,14 +98,14 @@ class Results:
         self._on_delivery = on_delivery
 
     def acknowledge(self, queue: PartitionQueue, batch: Batch, base_offset: int, timestamp_ms: int) -> None:
-        """The batch was written.  `timestamp_ms` is the append time, or -1."""
+        """Note that the batch was written.  `timestamp_ms` is the append time, or -1."""
         self.counters.batches += 1
         self.counters.records += len(batch.records)
         self.counters.bytes += batch.size
         self._finish(batch, Delivery(queue.tp, batch.records, base_offset, timestamp_ms))
 
     def fail(self, queue: PartitionQueue, batch: Batch, error: KctlError) -> None:
-        """The batch was not written, or that is not known."""
+        """Note that the batch was not written, or that this is not known."""
         if batch.base_sequence >= 0:
             self.needs_new_epoch = True
         self.counters.failed += len(batch.records)
@@ -113,13 +113,13 @@ class Results:
         self._finish(batch, Delivery(queue.tp, batch.records, -1, -1, error))
 
     def abandon(self, queue: PartitionQueue, batch: Batch, reason: KctlError, *, is_reported: bool) -> None:
-        """The producer stops; unless `is_reported`, only those who flush learn that."""
+        """Note that the producer stops; unless `is_reported`, only those who flush learn that."""
         if not is_reported:
             batch.handles.clear()
         self._finish(batch, Delivery(queue.tp, batch.records, -1, -1, reason), is_reported=is_reported)
 
     def _finish(self, batch: Batch, delivery: Delivery, *, is_reported: bool = True) -> None:
-        """Passes the result of a batch on.  What a callback raises is logged, and does not stop the others."""
+        """Pass the result of a batch on.  What a callback raises is logged, and does not stop the others."""
         try:
             handles, batch.handles = batch.handles, []
             if handles:
@@ -138,7 +138,7 @@ class Results:
                     waiter.set_result(None)
 
     def _resolve_all(self, handles: list[Any], delivery: Delivery) -> None:
-        """Passes the results of the records to those who want them."""
+        """Pass the results of the records to those who want them."""
         del handles[delivery.count :]
         results = None if delivery.error is not None else delivery.metadata()
         if None in handles:

@@ -85,17 +85,17 @@ class Sender:
         self._is_stopped = False
 
     def bind(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the producer; that of the first caller if none was given."""
+        """Return the event loop of the producer; that of the first caller if none was given."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
     def now_ms(self) -> int:
-        """The time of the event loop."""
+        """Return the time of the event loop."""
         return int((self._loop or self.bind()).time() * 1000)
 
     def look_soon(self) -> None:
-        """Looks for what is to be done; may be called by any thread that may add records."""
+        """Look for what is to be done; may be called by any thread that may add records."""
         if self._is_look_due or self._is_stopped:
             return
         self._is_look_due = True
@@ -106,14 +106,14 @@ class Sender:
             loop.call_soon(self._look)
 
     def fail_unsent(self, error: KctlError) -> None:
-        """The error is the result of all batches that are not in flight."""
+        """Make the error the result of all batches that are not in flight."""
         with self._lock:
             taken = self._accumulator.take_unsent()
         for queue, batch in taken:
             self._results.fail(queue, batch, error)
 
     def cancel(self) -> None:
-        """Stops sending, and cancels all tasks."""
+        """Stop sending, and cancel all tasks."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -123,7 +123,7 @@ class Sender:
             task.cancel()
 
     async def wait_for_tasks(self) -> None:
-        """Waits for the end of the tasks that were cancelled."""
+        """Wait for the end of the tasks that were cancelled."""
         if tasks := self._running():
             await asyncio.wait(tasks)
 
@@ -137,7 +137,7 @@ class Sender:
         task.add_done_callback(self._tasks.pop)
 
     def _look(self) -> None:
-        """Sends what is to be sent.  Whatever is wrong here is the result of the records."""
+        """Send what is to be sent.  Whatever is wrong here is the result of the records."""
         self._is_look_due = False
         if self._is_stopped:
             return
@@ -168,7 +168,7 @@ class Sender:
             self._timer = self.bind().call_at(plan.next_ms / 1000 + 0.0005, self._look)
 
     def _prepare(self, plan: Plan) -> None:
-        """Starts what the batches wait for."""
+        """Start what the batches wait for."""
         if plan.leaderless:
             self.topics.refresh(plan.leaderless)
         for node_id in plan.unconnected:
@@ -182,7 +182,7 @@ class Sender:
         return self.brokers.late_addresses()
 
     def _connecting_failed(self, node_id: int, error: Exception) -> None:
-        """The batches of a broker wait for the next attempt, or fail if there will be none."""
+        """Let the batches of a broker wait for the next attempt, or fail them if there will be none."""
         is_passing = isinstance(error, ConnectionLost)
         with self._lock:
             waiting = self._accumulator.take_unsent(
@@ -199,7 +199,7 @@ class Sender:
         self.topics.refresh({queue.tp.topic for queue, _ in waiting})
 
     async def _allocate(self) -> None:
-        """Gets a producer id; batches wait for it."""
+        """Get a producer id; batches wait for it."""
         try:
             # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
             producer = await self._client.on_any_broker(initialise_producer_id, codes=COORDINATOR_MOVED)
@@ -211,7 +211,7 @@ class Sender:
         self.look_soon()
 
     async def _add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Adds partitions to the transaction; their batches wait for it."""
+        """Add partitions to the transaction; their batches wait for it."""
         transaction = self.transaction
         assert transaction is not None
         try:
@@ -235,7 +235,7 @@ class Sender:
         await asyncio.sleep(self._client.settings.retry_backoff_ms_max / 1000)
 
     async def _produce(self, broker: ProducerBroker, batches: list[tuple[PartitionQueue, Batch]]) -> None:
-        """Sends one request, and passes the results to the batches."""
+        """Send one request, and pass the results to the batches."""
         loop = self.bind()
         connection = broker.connection
         error: KctlError | None = None
@@ -275,7 +275,7 @@ class Sender:
         self.look_soon()
 
     def _settle(self, queue: PartitionQueue, batch: Batch, result: tuple[int, int] | KctlError) -> None:
-        """A batch has a result, which is not always the last one."""
+        """Handle the result of a batch, which is not always the last one."""
         if not isinstance(result, KctlError):
             with self._lock:
                 is_new = self._accumulator.acknowledged(queue, batch)
@@ -297,7 +297,7 @@ class Sender:
             self._results.fail(queue, batch, result)
 
     def _expiry(self, queue: PartitionQueue, batch: Batch) -> KctlError:
-        """The error of a batch whose time is over."""
+        """Return the error of a batch whose time is over."""
         timeout_ms = self._settings.delivery_timeout_ms
         last = batch.last_error or self._last_error or self.topics.last_error
         if timeout_ms is None and last is not None:

@@ -59,7 +59,7 @@ class AvroCodec:
         return self._schema.get("name") if isinstance(self._schema, dict) else None
 
     def datum(self, payload: bytes, reader: AvroCodec | None = None) -> Any:
-        """The value as fastavro reads it, resolved to the schema of `reader`.  Raises SchemaError."""
+        """Return the value as fastavro reads it, resolved to the schema of `reader`.  Raises SchemaError."""
         source = io.BytesIO(payload)
         try:
             datum = self._read(source, self._schema, None if reader is None else reader.parsed[0])
@@ -94,7 +94,7 @@ class AvroCodec:
         return out.getvalue()
 
     def encode_datum(self, datum: Any) -> bytes:
-        """The payload of a value as fastavro writes it.
+        """Return the payload of a value as fastavro writes it.
 
         Raises SchemaError, also for a field that the schema does not have, and for one without value and default.
         """
@@ -106,7 +106,7 @@ class AvroCodec:
         return out.getvalue()
 
     def _problem(self, datum: Any, error: Exception) -> str:
-        """What does not match, with the name of the field if the validation finds it."""
+        """Return what does not match, with the name of the field if the validation finds it."""
         try:
             validate(datum, self._schema, strict=False)
         except ValidationError as invalid:
@@ -123,7 +123,7 @@ def _in_order(schema: Schema) -> list[Schema]:
     def add(used: Schema, depth: int) -> None:
         if depth > len(schema.by_reference):
             raise SchemaError(f"{schema.label} has circular references")
-        for reference in one.references:
+        for reference in used.references:
             if reference.name not in found:
                 add(schema.by_reference[reference.name], depth + 1)
                 found[reference.name] = schema.by_reference[reference.name]

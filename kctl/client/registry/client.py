@@ -106,14 +106,14 @@ class RegistryClient:
         return [self.of_subject(subject, str(number)) for number in sorted(numbers)]
 
     def subjects(self) -> list[str]:
-        """The names of all subjects, sorted.  Raises RegistryUnreachable and SchemaError."""
+        """Return the names of all subjects, sorted.  Raises RegistryUnreachable and SchemaError."""
         names = self._get("/subjects", "list of subjects", self._end_s())
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise SchemaError("the registry returned no list of subjects")
         return sorted(names)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """The id of the schema, which becomes a version of the subject unless it is one.
+        """Return the id of the schema, which becomes a version of the subject unless it is one.
 
         The id of the argument is not used.  Raises RegistryUnreachable, and SchemaError for a schema that is invalid or
         not compatible with the versions of the subject.
@@ -127,7 +127,7 @@ class RegistryClient:
         return registered_of(self._request_json("POST", path, what, self._end_s(), document_of(schema)), subject)
 
     def with_references(self, schema: Schema) -> Schema:
-        """The schema with the texts of those that it uses.  Raises RegistryUnreachable and SchemaError."""
+        """Return the schema with the texts of those that it uses.  Raises RegistryUnreachable and SchemaError."""
         return self._with_references(schema, self._end_s())
 
     def _end_s(self) -> float:
@@ -157,7 +157,7 @@ class RegistryClient:
         return self._request_json("GET", f"{path}?format=serialized", what, end_s)
 
     def _request_json(self, method: str, path: str, what: str, end_s: float, document: Any = None) -> Any:
-        """The document of the first registry that responds.  `what` names what a registry may lack."""
+        """Return the document of the first registry that responds.  `what` names what a registry may lack."""
         problem = ""
         body = None if document is None else json.dumps(document).encode()
         for url, authorization in zip(self._settings.urls, self._settings.authorizations, strict=True):
@@ -222,7 +222,7 @@ Value = TypeVar("Value")
 
 
 def keep(cache: dict[Key, Value], key: Key, value: Value) -> None:
-    """Puts a value into a cache of at most REGISTRY_SCHEMAS_MAX, from which the oldest is removed."""
+    """Put a value into a cache of at most REGISTRY_SCHEMAS_MAX, from which the oldest is removed."""
     if key not in cache and len(cache) >= REGISTRY_SCHEMAS_MAX:
         del cache[next(iter(cache))]
     cache[key] = value

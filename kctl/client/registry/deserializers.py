@@ -33,7 +33,10 @@ class RegistryDeserializer(ABC, Generic[T]):
         self._registry = registry
 
     def __call__(self, data: bytes | None) -> T | None:
-        """The value.  Raises SchemaError, which names the id of the schema, RegistryUnreachable and UsageError."""
+        """Return the value.
+
+        Raises SchemaError, which names the id of the schema, RegistryUnreachable and UsageError.
+        """
         if data is None:
             return None
         schema_id, payload = split_header(data)
@@ -51,7 +54,7 @@ class RegistryDeserializer(ABC, Generic[T]):
         return self._checked_value(schema_id, codec, payload)
 
     def _prepare(self, schema_id: int) -> None:
-        """Fetches a schema; the registry keeps the failure, which the next call raises."""
+        """Fetch a schema; the registry keeps the failure, which the next call raises."""
         try:
             self._registry.codec(schema_id)
         except (SchemaError, RegistryUnreachable):
@@ -67,7 +70,7 @@ class RegistryDeserializer(ABC, Generic[T]):
 
     @abstractmethod
     def _value(self, codec: Any, payload: bytes) -> T:
-        """The value of a payload.  Raises SchemaError."""
+        """Return the value of a payload.  Raises SchemaError."""
 
 
 _NAMES = {"AVRO": "AvroDeserializer", "JSON": "JsonDeserializer", "PROTOBUF": "ProtobufDeserializer"}
@@ -89,7 +92,8 @@ class AvroDeserializer(RegistryDeserializer[T]):
     def __init__(
         self, registry: SchemaRegistry, schema: str | None = None, *, from_value: Callable[[Any], T] | None = None
     ) -> None:
-        """`schema` is that of the reader, to which values are resolved: without fields that it lacks, and with its
+        """Prepare the deserializer; `schema` is that of the reader, to which values are resolved: without fields that
+        it lacks, and with its
         defaults; None reads values as they were written.  `from_value` makes objects of them.
 
         Raises SchemaError, and UsageError, also without the extra `registry`.
@@ -143,7 +147,7 @@ class ProtobufDeserializer(RegistryDeserializer[T]):
     def __init__(self, registry: SchemaRegistry, message_type: type[T]) -> None: ...
 
     def __init__(self, registry: SchemaRegistry, message_type: type[T] | None = None) -> None:
-        """Records whose message has another full name than `message_type` are refused.
+        """Prepare the deserializer; records whose message has another full name than `message_type` are refused.
 
         Raises UsageError, also without the extra `registry`.
         """

@@ -19,7 +19,7 @@ class JsonCodec:
     kind = "JSON"
 
     def __init__(self, schema: Schema) -> None:
-        """Raises SchemaError."""
+        """Raise SchemaError."""
         self._label = schema.label
         try:
             self._document = document = json.loads(schema.text)
@@ -52,7 +52,7 @@ class JsonCodec:
         return title if isinstance(title, str) else None
 
     def value(self, payload: bytes, *, validates: bool) -> Any:
-        """The value of a payload, checked against the schema if `validates`.  Raises SchemaError."""
+        """Return the value of a payload, checked against the schema if `validates`.  Raises SchemaError."""
         try:
             value = json.loads(payload)
         except (ValueError, RecursionError):
@@ -62,7 +62,7 @@ class JsonCodec:
         return value
 
     def encode_value(self, value: Any, *, validates: bool) -> bytes:
-        """The payload of a value, checked against the schema if `validates`.  Raises SchemaError."""
+        """Return the payload of a value, checked against the schema if `validates`.  Raises SchemaError."""
         try:
             payload = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
@@ -81,7 +81,7 @@ class JsonCodec:
         return text.encode()
 
     def check(self, value: Any) -> None:
-        """Raises SchemaError for a value that the schema does not permit."""
+        """Raise SchemaError for a value that the schema does not permit."""
         try:
             self._validator.validate(value)
         except exceptions.ValidationError as error:

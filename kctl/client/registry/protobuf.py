@@ -52,7 +52,10 @@ class ProtobufCodec:
         return self._type_at([0])
 
     def message(self, payload: bytes, message_class: type[Message] | None = None) -> Message:
-        """The message of a payload, of a generated class or of one that is made of the schema.  Raises SchemaError."""
+        """Return the message of a payload, of a generated class or of one that is made of the schema.
+
+        Raises SchemaError.
+        """
         message_type, data = self._type_of(payload)
         if message_class is not None and message_class.DESCRIPTOR.full_name != message_type.full_name:
             raise SchemaError(f"it is a {message_type.full_name}, not a {message_class.DESCRIPTOR.full_name}")
@@ -68,11 +71,11 @@ class ProtobufCodec:
         return self._type_at(path), data
 
     def check_type(self) -> None:
-        """Raises SchemaError if the schema does not define the selected type."""
+        """Raise SchemaError if the schema does not define the selected type."""
         self._path()
 
     def encode_message(self, message: Message) -> bytes:
-        """The payload of a message of the selected type.  Raises SchemaError."""
+        """Return the payload of a message of the selected type.  Raises SchemaError."""
         try:
             data = bytes(message.SerializeToString())
         except (EncodeError, ValueError) as error:

@@ -71,20 +71,20 @@ class SchemaRegistry:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **options: Any) -> Self:
-        """The registry of schema.registry.url; the options are those of the constructor."""
+        """Return the registry of schema.registry.url; the options are those of the constructor."""
         return cls(properties=properties, **options)
 
     # Schemas.
 
     def schema(self, schema_id: int) -> Schema:
-        """The schema with this id, and those that it uses.  Raises RegistryUnreachable and SchemaError."""
+        """Return the schema with this id, and those that it uses.  Raises RegistryUnreachable and SchemaError."""
         if not is_integer(schema_id, high=INT32_MAX):
             raise UsageError(f"schema_id must be an int from 0 to {INT32_MAX}, not {schema_id!r}")
         with self._one_request:
             return self._attempt(("id", schema_id), lambda: self._client.by_id(schema_id))
 
     def version(self, subject: str, version: int) -> Schema:
-        """A version of a subject.  Raises RegistryUnreachable and SchemaError."""
+        """Return a version of a subject.  Raises RegistryUnreachable and SchemaError."""
         if not is_integer(version, low=1, high=INT32_MAX):
             raise UsageError(f"version must be an int from 1 to {INT32_MAX}, not {version!r}; see latest()")
         with self._one_request:
@@ -92,7 +92,7 @@ class SchemaRegistry:
             return self._attempt(key, lambda: self._client.of_subject(subject, str(version)))
 
     def latest(self, subject: str) -> Schema:
-        """The latest version of a subject, at most `latest_max_age_ms` old.
+        """Return the latest version of a subject, at most `latest_max_age_ms` old.
 
         Raises RegistryUnreachable and SchemaError.
         """
@@ -106,12 +106,12 @@ class SchemaRegistry:
             return schema
 
     def subjects(self) -> list[str]:
-        """The names of all subjects, sorted.  Raises RegistryUnreachable and SchemaError."""
+        """Return the names of all subjects, sorted.  Raises RegistryUnreachable and SchemaError."""
         with self._one_request:
             return self._attempt(("subjects",), self._client.subjects)
 
     def register(self, subject: str, text: str, kind: str = "AVRO", references: Sequence[Reference] = ()) -> int:
-        """The id of a schema, which becomes a version of the subject unless it is one.
+        """Return the id of a schema, which becomes a version of the subject unless it is one.
 
         `kind` is AVRO, JSON or PROTOBUF.  Raises RegistryUnreachable, and SchemaError for a schema that is not valid or
         not compatible with the versions of the subject.
@@ -141,7 +141,7 @@ class SchemaRegistry:
             return self._registered[key]
 
     def with_references(self, schema: Schema) -> Schema:
-        """The schema with the texts of those that it uses.  Raises RegistryUnreachable and SchemaError."""
+        """Return the schema with the texts of those that it uses.  Raises RegistryUnreachable and SchemaError."""
         if not schema.references:
             return schema
         with self._one_request:
@@ -149,7 +149,10 @@ class SchemaRegistry:
             return self._attempt(key, lambda: self._client.with_references(schema))
 
     def codec(self, schema_id: int) -> Any:
-        """The codec of a schema.  Raises RegistryUnreachable, SchemaError, and UsageError without its library."""
+        """Return the codec of a schema.
+
+        Raises RegistryUnreachable, SchemaError, and UsageError without its library.
+        """
         known = self._codecs.get(schema_id)
         if known is None:
             with self._one_request:
@@ -160,7 +163,10 @@ class SchemaRegistry:
         return known
 
     def known_codec(self, schema_id: int) -> Any | None:
-        """The codec of a schema, None if it is not known yet; sends no request.  Raises a failure that is kept."""
+        """Return the codec of a schema, None if it is not known yet; sends no request.
+
+        Raises a failure that is kept.
+        """
         known = self._codecs.get(schema_id)
         if known is None:
             self._raise_failure(("codec", schema_id))
@@ -186,7 +192,10 @@ class SchemaRegistry:
 
 
 def checked_schema(text: str, kind: str, references: Sequence[Reference]) -> Schema:
-    """The schema of a program, without the texts of its references.  Raises UsageError, which names the argument."""
+    """Return the schema of a program, without the texts of its references.
+
+    Raises UsageError, which names the argument.
+    """
     if not isinstance(text, str):
         raise UsageError(f"the schema must be a str, not {type(text).__name__}")
     if kind not in _KINDS:

@@ -78,7 +78,7 @@ class RegisteredSchema(NamedTuple):
 
 
 def document_of(schema: Schema) -> dict[str, Any]:
-    """The body of a request that registers the schema or looks it up."""
+    """Return the body of a request that registers the schema or looks it up."""
     document: dict[str, Any] = {"schema": schema.text, "schemaType": schema.type}
     if schema.references:
         document["references"] = [reference._asdict() for reference in schema.references]
@@ -86,7 +86,7 @@ def document_of(schema: Schema) -> dict[str, Any]:
 
 
 def registered_of(document: Any, subject: str) -> RegisteredSchema:
-    """The id, and the version if there is one, in a response.  Raises SchemaError."""
+    """Return the id, and the version if there is one, in a response.  Raises SchemaError."""
     schema_id = document.get("id") if isinstance(document, dict) else None
     if not is_integer(schema_id, high=INT32_MAX):
         raise SchemaError(f"the registry returned no schema id for the subject {subject}")

@@ -33,7 +33,7 @@ def topic_name(topic: str, record_name: str | None, is_key: bool) -> str:
 
 
 def record_name(topic: str, record_name: str | None, is_key: bool) -> str:
-    """The full name of the type: several types in a topic, and one in several topics.  RecordNameStrategy."""
+    """Return the full name of the type: several types in a topic, and one in several topics.  RecordNameStrategy."""
     del topic, is_key
     return _required(record_name)
 
@@ -88,11 +88,11 @@ class RegistrySerializer(ABC, Generic[T]):
         """Of `_targets`."""
 
     def __call__(self, value: T | None) -> bytes | None:
-        """Raises UsageError: a serializer with a registry needs the topic."""
+        """Refuse with UsageError: a serializer with a registry needs the topic."""
         raise UsageError("this serializer needs a topic: give it to ProducerConfig, or call serialize(topic, value)")
 
     def serialize(self, topic: str, value: T | None, *, is_key: bool = False) -> bytes | None:
-        """The value in the wire format.  Raises SchemaError, RegistryUnreachable and UsageError."""
+        """Return the value in the wire format.  Raises SchemaError, RegistryUnreachable and UsageError."""
         if value is None:
             return None
         target = self._targets.get((topic, is_key))
@@ -109,7 +109,7 @@ class RegistrySerializer(ABC, Generic[T]):
         return target is not None and (target.end_s is None or time.monotonic() < target.end_s)
 
     def prepare(self, topic: str, *, is_key: bool) -> None:
-        """Registers or looks up the schema for a topic.  Raises SchemaError, RegistryUnreachable and UsageError."""
+        """Register or look up the schema for a topic.  Raises SchemaError, RegistryUnreachable and UsageError."""
         self._prepared(topic, is_key)
 
     def _prepared(self, topic: str, is_key: bool) -> _Target:
@@ -143,22 +143,22 @@ class RegistrySerializer(ABC, Generic[T]):
 
     @abstractmethod
     def _type_name(self) -> str | None:
-        """The full name of the type of the values."""
+        """Return the full name of the type of the values."""
 
     @abstractmethod
     def _own_schema(self) -> Schema:
-        """The schema to register or look up, with the references that it has in the registry."""
+        """Return the schema to register or look up, with the references that it has in the registry."""
 
     @abstractmethod
     def _own_codec(self) -> Any:
-        """The codec of this schema."""
+        """Return the codec of this schema."""
 
     @abstractmethod
     def _encode(self, codec: Any, value: T) -> bytes:
-        """The payload.  Raises SchemaError."""
+        """Return the payload.  Raises SchemaError."""
 
     def _codec_of(self, schema: Schema) -> Any:
-        """The codec of a schema of the registry."""
+        """Return the codec of a schema of the registry."""
         return codec_of(schema)
 
 
@@ -218,7 +218,8 @@ class AvroSerializer(_TextSerializer[T]):
         auto_register: bool = True,
         use_latest_version: bool = False,
     ) -> None:
-        """`schema` is JSON; None with `use_latest_version`, which writes with the latest version of the subject.
+        """Prepare the serializer; `schema` is JSON; None with `use_latest_version`, which writes with the latest
+        version of the subject.
 
         Without `auto_register` the schema must be a version of the subject already.  `references` are those of the
         schema in the registry.  Raises SchemaError, and UsageError, also without the extra `registry`.
@@ -313,7 +314,7 @@ class ProtobufSerializer(RegistrySerializer[M]):
         return Schema(NO_ID, self.kind, _text_of(file), self._references(file, known))
 
     def _references(self, file: FileDescriptor, known: dict[str, Reference]) -> tuple[Reference, ...]:
-        """The files that it imports as they are in the registry."""
+        """Return the files that it imports as they are in the registry."""
         references = []
         for imported in file.dependencies:
             if imported.name.startswith(_KNOWN_TO_ALL):
@@ -360,7 +361,7 @@ def _imports_of(file: FileDescriptor) -> Mapping[FileDescriptor, None]:
 
 
 def _text_of(file: FileDescriptor) -> str:
-    """The descriptor as registries take it."""
+    """Return the descriptor as registries take it."""
     return base64.b64encode(file.serialized_pb).decode()
 
 

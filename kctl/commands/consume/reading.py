@@ -627,7 +627,7 @@ def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, 
 
 
 def _check_protocol(protocol: str, values: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a property of the other protocol, as Java's consumer."""
+    """Raise ConfigError for a property of the other protocol, as Java's consumer."""
     others: tuple[str, ...] = ("group.remote.assignor",)
     remedy = "requires group.protocol=consumer"
     if protocol == "consumer":

@@ -72,7 +72,7 @@ class GroupCommits:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commits these offsets, or those of processed records, with the leader epochs of the records before them.
+        """Commit these offsets, or those of processed records, with the leader epochs of the records before them.
 
         Retries until the timeout.  Raises ApiError, ClusterUnreachable, and CommitFailed if the member has lost one of
         the given partitions; without `offsets`, partitions that were lost are left out.
@@ -89,7 +89,7 @@ class GroupCommits:
                 raise ClusterUnreachable(f"group '{group_id}': no commit within {deadline.timeout_ms} ms")
 
     async def commit_once(self, explicit: Mapping[TopicPartition, CommittedOffset] | None = None) -> bool:
-        """Sends one commit; True if nothing is left to commit, without `explicit` also if partitions were lost.
+        """Send one commit; return True if nothing is left to commit, without `explicit` also if partitions were lost.
 
         One commit at a time, so that they arrive in their order.
         """

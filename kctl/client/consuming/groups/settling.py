@@ -95,7 +95,7 @@ class GroupSettling(Generic[R]):
         return joining is None or joining.done() or not self._fetcher.partitions
 
     async def settle(self) -> None:
-        """Ends when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
+        """Wait until this member has partitions and positions: in a generation, or cooperatively while rejoining."""
         member = self._runner.member
         while True:
             if self._runner.failure is not None:
@@ -127,7 +127,7 @@ class GroupSettling(Generic[R]):
         self._fetches.note_change()
 
     async def _end_join(self) -> None:
-        """Waits for the join.  Raises ApiError, and ClusterUnreachable at the first join; the next poll joins again."""
+        """Wait for the join.  Raises ApiError, and ClusterUnreachable at the first join; the next poll joins again."""
         joining, self.joining = self.joining, None
         assert joining is not None
         try:
@@ -153,7 +153,7 @@ class GroupSettling(Generic[R]):
             logger.warning("cannot look up topics: %s", error)
 
     def _without_positions(self) -> list[TopicPartition]:
-        """The partitions whose start positions are to be looked up now."""
+        """Return the partitions whose start positions are to be looked up now."""
         now_ms = self._runner.now_ms()
         missing = self._progress.missing(self._runner.member.owned)
         self._late = {tp: self._late[tp] for tp in missing if tp in self._late}
@@ -166,14 +166,14 @@ class GroupSettling(Generic[R]):
             logger.warning("cannot commit before a revocation: %s", error)
 
     async def announce_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Calls the listener for those of the partitions that it was notified of."""
+        """Call the listener for those of the partitions that it was notified of."""
         revoked = self.announced.intersection(partitions)
         self.announced -= revoked
         if revoked:
             await self._listener.on_revoked(sorted(revoked))
 
     def _drive_aside(self, event: Event) -> None:
-        """Joins, and waits for the response only if there is nothing to read meanwhile.
+        """Join, and wait for the response only if there is nothing to read meanwhile.
 
         The state of the member changes at once, so partitions that it revokes by joining are not read any more.
         """
@@ -237,7 +237,7 @@ class GroupSettling(Generic[R]):
         self._runner.expect_changed_topics()
 
     async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position] | None:
-        """The committed positions; None if the epoch of the member was over."""
+        """Return the committed positions; None if the epoch of the member was over."""
         while True:
             member = self._runner.member
             generation = member.generation

@@ -123,7 +123,7 @@ class ConsumerMember:
 
 
 def step(member: ConsumerMember, event: Event, now_ms: int) -> list[Action]:
-    """Applies one event to a member and returns the actions; `now_ms` is of a monotonic clock."""
+    """Apply one event to a member and return the actions; `now_ms` is of a monotonic clock."""
     match event:
         case PollRequested():
             return _join(member, now_ms) if member.phase is Phase.OUTSIDE else []
@@ -163,7 +163,7 @@ def _join(member: ConsumerMember, now_ms: int) -> list[Action]:
 
 
 def _beat(member: ConsumerMember, now_ms: int) -> SendGroupHeartbeat:
-    """The next heartbeat, with everything or with what has changed."""
+    """Return the next heartbeat, with everything or with what has changed."""
     settings = member.settings
     request = ConsumerGroupHeartbeatRequest(
         group_id=settings.group_id,
@@ -222,7 +222,7 @@ def _responded(
 
 
 def _refused(member: ConsumerMember, code: ErrorCode, message: str | None, now_ms: int) -> list[Action]:
-    """A heartbeat was refused."""
+    """Handle the refusal of a heartbeat."""
     member.reported = None
     if code in COORDINATOR_MOVED:
         if member.phase is Phase.JOINING:
@@ -237,7 +237,7 @@ def _refused(member: ConsumerMember, code: ErrorCode, message: str | None, now_m
 
 
 def _disconnected(member: ConsumerMember, during: Phase, now_ms: int) -> list[Action]:
-    """The outcome of the last request is unknown: the next heartbeat has everything."""
+    """Handle a request with an unknown outcome: the next heartbeat has everything."""
     member.is_beating = False
     member.reported = None
     if during is Phase.JOINING:
@@ -249,13 +249,13 @@ def _disconnected(member: ConsumerMember, during: Phase, now_ms: int) -> list[Ac
 
 
 def _beat_elsewhere(member: ConsumerMember, now_ms: int) -> list[Action]:
-    """The coordinator is looked up, and the next heartbeat is due soon; the partitions are read meanwhile."""
+    """Look the coordinator up, and let the next heartbeat be due soon; the partitions are read meanwhile."""
     member.beat_ms = now_ms - member.heartbeat_interval_ms + BEAT_AGAIN_MS
     return [LookUpCoordinator()]
 
 
 def _on_commit_error(member: ConsumerMember, code: ErrorCode, generation: int, now_ms: int) -> list[Action]:
-    """An error code in the response to a commit, or to a look-up of commits."""
+    """Handle an error code in the response to a commit, or to a look-up of commits."""
     if not member.is_in_generation or generation != member.generation:
         return []
     if code is ErrorCode.STALE_MEMBER_EPOCH:  # The response to the next heartbeat has the epoch to use.
@@ -298,7 +298,7 @@ def _reconcile(member: ConsumerMember) -> list[Action]:
 
 
 def _revoked(member: ConsumerMember, now_ms: int) -> list[Action]:
-    """Reports the revocation; partitions are added after the response, which may have others."""
+    """Report the revocation; partitions are added after the response, which may have others."""
     for tp in member.revoking:
         del member.owned_ids[tp]
     member.owned = tuple(member.owned_ids)
@@ -308,14 +308,14 @@ def _revoked(member: ConsumerMember, now_ms: int) -> list[Action]:
 
 
 def _lose(member: ConsumerMember) -> list[Action]:
-    """The coordinator has removed the member: it joins again at the next poll."""
+    """Handle the removal of the member by the coordinator: it joins again at the next poll."""
     had_any = bool(member.owned)
     _leave_generation(member)
     return [StopReading()] if had_any else []
 
 
 def _leave(member: ConsumerMember) -> list[Action]:
-    """A static member keeps its place until the session times out (KIP-345)."""
+    """Leave a static member its place until the session times out (KIP-345)."""
     settings = member.settings
     is_outside = member.phase is Phase.OUTSIDE and member.generation == JOIN_EPOCH and not member.is_beating
     _leave_generation(member)

@@ -108,7 +108,7 @@ class MembershipRunner:
         self._deadline: Deadline = client.deadline()
 
     def step(self, event: Event) -> list[Action]:
-        """Applies an event to the member and returns the resulting actions, for `perform_all`."""
+        """Apply an event to the member and return the resulting actions, for `perform_all`."""
         member = self.member
         if isinstance(member, Member):
             return step(member, event, self.now_ms())
@@ -281,7 +281,7 @@ class MembershipRunner:
         return GroupHeartbeatResponseReceived(response, request)
 
     def _require_consumer_protocol(self, connection: Connection) -> None:
-        """Raises ApiError unless the broker serves what the settings require."""
+        """Raise ApiError unless the broker serves what the settings require."""
         group_id, versions = self.member.settings.group_id, connection.versions
         if not versions.supports(ConsumerGroupHeartbeatRequest):
             raise ApiError(
@@ -298,7 +298,8 @@ class MembershipRunner:
             )
 
     async def _topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
-        """The names of topics: of those that are subscribed to, else of all, because the broker has matched them.
+        """Return the names of topics: of those that are subscribed to, else of all, because the broker has matched
+        them.
 
         Empty if no broker responds: the names are looked up again after the next heartbeat.
         """
@@ -342,7 +343,7 @@ class MembershipRunner:
 
 
 def share_heartbeat(request: ConsumerGroupHeartbeatRequest) -> ShareGroupHeartbeatRequest:
-    """The heartbeat of a member of a share group."""
+    """Return the heartbeat of a member of a share group."""
     return ShareGroupHeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -353,7 +354,7 @@ def share_heartbeat(request: ConsumerGroupHeartbeatRequest) -> ShareGroupHeartbe
 
 
 def consumer_heartbeat(response: ShareGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
-    """The response to the heartbeat of a member of a share group, as one of the consumer protocol."""
+    """Return the response to the heartbeat of a member of a share group, as one of the consumer protocol."""
     assignment = None
     if response.assignment is not None:
         assignment = Assignment(
@@ -373,7 +374,7 @@ def consumer_heartbeat(response: ShareGroupHeartbeatResponse) -> ConsumerGroupHe
 
 
 def require_share_groups(connection: Connection, group_id: str) -> None:
-    """Raises ApiError unless the broker serves share groups in a version that is not a preview."""
+    """Raise ApiError unless the broker serves share groups in a version that is not a preview."""
     key, version = 76, 1
     if not connection.versions.has(key, version):
         raise ApiError(

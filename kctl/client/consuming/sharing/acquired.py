@@ -30,13 +30,13 @@ class Acquired(Generic[R]):
 def acquired_records(
     tp: TopicPartition, buffer: memoryview, ranges: Sequence[AcquiredRecords], decode: Decode[R]
 ) -> Acquired[R]:
-    """The records of the acquired ranges.  Batches also have records that other members hold.
+    """Return the records of the acquired ranges.  Batches also have records that other members hold.
 
     Offsets without a record (control batches, compaction) are gaps.  What comes after damage, or after the last whole
     batch, is released: another delivery may have it.
     """
     acquired: Acquired[R] = Acquired()
-    remaining = sorted(ranges, key=lambda one: one.first_offset)
+    remaining = sorted(ranges, key=lambda acquired: acquired.first_offset)
     position = remaining[0].first_offset if remaining else 0
     end = position
     offsets: list[int] = []
@@ -62,16 +62,16 @@ def acquired_records(
 
 
 def _delivery_count(remaining: list[AcquiredRecords], offset: int) -> int | None:
-    """The delivery count of an offset, None if it was not acquired; the ranges before it are removed."""
+    """Return the delivery count of an offset, None if it was not acquired; the ranges before it are removed."""
     while remaining and remaining[0].last_offset < offset:
         del remaining[0]
     return remaining[0].delivery_count if remaining and remaining[0].first_offset <= offset else None
 
 
 def _rest(ranges: Iterable[AcquiredRecords], offsets: list[int], end: int) -> Iterable[OffsetRange]:
-    """The acquired offsets without a record: up to `end` they are gaps, from there on they are released."""
+    """Return the acquired offsets without a record: up to `end` they are gaps, from there on they are released."""
     place = 0
-    for range_ in sorted(ranges, key=lambda one: one.first_offset):
+    for range_ in sorted(ranges, key=lambda acquired: acquired.first_offset):
         position = range_.first_offset
         while place < len(offsets) and offsets[place] <= range_.last_offset:
             if position < offsets[place]:

@@ -119,16 +119,16 @@ class ShareSession:
         self.open_request: SessionRequest | None = None
 
     def acknowledge(self, partition: TopicIdPartition, offset: int, kind: AcknowledgeType) -> None:
-        """The next request acknowledges this record."""
+        """Acknowledge this record with the next request."""
         self.pending.setdefault(partition, Acknowledgements()).records[offset] = kind
 
     def acknowledge_ranges(self, partition: TopicIdPartition, ranges: Iterable[OffsetRange]) -> None:
-        """The next request acknowledges these offsets."""
+        """Acknowledge these offsets with the next request."""
         if ranges := list(ranges):
             self.pending.setdefault(partition, Acknowledgements()).ranges += ranges
 
     def next_request(self, wanted: Collection[TopicIdPartition], *, fetches: bool) -> SessionRequest | None:
-        """The request to send now; None if one is open or there is nothing to send.
+        """Return the request to send now; None if one is open or there is nothing to send.
 
         Acknowledgements are sent without a fetch first if they renew locks, for which the broker would not fetch, or
         are of partitions that are not fetched any more.
@@ -152,13 +152,15 @@ class ShareSession:
         return self._open(SessionRequest(self.epoch, True, added, forgotten, self._take()))
 
     def last_request(self) -> SessionRequest | None:
-        """The request that closes the session, with all acknowledgements; the broker releases the other records."""
+        """Return the request that closes the session, with all acknowledgements; the broker releases the other
+        records.
+        """
         if self.epoch == INITIAL_EPOCH or self.open_request is not None:
             return None
         return self._open(SessionRequest(FINAL_EPOCH, False, (), (), self._take()))
 
     def completed(self, error: ErrorCode) -> None:
-        """The open request has a response, with this error for the whole session."""
+        """Take the response to the open request, with this error for the whole session."""
         request = self.open_request
         self.open_request = None
         if request is None:
@@ -171,7 +173,7 @@ class ShareSession:
             self.partitions = (self.partitions | set(request.added)) - set(request.forgotten)
 
     def lost(self) -> Pending:
-        """The connection was lost; what was to be acknowledged, and has failed."""
+        """Handle the loss of the connection; return what was to be acknowledged, and has failed."""
         failed = self.open_request.acknowledgements if self.open_request is not None else {}
         self.open_request = None
         waiting = self._take()
@@ -210,7 +212,7 @@ class ShareLimits(NamedTuple):
 
 
 def fetch_request(request: SessionRequest, group_id: str, member_id: str, limits: ShareLimits) -> ShareFetchRequest:
-    """The message of a request that fetches."""
+    """Return the message of a request that fetches."""
     topics: dict[UUID, FetchTopic] = {}
     for partition in sorted({*request.added, *request.acknowledgements}):
         topic = topics.setdefault(partition.topic_id, FetchTopic(topic_id=partition.topic_id, partitions=[]))
@@ -238,7 +240,7 @@ def fetch_request(request: SessionRequest, group_id: str, member_id: str, limits
 
 
 def acknowledge_request(request: SessionRequest, group_id: str, member_id: str) -> ShareAcknowledgeRequest:
-    """The message of a request that only acknowledges."""
+    """Return the message of a request that only acknowledges."""
     topics: dict[UUID, AcknowledgeTopic] = {}
     for partition, acknowledgements in sorted(request.acknowledgements.items(), key=lambda item: item[0]):
         topic = topics.setdefault(partition.topic_id, AcknowledgeTopic(topic_id=partition.topic_id, partitions=[]))
@@ -259,7 +261,7 @@ def acknowledge_request(request: SessionRequest, group_id: str, member_id: str) 
 def acknowledged(
     request: SessionRequest, response: ShareFetchResponse | ShareAcknowledgeResponse
 ) -> dict[TopicIdPartition, ApiError | None]:
-    """The outcome of the acknowledgements of each partition."""
+    """Return the outcome of the acknowledgements of each partition."""
     error = ErrorCode.of(response.error_code)
     if error is not ErrorCode.NONE:
         return dict.fromkeys(request.acknowledgements, ApiError(error, response.error_message or error.description))

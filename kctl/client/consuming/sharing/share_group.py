@@ -110,7 +110,7 @@ class ShareGroup(Generic[R]):
         limits: ShareLimits,
         on_acknowledged: OnAcknowledged = lambda *_: None,
     ) -> None:
-        """`settings` have the protocol "share"."""
+        """Prepare the member; `settings` have the protocol "share"."""
         self.counts = ShareCounts()
         self.lock_timeout_ms: int | None = None
         """The acquisition lock time-out of the group, from the last response."""
@@ -159,12 +159,12 @@ class ShareGroup(Generic[R]):
     # Records.
 
     def interrupt(self) -> None:
-        """Makes the `poll` in progress return without records."""
+        """Make the `poll` in progress return without records."""
         self.is_interrupted = True
         self.changed.set()
 
     async def poll(self, end_s: float, count_max: int) -> list[Delivery[R]]:
-        """Records that this member holds from now on; empty if none arrived until a time of the loop.
+        """Return records that this member holds from now on; empty if none arrived until a time of the loop.
 
         Joins the group first if necessary.  Raises ApiError, CorruptBatch, and ClusterUnreachable if no broker has
         responded to the join.
@@ -190,7 +190,7 @@ class ShareGroup(Generic[R]):
             self._polled_ms, self._is_polling = self._runner.now_ms(), False
 
     def _take(self, count_max: int) -> list[Delivery[R]]:
-        """Records whose locks have not expired: those of the others are handed out again by the broker."""
+        """Return the records whose locks have not expired: those of the others are handed out again by the broker."""
         taken: list[Delivery[R]] = []
         now_ms = self._runner.now_ms()
         while self._waiting and len(taken) < count_max:
@@ -200,11 +200,11 @@ class ShareGroup(Generic[R]):
         return taken
 
     def acknowledge(self, delivery: Delivery[R], kind: AcknowledgeType) -> None:
-        """The next request to the broker of the record acknowledges it."""
+        """Acknowledge the record with the next request to its broker."""
         delivery.session.acknowledge(delivery.partition, delivery.record.offset, kind)  # type: ignore[attr-defined]
 
     async def require_renewals(self) -> None:
-        """Raises ApiError unless the brokers renew acquisition locks."""
+        """Raise ApiError unless the brokers renew acquisition locks."""
         connection = await self._client.any_broker()
         if not connection.versions.has(79, RENEW_VERSION_MIN):
             raise ApiError(
@@ -213,7 +213,10 @@ class ShareGroup(Generic[R]):
             )
 
     async def flush(self, timeout_ms: int) -> dict[TopicPartition, ApiError | None]:
-        """Sends all acknowledgements; the outcome of each partition.  Raises ClusterUnreachable after the timeout."""
+        """Send all acknowledgements; return the outcome of each partition.
+
+        Raises ClusterUnreachable after the timeout.
+        """
         deadline = self._runner.now_ms() + timeout_ms
         while self._has_acknowledgements():
             self.changed.clear()
@@ -238,13 +241,15 @@ class ShareGroup(Generic[R]):
         )
 
     def _fail_acknowledgements_without_session(self) -> None:
-        """A session that the broker has lost has released its records: their acknowledgements have failed."""
+        """Handle the loss of a session by the broker, which has released its records: their acknowledgements have
+        failed.
+        """
         for session in self._sessions.values():
             if session.epoch == 0 and session.open_request is None and session.pending:
                 self._fail(session.lost(), ApiError(ErrorCode.SHARE_SESSION_NOT_FOUND))
 
     async def close(self, timeout_ms: int) -> None:
-        """Sends acknowledgements, releases the other records by closing the sessions, and leaves the group."""
+        """Send acknowledgements, release the other records by closing the sessions, and leave the group."""
         self._waiting.clear()
         beating, self._beating = self._beating, None
         try:
@@ -338,7 +343,7 @@ class ShareGroup(Generic[R]):
             await self._client.transport.sleep(settings.retry_backoff_ms)
 
     def _wanted(self) -> dict[int, set[TopicIdPartition]]:
-        """The assigned partitions by leader."""
+        """Return the assigned partitions by leader."""
         wanted: dict[int, set[TopicIdPartition]] = {}
         if self._metadata is None:
             return wanted
@@ -352,7 +357,7 @@ class ShareGroup(Generic[R]):
         return wanted
 
     def send_due(self, *, fetches: bool) -> None:
-        """Sends what the sessions without an open request have to send."""
+        """Send what the sessions without an open request have to send."""
         wanted = self._wanted()
         now_ms = self._runner.now_ms()
         for broker in {*wanted, *self._sessions}:
@@ -466,7 +471,7 @@ class ShareGroup(Generic[R]):
     # Outcomes of acknowledgements.
 
     def _lose(self, session: ShareSession, error: ApiError) -> None:
-        """The broker has released what was acquired in the session: others get these records."""
+        """Drop what was acquired in the session, which the broker has released: others get these records."""
         self._waiting = deque(delivery for delivery in self._waiting if delivery.session is not session)
         self._fail(session.lost(), error)
 
