@@ -93,8 +93,7 @@ class AvroDeserializer(RegistryDeserializer[T]):
         self, registry: SchemaRegistry, schema: str | None = None, *, from_value: Callable[[Any], T] | None = None
     ) -> None:
         """Prepare the deserializer; `schema` is that of the reader, to which values are resolved: without fields that
-        it lacks, and with its
-        defaults; None reads values as they were written.  `from_value` makes objects of them.
+        it lacks, and with its defaults; None reads values as they were written.  `from_value` makes objects of them.
 
         Raises SchemaError, and UsageError, also without the extra `registry`.
         """
