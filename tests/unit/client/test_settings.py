@@ -121,7 +121,7 @@ def test_settings_of_a_wrong_type_or_value_are_refused_by_name() -> None:
         (producer, {"bootstrap_servers": "a:x"}, "bootstrap_servers: 'a:x' is not an address"),
         (producer, {"bootstrap_servers": []}, "bootstrap_servers: '' names no host"),
         (consumer, {"group_id": 7}, "group_id must be a str or None, not 7"),
-        (consumer, {"assignors": "range"}, "assignors must be a tuple of names, not 'range'"),
+        (consumer, {"assignors": "range"}, "assignors must be a tuple of names, or None, not 'range'"),
         (consumer, {"isolation_level": 3}, "isolation_level must be a str, not 3"),
         (consumer, {"auto_offset_reset": None}, "auto_offset_reset must be a str, not None"),
         (consumer, {"auto_offset_reset": "erliest"}, "auto_offset_reset is 'erliest'; use latest"),
