@@ -118,7 +118,10 @@ def test_brokers_serve_without_zookeeper_only_while_their_sessions_cannot_have_e
     try:
         _progress(writer)
         wait_until(
-            lambda: all(struck.brokers[each].log_text.count(FENCED) > count for each, count in before.items()),
+            lambda: all(
+                struck.brokers[broker_of_count].log_text.count(FENCED) > count
+                for broker_of_count, count in before.items()
+            ),
             what="brokers that do not act as leaders",
             timeout_s=PATIENCE_S,
         )

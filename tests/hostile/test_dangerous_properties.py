@@ -74,11 +74,11 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
     jndi = f'{modules}.JndiLoginModule required user.provider.url="ldap://{address}/x" group.provider.url="x";'
     ldap = f'{modules}.LdapLoginModule required userProvider="ldap://{address}/x";'
     attacks = [
-        *(("sasl.jaas.config", each) for each in (jndi, ldap)),
+        *(("sasl.jaas.config", entry_value) for entry_value in (jndi, ldap)),
         *(
-            (f"listener.name.sasl.{name}.sasl.jaas.config", each)
+            (f"listener.name.sasl.{name}.sasl.jaas.config", entry_value)
             for name in ("plain", "gssapi")
-            for each in (jndi, ldap)
+            for entry_value in (jndi, ldap)
         ),
         *(
             (f"{prefix}sasl.oauthbearer.{name}.endpoint.url", url)

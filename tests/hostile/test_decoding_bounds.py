@@ -48,9 +48,9 @@ def smallest(field: Field, version: int, *, is_flexible: bool) -> bytes:
     """The size in bytes of the smallest value of the field."""
     if field.struct is not None:
         inner = definition_of(field.struct).fields
-        present = [each for each in inner if version in each.versions and each.tag is None]
+        present = [declared for declared in inner if version in declared.versions and declared.tag is None]
         tags = b"\0" if is_flexible else b""
-        return b"".join(smallest(each, version, is_flexible=is_flexible) for each in present) + tags
+        return b"".join(smallest(declared, version, is_flexible=is_flexible) for declared in present) + tags
     if field.kind in FIXED_FORMATS or not is_flexible:
         return bytes(minimum_size(field, version, is_flexible))
     return b"\1"

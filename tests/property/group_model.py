@@ -177,8 +177,8 @@ class GroupModel:
         member.sync = call
         if member_id == group.leader:
             group.state = "Stable"
-            for each, other in group.members.items():
-                other.assignment = plan.get(each, b"")
+            for owner, other in group.members.items():
+                other.assignment = plan.get(owner, b"")
                 self._end_sync(other, NONE)
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None) -> int:

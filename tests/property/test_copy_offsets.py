@@ -27,11 +27,11 @@ def test_an_offset_is_translated_to_the_first_copied_record_at_or_after_it(
         if data.draw(st.booleans()):
             target += data.draw(st.integers(0, 2))  # records of other producers
             translation.delivered(target, len(waiting))
-            stored.update((one, target + index) for index, one in enumerate(waiting))
+            stored.update((waiting_offset, target + index) for index, waiting_offset in enumerate(waiting))
             target += len(waiting)
             waiting = []
     translation.delivered(target, len(waiting))
-    stored.update((one, target + index) for index, one in enumerate(waiting))
+    stored.update((waiting_offset, target + index) for index, waiting_offset in enumerate(waiting))
     target += len(waiting)
     translation.reached(end, target)
     expected = {

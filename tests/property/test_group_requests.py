@@ -289,7 +289,9 @@ class Comparison:
             group_instance_id=instance,
             protocol_type=kind,
             protocol_name=name,
-            assignments=[SyncGroupRequestAssignment(member_id=each, assignment=data) for each, data in plan.items()],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=assigned_id, assignment=data) for assigned_id, data in plan.items()
+            ],
         )
         call = self._send(request, version)
         await pass_turns()

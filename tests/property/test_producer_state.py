@@ -37,11 +37,11 @@ def test_each_sequence_number_is_appended_once_and_in_order(first: int, sent: li
     state = ProducerState()
     appended: list[tuple[int, int, int]] = []  # Distance from `first`, count, leader epoch.
     due = leader_epoch = 0
-    for each in sent:
-        leader_epoch += each.leader_changes
-        begin, end = due + each.distance, due + each.distance + each.count
-        header = _header((first + begin) & SEQUENCE_MAX, each.count)
-        known = [number for number, batch in enumerate(appended) if batch[:2] == (begin, each.count)]
+    for sent_batch in sent:
+        leader_epoch += sent_batch.leader_changes
+        begin, end = due + sent_batch.distance, due + sent_batch.distance + sent_batch.count
+        header = _header((first + begin) & SEQUENCE_MAX, sent_batch.count)
+        known = [number for number, batch in enumerate(appended) if batch[:2] == (begin, sent_batch.count)]
         found = _checked(state, header)
         if isinstance(found, ApiError):
             assert found.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -53,8 +53,8 @@ def test_each_sequence_number_is_appended_once_and_in_order(first: int, sent: li
             if not appended:
                 first, due, begin = header.base_sequence, 0, 0
             state.append(header)
-            appended.append((begin, each.count, leader_epoch))
-            due += each.count
+            appended.append((begin, sent_batch.count, leader_epoch))
+            due += sent_batch.count
         elif found.first_offset == NO_OFFSET:
             present = min(start for start, _, epoch in appended if epoch == appended[-1][2])
             assert 0 <= begin < end <= present, "all of its sequence numbers were appended under earlier leaders"

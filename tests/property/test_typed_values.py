@@ -118,7 +118,7 @@ def _without_nulls(value: Any) -> Any:
     """Without members that are null or have only such; a column of floats has whole numbers as floats."""
     if isinstance(value, dict):
         found = {name: _without_nulls(value[name]) for name in sorted(value)}
-        return {name: one for name, one in found.items() if one is not None} or None
+        return {name: field_value for name, field_value in found.items() if field_value is not None} or None
     if isinstance(value, list):
         return [_without_nulls(element) for element in value]
     if type(value) is int and abs(value) < 10**300:

@@ -105,8 +105,8 @@ def test_equal_values_have_equal_bytes_whatever_was_encoded_before(
     value: Any, choose: random.Random, before: list[Any]
 ) -> None:
     used = VariantEncoder()
-    for one in before:
-        used.encode(written(one, choose))
+    for original in before:
+        used.encode(written(original, choose))
     assert used.encode(written(value, choose)) == VariantEncoder().encode(written(value, choose))
 
 

@@ -206,7 +206,7 @@ async def read_beside_a_slow_one(run: Run) -> None:
         run.cluster.client() as two,
         run.cluster.client() as three,
     ):
-        steady, slow, third = (run.join(each, *COOPERATIVE) for each in (one, two, three))
+        steady, slow, third = (run.join(member, *COOPERATIVE) for member in (one, two, three))
         writing = asyncio.create_task(run.write(client))
         await run.share(steady, slow)
         coming = asyncio.create_task(run.poll(third))

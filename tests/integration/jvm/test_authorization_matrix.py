@@ -428,9 +428,9 @@ def test_topics_groups_and_transactional_ids(brokers: SideBySide) -> None:
     """CVE-2018-17196: a second batch of a partition was written without a check of its transactional id."""
     grant(
         brokers,
-        *(("Topic", f"{prefix}-{each}", each) for prefix in ("t", "new") for each in TOPIC_OPERATIONS),
-        *(("Group", f"g-{each}", each) for each in GROUP_OPERATIONS),
-        *(("TransactionalId", f"x-{each}", each) for each in ID_OPERATIONS),
+        *(("Topic", f"{prefix}-{allowed}", allowed) for prefix in ("t", "new") for allowed in TOPIC_OPERATIONS),
+        *(("Group", f"g-{allowed}", allowed) for allowed in GROUP_OPERATIONS),
+        *(("TransactionalId", f"x-{allowed}", allowed) for allowed in ID_OPERATIONS),
     )
     cases = [
         case("metadata", "all topics", topics=None),

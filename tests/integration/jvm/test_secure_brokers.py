@@ -124,7 +124,8 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("transport", ["asyncio", "blocking"])
 @pytest.mark.parametrize(
     ("protocol", "mechanism"),
-    [("SSL", "")] + [(protocol, each) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS],
+    [("SSL", "")]
+    + [(protocol, sasl_mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for sasl_mechanism in MECHANISMS],
 )
 def test_kafka_accepts_the_client(broker: Broker, transport: str, protocol: str, mechanism: str) -> None:
     settings = broker.settings(broker.properties(protocol, mechanism))

@@ -178,8 +178,8 @@ def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_
     ):
         planned = lambda: any(target.glob("_kctl/plans/*")) or process.poll() is not None  # noqa: E731
         wait_until(planned, what="the plan", timeout_s=JOB_TIMEOUT_S, interval_s=0.005)
-        for one in (cluster.leader, *cluster.workers):
-            one.stop(signal.SIGKILL)
+        for daemon in (cluster.leader, *cluster.workers):
+            daemon.stop(signal.SIGKILL)
         _, output = process.communicate(timeout=JOB_TIMEOUT_S)
     assert process.returncode == 1, output
     assert "all executors were lost; waiting for others (Spark master spark://" in output

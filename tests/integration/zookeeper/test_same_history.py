@@ -99,7 +99,7 @@ class HistoryRecorder:
                     result = await session.children(path, watch=flag)
                 case _:
                     reported = f"multi {several}"
-                    result = [self._plain(each) for each in await session.multi(several)]
+                    result = [self._plain(outcome) for outcome in await session.multi(several)]
         except ZooKeeperError as error:
             result = f"{type(error).__name__}: {error} ({error.path})"
         if isinstance(result, tuple) and not isinstance(result, ZnodeStat):

@@ -54,7 +54,7 @@ def test_nothing_is_wider_than_the_terminal_and_no_name_is_broken(
     monkeypatch.setenv("COLUMNS", str(width))
     text = shown(monkeypatch, f"{line} --no-color", Terminal())
     wide = [line for line in text.splitlines() if display_width(line) > width]
-    assert [one for one in wide if len(words_of(one.strip())) > 1] == []
+    assert [wide_line for wide_line in wide if len(words_of(wide_line.strip())) > 1] == []
     assert [word for word in whole if word not in text] == []
 
 

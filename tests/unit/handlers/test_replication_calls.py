@@ -182,7 +182,7 @@ def test_session_returns_exactly_the_partitions_with_something_new(tmp_path: Pat
                 for partition in partitions
                 if offsets[partition] < partition.log.log_end_offset or now[partition] != sent[partition]
             }
-            assert {topic.topic for topic in response.responses} == {each.topic_partition.topic for each in new}
+            assert {topic.topic for topic in response.responses} == {moved.topic_partition.topic for moved in new}
             sent = now
 
     play(tmp_path, scenario)

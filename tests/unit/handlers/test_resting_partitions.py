@@ -187,7 +187,7 @@ def append(broker: Broker, chance: random.Random) -> None:
     chosen = chance.sample(found, min(len(found), chance.choice([1, 1, 1, 3])))
     for partition in chosen:
         broker.disk.append(partition, chance.choice([1, 1, 2]))
-    broker.disk.replicas.partitions_moved([each.topic_partition for each in chosen])
+    broker.disk.replicas.partitions_moved([resting.topic_partition for resting in chosen])
 
 
 def advance_start(broker: Broker, chance: random.Random) -> None:

@@ -155,9 +155,9 @@ def test_forged_tokens_are_refused(keys: JsonWebKeys) -> None:
         "é.é.é",
         "[" * 50_000,
     ]
-    for each in forged:
+    for forged_token in forged:
         with pytest.raises(TokenInvalid):
-            verifier(keys).verify(each)
+            verifier(keys).verify(forged_token)
 
 
 def test_other_claims_can_name_the_subject(keys: JsonWebKeys) -> None:

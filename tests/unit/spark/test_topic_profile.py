@@ -113,9 +113,9 @@ def test_a_profile_counts_what_a_loop_over_the_records_counts(
     late = []
     for records_of_one, row in zip(chosen, found.partitions, strict=True):
         assert row.records == len(records_of_one)
-        assert row.value_bytes == sum(len(each.value or b"") for each in records_of_one)
-        assert row.key_bytes == sum(len(each.key or b"") for each in records_of_one)
-        times = [each.timestamp for each in records_of_one if each.timestamp != -1]
+        assert row.value_bytes == sum(len(drawn_record.value or b"") for drawn_record in records_of_one)
+        assert row.key_bytes == sum(len(drawn_record.key or b"") for drawn_record in records_of_one)
+        times = [drawn_record.timestamp for drawn_record in records_of_one if drawn_record.timestamp != -1]
         assert (row.min_timestamp, row.max_timestamp) == ((min(times), max(times)) if times else (None, None))
         behind = [max(times[:at], default=time) - time for at, time in enumerate(times)]
         late += [lateness_ms for lateness_ms in behind if lateness_ms > 0]
@@ -125,7 +125,7 @@ def test_a_profile_counts_what_a_loop_over_the_records_counts(
     assert sum(time_.records for time_ in found.times) == len(records) - found.without_timestamp
     keys = Counter(record.key for record in records if record.key is not None)
     assert (found.keys.distinct, found.keys.distinct_error, found.keys.frequency_error) == (len(keys), 0, 0)
-    assert [one.records for one in found.keys.top] == sorted(keys.values(), reverse=True)[: profiler.TOP_KEYS]
+    assert [top_key.records for top_key in found.keys.top] == sorted(keys.values(), reverse=True)[: profiler.TOP_KEYS]
     sizes = [len(record.value) for record in records if record.value is not None]
     assert (found.value_sizes.counted, found.value_sizes.max) == (len(sizes), max(sizes, default=None))
     assert sum(bar.counted for bar in found.value_sizes.bars) == len(sizes)
@@ -137,7 +137,9 @@ def test_a_profile_counts_what_a_loop_over_the_records_counts(
     assert {id_.schema_id: id_.values for id_ in found.values.schema_ids} == ids
     assert sum(slice_.records for slice_ in found.slices) == len(records)
     spread = Counter(
-        key for drawn_records in chosen for key in {each.key for each in drawn_records if each.key is not None}
+        key
+        for drawn_records in chosen
+        for key in {drawn_record.key for drawn_record in drawn_records if drawn_record.key is not None}
     )
     assert found.keys.in_several_partitions == sum(count > 1 for count in spread.values())
     json.dumps(found)

@@ -16,8 +16,8 @@ def plan(state: FlushState, offset: int) -> FlushPlan:
 def test_a_completed_flush_moves_the_recovery_point_forward_only() -> None:
     state = FlushState(5, now_ms=0)
     late, early = plan(state, 9), plan(state, 7)
-    for each in (late, early):
-        state.flushed(each, CONFIG, log_end_offset=10, now_ms=None)
+    for flush_plan in (late, early):
+        state.flushed(flush_plan, CONFIG, log_end_offset=10, now_ms=None)
     assert (state.recovery_point, state.last_flush_ms) == (9, 0)
 
 
