@@ -139,8 +139,8 @@ def prepare(data: Path, bootstrap: str, folder: Path) -> Shell:
     ]
     (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     for line in (
-        "kctl topics create orders --replica-assignment 0:1,1:2,2:0,0:2 --config retention.ms=-1",
-        "kctl topics create replay --replica-assignment 0:1,1:2,2:0,0:2 --config retention.ms=-1",
+        "kctl topics create orders --replica-assignment 0:1,1:2,2:0,0:2 --set retention.ms=-1",
+        "kctl topics create replay --replica-assignment 0:1,1:2,2:0,0:2 --set retention.ms=-1",
         "head -n 100 records.jsonl | kctl produce orders --input jsonl --quiet",
         "sed -n 101,200p records.jsonl | kctl produce orders --input jsonl --quiet",
         "tail -n 100 records.jsonl | kctl produce orders --input jsonl --quiet",

@@ -238,7 +238,7 @@ def load(bootstrap: str) -> Iterator[None]:
 def leave_unread(bootstrap: str) -> None:
     """Create a group without members, whose unread records are nearly as old as the limit of their topic."""
     at = ("--bootstrap-server", bootstrap)
-    kctl("topics", "create", "audit", "--partitions", "1", "--config", "retention.ms=3600000", *at)
+    kctl("topics", "create", "audit", "--partitions", "1", "--set", "retention.ms=3600000", *at)
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(250):
         producer.produce("audit", b"x" * 300, timestamp=round((time.time() - AUDIT_AGE_S) * 1000))

@@ -84,7 +84,7 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 
 
 def _run(command_line: list[str]) -> int:
-    if command_line == ["--version"]:
+    if command_line in (["--version"], ["version"], ["-V"]):
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
     if command_line[:1] == [PROGRAM_WORD]:

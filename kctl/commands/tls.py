@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=verb_group(__name__, ["check"]),
-    help="Check the TLS listener of a broker.",
+    help="Check the TLS listeners of brokers.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

@@ -67,9 +67,9 @@ WRITING_LINES = [
     "plan --export",
     "tables profile orders --no-progress",
     "profile add lying --pin-cluster-id",
-    "offsets get --topic-regex .*",
+    "topics offsets --topic-regex .*",
     "copy orders payments --dry-run",
-    "verify replicas",
+    "cluster verify",
 ]
 
 
@@ -213,7 +213,7 @@ CONFIGURED_LINES = [
     "configs describe broker 0 --format yaml",
     "configs diff topic orders payments",
     "cluster health",
-    "topics describe --under-min-isr",
+    "topics describe --under-min-isr-partitions",
     "topics describe orders --format json",
     "topics delete orders --yes",
     "metrics show",

@@ -1,4 +1,4 @@
-"""The embedded ZooKeeper as a process started by `kctl zookeeper start`, which can be killed."""
+"""The embedded ZooKeeper as a process started by `kctl broker zookeeper-start`, which can be killed."""
 
 from __future__ import annotations
 

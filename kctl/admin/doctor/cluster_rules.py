@@ -156,7 +156,7 @@ def _down(snapshot: Snapshot, broker: BrokerState, name: str) -> Finding:
         subject=name,
         cause=f"{name} {state}" + (f": {effects}" if effects else ""),
         evidence=tuple(evidence),
-        look=command("topics", "describe", "--unavailable" if offline else "--under-replicated"),
+        look=command("topics", "describe", "--unavailable-partitions" if offline else "--under-replicated-partitions"),
         repair=f"start {name}"
         + ("; if its disk is lost, 'kctl elect --unclean' elects other replicas and loses records" if offline else ""),
         impact=len(offline) + refusing + fewer,
@@ -189,7 +189,7 @@ def versions(snapshot: Snapshot) -> Findings:
             evidence=tuple(
                 f"{named('broker', ids)}: {differing} {apis.get(differing, 'missing')}" for apis, ids in tables
             ),
-            look=command("api-versions"),
+            look=command("cluster api-versions"),
             repair="bring all brokers to one version",
         )
     for feature in snapshot.features:

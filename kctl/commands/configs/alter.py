@@ -68,7 +68,7 @@ class ConfigChangeRow(NamedTuple):
     "alter",
     cls=ChangingCommand,
     epilog=examples(
-        "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
+        "kctl configs alter topic orders --set retention.ms=86400000 --delete-config cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
         "kctl configs alter group billing --set consumer.session.timeout.ms=60000",
@@ -90,7 +90,7 @@ def alter(
     *,
     set_: Annotated[list[Pair] | None, typer.Option("--set", parser=Pair, help="Set a property.")] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="NAME", help="Remove the value of a property.")
+        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Remove the value of a property.")
     ] = None,
     append: Annotated[
         list[Pair] | None, typer.Option("--append", parser=Pair, help="Add an element to a list property.")

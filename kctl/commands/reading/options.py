@@ -89,7 +89,7 @@ class SelectOptions(NamedTuple):
 
 Limit = Annotated[
     int | None,
-    typer.Option("-n", "--max-records", "--limit", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0),
+    typer.Option("-n", "--max-messages", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0),
 ]
 Partition = Annotated[
     Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")

@@ -157,7 +157,7 @@ def name_of(metric: str, dialect: Dialect) -> str:
 
 def test_a_refused_record_without_a_key_is_counted(measured: Measured) -> None:
     at = ("--bootstrap-server", measured.broker.bootstrap)
-    kctl("topics", "create", "compacted", "--config", "cleanup.policy=compact", *at)
+    kctl("topics", "create", "compacted", "--set", "cleanup.policy=compact", *at)
     errors = []
     producer = Producer({"bootstrap.servers": measured.broker.bootstrap})
     producer.produce("compacted", b"value", on_delivery=lambda error, _: errors.append(error and error.name()))

@@ -85,7 +85,7 @@ def test_a_reset_is_undone_from_its_backup_and_from_the_history(kctl: Kctl, read
 def test_records_are_deleted(kctl: Kctl, read: str) -> None:
     ran = kctl(f"records delete {read}:0,1 --before-offset 6 --yes --format json")
     assert [(row["offsets"], row["low_watermark"], row["error"]) for row in ran.document] == [(6, 6, None)] * 2
-    earliest = kctl(f"offsets get {read} --time earliest --partition 0,1")
+    earliest = kctl(f"topics offsets {read} --time earliest --partition 0,1")
     assert [row[2] for row in earliest.rows] == ["6", "6"]
 
 
@@ -180,7 +180,7 @@ def test_transactions_are_listed_and_described(kctl: Kctl, topic: str, bootstrap
     assert [topic, "Ongoing"] in [[row[0], row[3]] for row in kctl("transactions list --state Ongoing").rows]
     (item,) = kctl(f"transactions describe {topic} --format json").document
     assert (item["state"], item["partitions"]) == ("Ongoing", [{"topic": topic, "partitions": [0]}])
-    (row,) = kctl(f"producers describe {topic} --open").rows
+    (row,) = kctl(f"transactions describe-producers {topic} --open").rows
     assert row[:2] + row[7:] == [topic, "0", str(start), "-", "-"]
     assert kctl(f"transactions find-hanging --topic {topic} --idle 1ms").status == 0
     assert kctl(f"transactions abort {topic}:0 --start-offset {start} --yes").status == 5
@@ -246,7 +246,7 @@ def test_formatters_print_the_same_as_kafkas(
     for formatter in ("offsets", "group-metadata", "transactions"):
         internal = internal_topic(formatter)
         where = f"--partition {records_about(kctl, read, formatter)[0]['partition']}"
-        options = f"{where} --isolation read_uncommitted"
+        options = f"{where} --isolation-level read_uncommitted"
         count = len(kctl(f"consume {internal} {options} --format jsonl").out.splitlines())
         args = ["--bootstrap-server", bootstrap, "--topic", internal, *where.split(), "--offset", "earliest"]
         args += ["--formatter", FORMATTERS[formatter, compat]]

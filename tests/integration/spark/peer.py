@@ -170,7 +170,7 @@ def export(topic: Topic, folder: Path | str, *options: str) -> dict[str, Any]:
 
 
 def write_archive(cache: Path) -> Path:
-    """Runs `kctl spark warmup` with this cache; returns the path of the archive that it prints.
+    """Runs `kctl tables spark-warmup` with this cache; returns the path of the archive that it prints.
 
     On a loaded machine writing the archive takes longer than any export waits for the end of the JVM.
     """

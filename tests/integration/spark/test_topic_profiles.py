@@ -38,7 +38,7 @@ def test_committed_records_of_a_range_are_profiled(
     assert [one["records"] for one in found["keys"]["top"]] == [80] * 5
     assert [(one["field"], one["values"]) for one in found["values"]["fields"]] == [("n", 300)]
 
-    uncommitted = json.loads(profile("--format", "json", "--isolation", "read_uncommitted"))
+    uncommitted = json.loads(profile("--format", "json", "--isolation-level", "read_uncommitted"))
     assert uncommitted["records"] == 410
     part = json.loads(profile("--format", "json", "--partitions", "1", "--from", "50", "--until", "60"))
     assert [(one["start"], one["end"], one["records"]) for one in part["partitions"]] == [(50, 60, 10)]

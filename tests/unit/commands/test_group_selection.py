@@ -134,7 +134,7 @@ def test_lag_of_matching_topics(kctl: Kctl, by: str, expected: list[tuple[str, i
 
 @pytest.mark.usefixtures("groups")
 def test_offsets_of_all_topics_that_match(kctl: Kctl) -> None:
-    ran = kctl("offsets get --topic-regex .*")
+    ran = kctl("topics offsets --topic-regex .*")
     assert [row[0] for row in ran.rows] == ["orders", "orders.old", "payments"]
-    for line in ("offsets get", "offsets get orders --topic-regex orders"):
+    for line in ("topics offsets", "topics offsets orders --topic-regex orders"):
         assert kctl(line).status == ExitStatus.USAGE

@@ -69,7 +69,7 @@ def test_a_range_of_time_is_searched(kctl: Kctl) -> None:
 
 @pytest.mark.usefixtures("orders")
 def test_limit_counts_selected_records(kctl: Kctl) -> None:
-    assert len(ids(kctl, "--key k3 --limit 2")) == 2
+    assert len(ids(kctl, "--key k3 --max-messages 2")) == 2
     assert len(ids(kctl, "--key k3 -n 2")) == 2
 
 

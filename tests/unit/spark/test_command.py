@@ -1,4 +1,4 @@
-"""`kctl spark export` before it reaches a cluster or Spark: usage errors, missing packages, start-up cost."""
+"""`kctl export --engine spark` before it reaches a cluster or Spark: usage errors, missing packages, start-up cost."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_dry_run_prints_the_spark_submit_command_of_a_cluster_driver(
     assert main(command(*words, "--include-headers", "--timeout", "1s")) == 4
     line = capsys.readouterr().err.splitlines()[0].removeprefix("kctl: ")
     assert shlex.split(line) == [
-        *("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--name", "kctl spark export"),
+        *("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--name", "kctl export --engine spark"),
         *("--conf", f"spark.executor.defaultJavaOptions={JVM_FLAGS}"),
         *("--conf", "spark.authenticate.secret=[hidden]", "--conf", "spark.jars.packages=g:a:1"),
         *("--conf", "spark.archives=env.tar.gz#env", "--files", "order.avsc,settings/client.properties"),
