@@ -14,7 +14,7 @@ import typer.core
 import typer.main
 
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help.help_pages import FULL_HELP
+from kctl.commands.frame.help.command_cache import FULL_HELP
 from kctl.commands.frame.help.peer_words import (
     ANSWERS,
     ROOT_OPTIONS,

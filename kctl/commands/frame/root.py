@@ -12,8 +12,7 @@ import typer
 import typer.main
 
 from kctl.commands.frame.command_line import read_line
-from kctl.commands.frame.help.command_cache import Described
-from kctl.commands.frame.help.help_pages import FULL_HELP
+from kctl.commands.frame.help.command_cache import FULL_HELP, Described
 from kctl.commands.frame.help.peer_words import ANSWERS, similar_option
 from kctl.commands.frame.help.text import WIDTH, examples, summary_of
 from kctl.commands.frame.lazy_group import LazyGroup, Member, lazy_group, load

@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kctl.commands.frame.help.command_cache import Described, read_described, store_described
+from kctl.commands.frame.help.command_cache import FULL_HELP, Described, read_described, store_described
 
 PAGE_COLUMNS = 80
 """The width of the pages; lines of examples may be longer."""
-FULL_HELP = "help all"
-"""The name of the page of `kctl --help --all` among those of commands."""
 _REQUESTS_OF_ALL = (["--all", "--help"], ["--all", "-h"], ["--all", "help"])
 _TITLE = re.compile(r"^[A-Z][A-Za-z ]*:", re.MULTILINE)
 
