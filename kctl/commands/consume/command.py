@@ -283,7 +283,7 @@ def consume(
         limits=fetch_limits(properties, CHUNKS) if properties else CHUNKS,
         has_reset=reset != "none",
     )
-    return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading))
+    return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading), ends_with_reader=True)
 
 
 def start_of_reset(reset: str, *, now_ms: int) -> OffsetSpec:

@@ -334,10 +334,15 @@ class Invocation:
         """Like `on_cluster`, on an event loop: requests to several brokers run concurrently."""
         return self._on_event_loop(work, self._begun_budget(self.client_settings()))
 
-    def on_cluster_concurrently(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run long work on an event loop: --timeout applies to each of its operations, not to the whole."""
+    def on_cluster_concurrently(
+        self, work: Callable[[ClusterClient], Awaitable[T]], *, ends_with_reader: bool = False
+    ) -> T:
+        """Run long work on an event loop: --timeout applies to each of its operations, not to the whole.
+
+        With `ends_with_reader` it ends when the reader of stdout leaves, with ReaderLeft.
+        """
         try:
-            return self._on_event_loop(work, None)
+            return self._on_event_loop(work, None, ends_with_reader=ends_with_reader)
         finally:
             self._budget = None
 
@@ -348,11 +353,13 @@ class Invocation:
             self._budget.begin(settings.timeout_ms)
         return self._budget
 
-    def _on_event_loop(self, work: Callable[[ClusterClient], Awaitable[T]], budget: Budget | None) -> T:
+    def _on_event_loop(
+        self, work: Callable[[ClusterClient], Awaitable[T]], budget: Budget | None, *, ends_with_reader: bool = False
+    ) -> T:
         import asyncio  # noqa: PLC0415 - most commands need no event loop
 
         from kctl.client.connections.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
-        from kctl.commands.frame.termination import terminable  # noqa: PLC0415 - same
+        from kctl.commands.frame.termination import read_by_someone, terminable  # noqa: PLC0415 - same
 
         settings = self.client_settings()
         task: asyncio.Task[T] | None = None
@@ -364,7 +371,7 @@ class Invocation:
                 return await work(client)
 
         try:
-            return asyncio.run(terminable(main()))
+            return asyncio.run(terminable(read_by_someone(main()) if ends_with_reader else main()))
         except KeyboardInterrupt:
             if task is not None and task.done() and not task.cancelled():
                 task.exception()  # Otherwise asyncio logs it with a traceback when the task is freed.
