@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, Us
 from kctl.model import TopicPartition
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
+from tests.peers.probe import wait_until
 from tests.peers.ran import Ran
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
@@ -242,6 +247,48 @@ def test_closed_streams_are_no_traceback(cluster: FakeCluster) -> None:
         ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
         assert (ran.returncode, "Traceback" in ran.stderr) == (status, False), (line, redirection, ran)
         assert status == 0 or re.search("cannot (write to stdout|read the input): ", ran.stderr), ran
+
+
+def test_interrupt_ends_consume_while_its_output_waits(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The reader of a pipe, or the terminal, has stopped reading, and the rest of the output is discarded."""
+    cluster.create("orders")
+    (tmp_path / "lines").write_text(f"{'x' * 100}\n" * 20_000)
+    assert kctl(f"produce orders --quiet --file {tmp_path / 'lines'}").status == 0
+    for options in ("--format table", "--format jsonl", "-f %v"):
+        reader, writer = os.pipe()
+        terminal, stdout = pty.openpty()
+        for end, output in ((reader, writer), (terminal, stdout)):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kctl", "consume", "orders", "--follow", *options.split()],
+                cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            os.close(output)
+            wait_until(lambda end=end: _is_full(end), what=f"{options}: output that is not read", timeout_s=PATIENCE_S)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE_S)
+            assert (process.returncode, err) == (130, ""), options
+            os.close(end)
+
+
+def _is_full(reader: int) -> bool:
+    """Whether a pipe or terminal has as many bytes as it takes, as far as its reader can tell."""
+    size = array.array("i", [0])
+    fcntl.ioctl(reader, termios.FIONREAD, size)
+    return size[0] >= 4_000
+
+
+@pytest.mark.parametrize("options", ["--format plain", "--format json"])
+def test_consume_that_waits_for_records_ends_with_its_reader(kctl: Kctl, cluster: FakeCluster, options: str) -> None:
+    cluster.create("orders")
+    arrived = _silence(cluster, after=3)
+    process = run_process("consume", "orders", "--follow", *options.split())
+    arrived()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
 
 
 @pytest.mark.parametrize("line", ["--format", "topics list --format", "--bootstrap-server"])
