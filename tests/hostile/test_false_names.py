@@ -54,7 +54,7 @@ WRITING_LINES = [
     "export --topic-regex .* --to target --table delta --dry-run",
     "groups export --all --file groups.json",
     "groups export --group-regex .* --as csv --file groups.csv",
-    "groups reset-offsets --all --all-topics --to-earliest --execute --backup-dir state --yes",
+    "groups reset-offsets --all --all-topics --to-earliest --yes --backup-dir state --yes",
     "groups lag",
     "groups members billing",
     "topics list --format csv",

@@ -43,7 +43,7 @@ LINES = [
     "groups describe --all",
     "groups delete billing --yes",
     "groups delete-offsets billing --topic orders --yes",
-    "groups reset-offsets billing --all-topics --to-earliest --execute",
+    "groups reset-offsets billing --all-topics --to-earliest --yes",
     "reassign list",
     "reassign execute orders:0=1,2 --throttle 1k",
     "reassign cancel --all",

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from kctl.admin.security.acls import binding_of, fields
 from kctl.admin.security.quotas import Entity
 from kctl.config.properties import is_reference
+from kctl.config.units import property_value
 from kctl.errors import KctlError, UsageError
 from kctl.limits import SCRAM_ITERATIONS_MAX
 from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer
@@ -161,12 +162,11 @@ def _topic(name: str, value: Yaml) -> DesiredTopic:
     what = f"topic '{name}'"
     given = _mapping(value or {}, what, ("partitions", "replication_factor", "configs"))
     configs = given.get("configs")
+    texts = {key: _text(value, f"{key} of {what}") for key, value in _mapping(configs or {}, what, None).items()}
     return DesiredTopic(
         _number(given.get("partitions"), f"partitions of {what}", INT32_MAX),
         _number(given.get("replication_factor"), f"replication_factor of {what}", INT16_MAX),
-        None
-        if configs is None
-        else {key: _text(each, f"{key} of {what}") for key, each in _mapping(configs, what, None).items()},
+        None if configs is None else {key: property_value(key, text) for key, text in texts.items()},
     )
 
 

@@ -26,7 +26,7 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.options.option_types import Property
 from kctl.commands.frame.output.rows import known
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.topics.list import selected_names
@@ -97,7 +97,9 @@ def create(
             max=INT16_MAX,
         ),
     ] = None,
-    config: Annotated[list[Pair] | None, typer.Option("--set", parser=Pair, help="Set a property.")] = None,
+    config: Annotated[
+        list[Property] | None, typer.Option("--set", parser=Property, help="Set a property, such as retention.ms=7d.")
+    ] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
@@ -184,7 +186,9 @@ def alter(
             "--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."
         ),
     ] = None,
-    config: Annotated[list[Pair] | None, typer.Option("--set", parser=Pair, help="Set a property.")] = None,
+    config: Annotated[
+        list[Property] | None, typer.Option("--set", parser=Property, help="Set a property, such as retention.ms=7d.")
+    ] = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset a property to its default."),

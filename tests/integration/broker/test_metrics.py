@@ -97,9 +97,7 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         producer.produce("orders", b"hello")
         assert producer.flush(30) == 0
         kctl("consume", "orders", "--from", "start", "--until", "end", *at)
-        kctl(
-            "groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--execute", "--no-backup", *at
-        )
+        kctl("groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--yes", "--no-backup", *at)
         # The first scrape: later ones within METRICS_LAG_CACHE_MS share its collection of lag.
         probe.wait_until(lambda: 'consumergroup="readers"' in one.get(), what="lag", timeout_s=60)
         probe.wait_until(

@@ -74,7 +74,7 @@ def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, b
     assert kctl(f"topics create {target} --partitions 3 --set retention.ms=-1").status == 0
     assert kctl(f"produce {topic} --input jsonl", stdin=lines_of(range(RECORDS))).status == 0
     group = f"{topic}-readers"
-    assert kctl(f"groups reset-offsets {group} --topic {topic} --to-offset {GROUP_OFFSET} --execute").status == 0
+    assert kctl(f"groups reset-offsets {group} --topic {topic} --to-offset {GROUP_OFFSET} --yes").status == 0
     words = ["copy", topic, target, "--resume-group", target, "--transactional-id", target, "--groups", group]
     command = [sys.executable, "-m", "kctl", *words, "--rate", "40k"]
     environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}

@@ -33,7 +33,7 @@ def kctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kctl]:
         ("consume orders", [["1", "0", "one"], ["1", "1", "two"]]),
         ("consume orders --group readers -n 1", [["1", "0", "one"]]),
         ("topics offsets orders --partition 1", [["orders", "1", "2"]]),
-        ("groups reset-offsets billing --topic orders:1 --to-latest --execute", [["billing", "orders", "2"]]),
+        ("groups reset-offsets billing --topic orders:1 --to-latest --yes", [["billing", "orders", "2"]]),
         ("groups describe billing", [["billing", "orders", "1", "2", "0"]]),
         ("configs describe broker 0 --property broker.id", [["broker", "0", "broker.id", "STATIC_BROKER_CONFIG"]]),
         ("topics alter orders --set retention.ms=3600000", [["orders", "properties altered"]]),

@@ -25,7 +25,7 @@ def application(kctl: Kctl, name: str) -> None:
     for topic in (*INTERNAL, "output"):
         assert kctl(f"topics create {name}-{topic} --partitions 1").status == 0
     scope = f"--topic {name}-in --topic {name}-through:0"
-    assert kctl(f"groups reset-offsets {name} {scope} --to-offset 4 --execute --no-backup").status == 0
+    assert kctl(f"groups reset-offsets {name} {scope} --to-offset 4 --yes --no-backup").status == 0
 
 
 def state_of(kctl: Kctl, name: str) -> tuple[list[str], list[list[str]]]:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kctl.client.producing.partitioners import partition_of_key
+from kctl.client.producing.partitioners import crc32_partition_of_key, partition_of_key
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.reading import searches
 from kctl.commands.reading.options import ScanProgress, rate_note
@@ -80,10 +80,10 @@ def test_another_number_of_records_than_expected_is_status_unmet(kctl: Kctl) -> 
     assert (other.status, other.err) == (ExitStatus.UNMET, "6 records were shown, 5 were expected\n")
 
 
-def test_only_the_partition_of_the_key_is_read(kctl: Kctl, orders: FakeCluster) -> None:
+def test_only_partitions_of_the_key_are_read(kctl: Kctl, orders: FakeCluster) -> None:
     assert len(ids(kctl, "--key k3 --partition-of-key")) == 6
     read = {part.partition for _, one in orders.requested(FetchRequest) for t in one.topics for part in t.partitions}
-    assert read == {partition_of_key(b"k3", PARTITIONS)}
+    assert read == {partition_of_key(b"k3", PARTITIONS), crc32_partition_of_key(b"k3", PARTITIONS)}
 
 
 @pytest.mark.usefixtures("orders")
