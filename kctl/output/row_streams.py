@@ -177,6 +177,7 @@ class TableStream(_CellStream):
             is_complete=is_complete,
             drop_order=[column.drop_order for column in self.columns],
             rare=[column.is_rare for column in self.columns],
+            spills=[column.spills for column in self.columns],
         )
         if self.console.header is not False:
             self._put(self._layout.head(self._paint_title))

@@ -223,7 +223,11 @@ def _list(state: State, width: int, height: int) -> list[Line]:
 def _table(table: Table, width: int, rows: Sequence[Any], *, selected: int = -1) -> list[Line]:
     """Titles and rows.  The first column of names is cut, then columns of high rank are left out, until they fit."""
     texts = {column.field: [column.text(getattr(row, column.field)) for row in rows] for column in table.columns}
-    columns = [one for one in table.columns if not one.is_rare or any(text != NOTHING for text in texts[one.field])]
+    columns = [
+        column
+        for column in table.columns
+        if any(text != NOTHING for text in texts[column.field]) or not (rows or column.is_rare)
+    ]
     natural = {
         column.field: max(map(display_width, (column.title, *texts[column.field])), default=0) for column in columns
     }
