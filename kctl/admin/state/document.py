@@ -25,10 +25,9 @@ from typing import Any, NamedTuple
 from kctl.admin.security.acls import binding_of, fields
 from kctl.admin.security.quotas import Entity
 from kctl.config.properties import is_reference
-from kctl.config.units import property_value
 from kctl.errors import KctlError, UsageError
 from kctl.limits import SCRAM_ITERATIONS_MAX
-from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer
+from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer, property_value
 from kctl.output.yaml_text import Yaml, plain
 from kctl.security.acls import AclBinding
 from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType, joined_names, name_text, parse_name

@@ -172,7 +172,9 @@ def _message(error: Any) -> str:
         may_be_name = not error.option_name.startswith("--") and any(map(is_argument, error.ctx.command.params))
         hint = "  A name that begins with - is given after --." if may_be_name else ""
         return f"no such option: {error.option_name}.{hint}"
-    message = " ".join(str(error.format_message()).split()).removesuffix(".") + "."  # Choices are on lines of their own.
+    message = (
+        " ".join(str(error.format_message()).split()).removesuffix(".") + "."
+    )  # Choices are on lines of their own.
     return message[:1].lower() + message[1:]
 
 

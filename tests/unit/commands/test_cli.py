@@ -105,7 +105,7 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("topics list -x", "no such option: -x.  Try"),
         ("topics describe -x", "no such option: -x.  A name that begins with - is given after --."),
         ("topics create", "missing argument 'TOPIC'."),
-        ("completion", "missing argument 'SHELL'. Choose from: bash, zsh, fish."),
+        ("reassign plan", "Choose from: drain, add, replication-factor, rebalance."),
         ("topics create a --partitions x", "--partitions is a whole number from 1 to 2147483647, not 'x'"),
         ("topics list --format xml", "'xml' is not one of table, plain, json, jsonl, yaml, csv."),
         ("nope --help", "no such command: nope."),

@@ -26,8 +26,8 @@ from kctl.commands.frame.options.values import (
     parse_size,
     parse_time_ms,
 )
-from kctl.config.units import property_value
 from kctl.errors import UsageError
+from kctl.output.quantities import property_value
 
 _moment_ms: ContextVar[int] = ContextVar("moment_ms", default=0)
 

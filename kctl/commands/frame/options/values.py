@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from kctl.admin.topics.offsets import END, START, Anchor, OffsetSpec
-from kctl.config.units import duration_ms_of, size_bytes_of
 from kctl.errors import UsageError
-from kctl.output.quantities import INT64_MAX, parse_integer
+from kctl.output.quantities import INT64_MAX, duration_ms_of, parse_integer, size_bytes_of
 
 # Syntax of times and durations, which is the same for all options. Pure: callers pass now_ms.
 #

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.config.units import property_value
+from kctl.output.quantities import property_value
 from tests.rows import for_rows
 
 
