@@ -112,7 +112,7 @@ def is_integer(value: object, *, low: int = 0, high: int = INT32_MAX) -> bool:
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
-_SIZE = re.compile(r"([0-9]+)\s*(?:([kmgt])(?:i?b)?|b)?\Z", re.ASCII | re.IGNORECASE)
+_SIZE_WITH_UNIT = re.compile(r"([0-9]+)\s*(?:([kmgt])(?:i?b)?|b)?\Z", re.ASCII | re.IGNORECASE)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DURATIONS = {".ms": 1, "_ms": 1, ".seconds": 1000, ".minutes": 60_000, ".hours": 3_600_000}
 """The unit, in ms, by the end of the names of properties."""
@@ -130,7 +130,7 @@ def duration_ms_of(text: str) -> float | None:
 
 def size_bytes_of(text: str) -> int | None:
     """Return the bytes of `100`, `64k`, `10MB` or `1 GiB`, which are powers of 1024; None for another text."""
-    match = _SIZE.match(text)
+    match = _SIZE_WITH_UNIT.match(text)
     return None if match is None else int(match[1]) << _SHIFTS[(match[2] or "").lower()]
 
 

@@ -174,7 +174,7 @@ def _message(error: Any) -> str:
         return f"no such option: {error.option_name}.{hint}"
     message = (
         " ".join(str(error.format_message()).split()).removesuffix(".") + "."
-    )  # Choices are on lines of their own.
+    )
     return message[:1].lower() + message[1:]
 
 
